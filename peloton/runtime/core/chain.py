@@ -1,0 +1,79 @@
+"""The hash chain over a shard's frames, and digests of checkpoints: detection, not protection.
+
+Every frame's chain value covers the one before it, so two histories that differ anywhere differ
+at the end, and the register, which holds the end, tells which of them is real. A store that lost
+or mixed rows is found here and the shard stops, instead of diverging. The module must not read or
+write anything, and must not decide what a mismatch means: that takes a look at the epoch first.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from peloton.runtime.ports import PartRow, ShardId
+
+GENESIS = bytes(32)
+OP_BYTES = 24
+
+
+def op_name(process: bytes, count: int) -> bytes:
+    """Name of a conditional write, unique for ever: without the process in it, two claimers
+    would each see "their" bump."""
+    if len(process) != OP_BYTES - 8:
+        raise ValueError(f"a process is named by 16 bytes, got {len(process)}")
+    return process + count.to_bytes(8, "big")
+
+
+def shard_bytes(shard: ShardId) -> bytes:
+    """Name of a shard with its length in front, so that no two shards' inputs can coincide."""
+    name = f"{shard.group}-{shard.number}".encode()
+    return len(name).to_bytes(2, "big") + name
+
+
+def link(previous: bytes, where: tuple[ShardId, int], op: bytes, body: bytes) -> bytes:
+    """Chain value of the frame at `where` (shard, position), whose commit is named `op`."""
+    shard, position = where
+    head = previous + shard_bytes(shard) + position.to_bytes(8, "big")
+    return sha256(head + len(op).to_bytes(2, "big") + op + sha256(body).digest()).digest()
+
+
+class Manifest(Struct, frozen=True, array_like=True, gc=False):
+    """First part of every checkpoint, written by the journal itself.
+
+    `chain` is the chain at the checkpoint's position: the tail continues from it. The previous
+    checkpoint is what a cut keeps, and what lies before that is what a cut drops. Segments below
+    `cut_to` were cut before.
+    """
+
+    chain: bytes
+    previous: tuple[int, int, int]
+    """Position, epoch and number of parts; (0, 0, 0) if there is none."""
+    cut_to: int
+
+
+def pack_manifest(manifest: Manifest) -> bytes:
+    return msgspec.msgpack.encode(manifest)
+
+
+def unpack_manifest(body: bytes) -> Manifest:
+    return msgspec.msgpack.decode(body, type=Manifest)
+
+
+def part_row(key: tuple[int, int, int], parts: int, body: bytes) -> PartRow:
+    """A checkpoint's row; key is (position, epoch, number)."""
+    position, epoch, number = key
+    return PartRow(position, epoch, number, parts, body, part_digest(key, parts, body))
+
+
+def part_digest(key: tuple[int, int, int], parts: int, body: bytes) -> bytes:
+    """Digest of a part and of where it belongs, so that a row in a wrong place is noticed."""
+    head = b"".join(number.to_bytes(8, "big") for number in (*key, parts))
+    return sha256(head + body).digest()
+
+
+def intact(row: PartRow) -> bool:
+    key = (row.position, row.epoch, row.number)
+    return row.digest == part_digest(key, row.parts, row.body)

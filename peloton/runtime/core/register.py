@@ -1,0 +1,230 @@
+"""What the owner of a shard believes of its register, and the plan of one round's writes.
+
+A `Hold` is made by a claim and lives until the shard is fenced or dropped. A `Plan` turns the
+work of one round into rows, **once**: whatever is sent again is sent byte for byte, because a
+repeat that differs in anything is a different write, and of two different writes nobody could
+say which one the store took. The module must not do I/O, and must not judge answers (`fencing`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from peloton.runtime.core import chain
+from peloton.runtime.ports import (
+    CHECKPOINT_PART_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_PART_BYTES_MAX,
+    CheckpointPart,
+    Claimed,
+    FrameRow,
+    PartRow,
+    Refused,
+    RegisterRow,
+    ShardId,
+    Work,
+)
+
+RECENT_CHAINS_MAX = 1024
+"""Frames that may be committed between a checkpoint's cut and its first part."""
+
+
+class Ops:
+    """Names of this process's conditional writes, one after the other and none twice."""
+
+    def __init__(self, process: bytes) -> None:
+        self.process = process
+        self.count = 0
+
+    def next(self) -> bytes:
+        self.count += 1
+        return chain.op_name(self.process, self.count)
+
+
+class Writing(Struct, frozen=True, gc=False):
+    """The checkpoint under way: how many rows it has (the manifest is one of them)."""
+
+    position: int
+    rows: int
+    complete: bool
+    manifest: chain.Manifest
+
+
+class Hold:
+    """A claimed shard. `start` is the register as of the claim: what recovery reads up to."""
+
+    def __init__(self, shard: ShardId, start: RegisterRow) -> None:
+        self.shard = shard
+        self.start = start
+        self.epoch = start.epoch
+        self.op = start.op
+        self.last_position = start.last_position
+        self.chain = start.last_chain
+        self.floor = (start.floor, start.floor_epoch, 0)
+        """Position, epoch and number of rows; the last 0 until read or written."""
+        self.manifest: chain.Manifest | None = None
+        if start.floor == 0:
+            self.manifest = chain.Manifest(chain.GENESIS, (0, 0, 0), 0)
+        self.oldest: tuple[int, int, int] | None = None
+        """The checkpoint before the previous one, which a cut drops, if known."""
+        self.writing: Writing | None = None
+        self.begun = 0
+        self.given_up: list[tuple[int, int, int]] = []
+        self.chains: OrderedDict[int, bytes] = OrderedDict()
+        self.chains[start.last_position] = start.last_chain
+        self.still_ours = False
+        """A look at the epoch (or a commit) after loading said that we are the owner."""
+        self.cut_next = 0
+        self.cut_to = 0
+
+    def claimed(self) -> Claimed:
+        return Claimed(self.epoch, self.last_position, self.floor[0], self.floor[1])
+
+    def checkpoint_read(self, manifest: chain.Manifest, rows: int) -> None:
+        """The checkpoint at the floor was read to its end."""
+        if self.manifest is None:
+            self.manifest = manifest
+            self.floor = (*self.floor[:2], rows)
+            self.cut_to = manifest.cut_to
+            self.cut_next = manifest.cut_to
+
+    def appended(self, position: int, op: bytes, value: bytes) -> None:
+        self.op, self.last_position, self.chain = op, position, value
+        self.still_ours = True
+        self.chains[position] = value
+        if len(self.chains) > RECENT_CHAINS_MAX:
+            self.chains.popitem(last=False)
+
+    def floored(self, op: bytes, written: Writing) -> None:
+        """Old floor becomes the previous generation; what was previous is now to be cut."""
+        if self.manifest is not None:
+            self.oldest = self.manifest.previous
+        self.op = op
+        self.still_ours = True
+        self.floor = (written.position, self.epoch, written.rows)
+        self.manifest = written.manifest
+        self.writing = None
+
+
+class Plan(Struct, gc=False):
+    """One round's writes of one shard, fixed before the first is sent."""
+
+    work: Work
+    op_before: bytes
+    op: bytes
+    chain_before: bytes
+    chain: bytes
+    frame_rows: tuple[FrameRow, ...]
+    part_rows: tuple[PartRow, ...]
+    written: Writing | None
+    floor_op: bytes
+
+    @property
+    def last_op(self) -> bytes:
+        """What the register's op will be when all of the plan is done."""
+        return self.floor_op if self.work.floor is not None else self.op
+
+
+def plan(hold: Hold, work: Work, ops: Ops) -> Plan:
+    """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller."""
+    op, value, rows = hold.op, hold.chain, ()
+    if work.frame is not None:
+        op, value, rows = _frame_rows(hold, work, ops)
+    last = work.frame.position if work.frame is not None else hold.last_position
+    for row in work.ended:
+        if not 0 < row.position <= last:
+            raise Refused(f"ended {row.kind} {row.key} at {row.position}, beyond {last}")
+    chains = {**hold.chains, last: value} if work.frame is not None else hold.chains
+    writing, part_rows = hold.writing, []
+    for part in work.parts:
+        begun = writing.position if writing is not None else hold.begun
+        if part.number == 0:
+            writing, row = _begin(hold, part, max(begun, hold.begun), chains.get(part.position))
+            part_rows.append(row)
+        writing, row = _add_part(hold, part, writing)
+        part_rows.append(row)
+    floor_op = b""
+    if work.floor is not None:
+        if writing is None or not writing.complete or writing.position != work.floor.position:
+            raise Refused(f"floor {work.floor.position}: its checkpoint is not complete")
+        floor_op = ops.next()
+    return Plan(work, hold.op, op, hold.chain, value, rows, tuple(part_rows), writing, floor_op)
+
+
+def _frame_rows(
+    hold: Hold, work: Work, ops: Ops
+) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
+    frame = work.frame
+    assert frame is not None
+    if frame.position != hold.last_position + 1:
+        raise Refused(f"frame {frame.position} after {hold.last_position}")
+    if len(frame.body) > FRAME_BYTES_MAX:
+        raise Refused(f"frame of {len(frame.body)} bytes, limit {FRAME_BYTES_MAX}")
+    op = ops.next()
+    value = chain.link(hold.chain, (hold.shard, frame.position), op, frame.body)
+    step = FRAME_PART_BYTES_MAX
+    pieces = [frame.body[at : at + step] for at in range(0, len(frame.body), step)] or [b""]
+    rows = tuple(
+        FrameRow(frame.position, hold.epoch, part, len(pieces), op, hold.chain, value, piece)
+        for part, piece in enumerate(pieces)
+    )
+    return op, value, rows
+
+
+def _begin(
+    hold: Hold, part: CheckpointPart, begun: int, value: bytes | None
+) -> tuple[Writing, PartRow]:
+    """The manifest, in front of the caller's first part."""
+    if part.position <= max(begun, hold.floor[0]):
+        raise Refused(f"checkpoint {part.position} after {max(begun, hold.floor[0])} was begun")
+    if value is None:
+        raise Refused(f"checkpoint {part.position} is not at a recent position")
+    if hold.manifest is None:
+        raise Refused("read the checkpoint at the floor before the next one is begun")
+    manifest = chain.Manifest(value, hold.floor, hold.cut_to)
+    key = (part.position, hold.epoch, 0)
+    return (
+        Writing(part.position, 1, False, manifest),
+        chain.part_row(key, 0, chain.pack_manifest(manifest)),
+    )
+
+
+def _add_part(
+    hold: Hold, part: CheckpointPart, writing: Writing | None
+) -> tuple[Writing, PartRow]:
+    if len(part.body) > CHECKPOINT_PART_BYTES_MAX:
+        raise Refused(f"part of {len(part.body)} bytes, limit {CHECKPOINT_PART_BYTES_MAX}")
+    if writing is None or writing.position != part.position or writing.complete:
+        raise Refused(f"part {part.number} of checkpoint {part.position}, which is not begun")
+    if part.number != writing.rows - 1:
+        raise Refused(f"part {part.number} of checkpoint {part.position}, not {writing.rows - 1}")
+    rows = writing.rows + 1
+    key = (part.position, hold.epoch, rows - 1)
+    row = chain.part_row(key, rows if part.last else 0, part.body)
+    return Writing(part.position, rows, part.last, writing.manifest), row
+
+
+def parts_done(hold: Hold, done: Plan) -> None:
+    """The rows of the plan's checkpoint parts are in the store."""
+    if not done.part_rows:
+        return
+    before = hold.writing
+    if before is not None and done.written is not None and before.position != done.written.position:
+        hold.given_up.append((before.position, hold.epoch, before.rows))
+    hold.writing = done.written
+    if done.written is not None:
+        hold.begun = done.written.position
+
+
+def frame_done(hold: Hold, done: Plan) -> None:
+    """The frame of the plan is committed."""
+    if done.work.frame is not None:
+        hold.appended(done.work.frame.position, done.op, done.chain)
+
+
+def floor_done(hold: Hold, done: Plan) -> None:
+    """The register names the plan's checkpoint."""
+    if done.work.floor is not None and done.written is not None:
+        hold.floored(done.floor_op, done.written)

@@ -1,0 +1,449 @@
+"""Ports of the runtime: what a journal, and a store of rows under one, must provide.
+
+Here are only shapes: the values that cross the two ports, and the protocols themselves. The module
+must not hold behaviour, know a kind of entity, or import an adapter; keys and bodies are opaque.
+
+**Journal** is what the shell of a shard uses. It keeps what a claimed shard needs between two
+calls (epoch, op, chain, last position), so the shell speaks of positions and bodies only.
+**Rows** is the little that the fencing protocol asks of a store with conditional writes; the
+protocol itself is `core/fencing.py`, and `adapters/fenced_rows.py` makes a Journal of any Rows.
+
+A shard's files, in words: a *frame* is journaled at a *position* (1, 2, 3, ... and never again); a
+*checkpoint* holds the state as of a position; the *floor* names the checkpoint recovery starts
+from; the *tail* are the frames after it; *ended* rows are final states, found by kind and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+FORMAT = 1
+FRAME_PART_BYTES_MAX = 256 * 1024
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+CHECKPOINT_PART_BYTES_MAX = 1024 * 1024
+CHECKPOINT_BYTES_PER_ROUND = 2 * 1024 * 1024
+"""What one shard should put into one round; more would make the other shards' frames wait."""
+SEGMENT_FRAMES = 256
+"""Positions per segment: fixed by the format, since segments are cut as a whole."""
+BUCKET_PARTS = 32
+
+
+class ShardId(NamedTuple):
+    """Where entities commit together: a group (a role) and a number within it."""
+
+    group: str
+    number: int
+
+
+# ---- values a shell hands in ----------------------------------------------------------------
+
+
+class Frame(Struct, frozen=True, gc=False):
+    """What one pump journals, as one; its position is the last one plus one."""
+
+    position: int
+    body: bytes
+
+
+class EndedRow(Struct, frozen=True, gc=False):
+    """The final state of one key as of a committed position; of several the highest counts.
+
+    Deletion is one more row with `deleted` set, never the absence of one.
+    """
+
+    kind: str
+    key: str
+    position: int
+    body: bytes
+    deleted: bool = False
+
+
+class CheckpointPart(Struct, frozen=True, gc=False):
+    """One piece of the checkpoint at `position`; numbers are 0, 1, 2, ... and the last says so.
+
+    Within one epoch every new checkpoint is at a higher position than the one begun before: a key
+    that was once written keeps its bytes, so a checkpoint given up is never begun again.
+    """
+
+    position: int
+    number: int
+    body: bytes
+    last: bool = False
+
+
+class Floor(Struct, frozen=True, gc=False):
+    """Recovery shall start from the checkpoint at `position`, all of whose parts were handed in."""
+
+    position: int
+
+
+class Cut(Struct, frozen=True, gc=False):
+    """Drop a small piece of what recovery no longer needs; one generation is kept back.
+
+    `abandoned` names checkpoints (position, epoch) which the tail says were begun and which no
+    register names; a store that can find them by itself ignores the list.
+    """
+
+    abandoned: tuple[tuple[int, int], ...] = ()
+
+
+class Work(Struct, frozen=True, gc=False):
+    """What one shard wants in one round. Any field may be empty; they are done in this order."""
+
+    shard: ShardId
+    epoch: int
+    frame: Frame | None = None
+    ended: tuple[EndedRow, ...] = ()
+    parts: tuple[CheckpointPart, ...] = ()
+    floor: Floor | None = None
+    cut: Cut | None = None
+
+
+# ---- answers --------------------------------------------------------------------------------
+
+
+class Claimed(Struct, frozen=True, gc=False):
+    """The shard is ours under `epoch`: read the checkpoint at the floor, then the tail."""
+
+    epoch: int
+    last_position: int
+    floor: int
+    floor_epoch: int
+
+
+class Committed(Struct, frozen=True, gc=False):
+    """All of the work is safe. `more_to_cut`: the cut asked for has further pieces."""
+
+    more_to_cut: bool = False
+
+
+class Fenced(Struct, frozen=True, gc=False):
+    """We are not the owner (any more): drop the shard at once.
+
+    `definite`: nothing of the work was written, and never will be. Otherwise nobody here knows
+    what became of the frame; the next owner does.
+    """
+
+    text: str
+    definite: bool = False
+
+
+class Unclear(Struct, frozen=True, gc=False):
+    """It may have happened: release nothing, hand in nothing else, `settle`, or give up the shard.
+
+    `absent`: the store was seen without the write, and no copy of it is under way. That changes
+    nothing for the shell, which goes on settling; it is there for health texts and for tests.
+    """
+
+    text: str
+    absent: bool = False
+
+
+Answer = Committed | Fenced | Unclear
+
+
+class Cluster(Struct, frozen=True, gc=False):
+    """The cluster record, written once: who we are, in what format, with how many shards."""
+
+    cluster_id: bytes
+    format: int
+    shards: dict[str, int]
+
+
+class Sizes(Struct, frozen=True, gc=False):
+    """What a shard takes in the store, for metrics and tests."""
+
+    journal_rows: int = 0
+    journal_bytes: int = 0
+    checkpoint_rows: int = 0
+    checkpoint_bytes: int = 0
+    ended_rows: int = 0
+    ended_bytes: int = 0
+
+
+class JournalError(Exception):
+    """What a journal cannot answer with a value; each kind below says what must stop."""
+
+
+class Damaged(JournalError):
+    """What was read is not what was written: halt this shard, loudly; never skip."""
+
+
+class Overtaken(JournalError):
+    """A read met a newer epoch: the shard is another owner's, and what we saw is no damage."""
+
+
+class Unreachable(JournalError):
+    """A read got no answer; claim again later."""
+
+
+class Refused(JournalError):
+    """The caller or the configuration is wrong, and nothing was written."""
+
+
+class Broken(JournalError):
+    """The store lost what it had acknowledged, or cannot be trusted with more: stop the process."""
+
+
+class Journal(Protocol):
+    """Durable, fenced history of shards: one writer each, told from all others by its epoch.
+
+    After `Unclear` a shard's work is *pending*: only `settle`, `claim` and `drop` may follow for
+    that shard, anything else is `Refused`. After `Fenced` the shard is forgotten here.
+    One thread commits; `claim` and `read_ended` may be called from others.
+    """
+
+    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+        """Write the cluster record and empty registers, or return the record that is there.
+
+        Raises Refused if format or shard counts differ from the record: they never change.
+        """
+
+    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+        """Bump the epoch: from then on nothing an older owner sends can apply.
+
+        Fenced means that another claimer won. After Unclear simply claim again: that costs an
+        epoch, never a frame. Raises Refused if the shard was never bootstrapped.
+        """
+
+    def commit(self, works: Sequence[Work]) -> list[Answer]:
+        """One round over all shards that have work (each at most once); answers in that order."""
+
+    def settle(self, shard: ShardId) -> Answer:
+        """Send the pending write of this shard again, byte for byte, and do what is left of it."""
+
+    def release(self, shard: ShardId) -> None:
+        """Hint that the shard has no owner, for a fast takeover; forgets the shard here.
+
+        Best effort: the next owner bumps the epoch anyway.
+        """
+
+    def drop(self, shard: ShardId) -> None:
+        """Forget the shard here, pending work and all; writes nothing."""
+
+    def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
+        """The parts of the checkpoint at the floor, in order, digests verified; none at floor 0.
+
+        Raises Damaged, Overtaken or Unreachable, from the iterator.
+        """
+
+    def read_tail(self, shard: ShardId) -> Iterator[Frame]:
+        """The committed frames after the floor as of our claim, chain verified.
+
+        Read the checkpoint first: the chain continues from its note. Raises as above.
+        """
+
+    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+        """The newest final state; None if there is none or the newest says deleted."""
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        """What the shard takes; a store that cannot tell cheaply may estimate."""
+
+    def close(self) -> None:
+        """Let go of everything; a journal opened anew knows nothing of our claims."""
+
+
+# ---- rows: what the fencing protocol asks of a store -----------------------------------------
+
+
+class RegisterRow(Struct, frozen=True, gc=False):
+    """The one conditional row of a shard; empty bytes and zeros after bootstrap."""
+
+    epoch: int
+    op: bytes
+    owner: str
+    last_position: int
+    last_chain: bytes
+    floor: int
+    floor_epoch: int
+
+
+class FrameRow(Struct, frozen=True, gc=False):
+    """A part of a frame. Keyed by position, epoch and part, and never changed."""
+
+    position: int
+    epoch: int
+    part: int
+    parts: int
+    op: bytes
+    prev_chain: bytes
+    chain: bytes
+    body: bytes
+
+
+class PartRow(Struct, frozen=True, gc=False):
+    """A part of a checkpoint; `parts` is the total in the last one and 0 in the others."""
+
+    position: int
+    epoch: int
+    number: int
+    parts: int
+    body: bytes
+    digest: bytes
+
+
+class CreateCluster(Struct, frozen=True, gc=False):
+    """Insert the cluster record if there is none."""
+
+    record: Cluster
+
+
+class ReadCluster(Struct, frozen=True, gc=False):
+    """Found: a Cluster, or nothing."""
+
+
+class CreateRegister(Struct, frozen=True, gc=False):
+    """Insert an empty register if there is none."""
+
+    shard: ShardId
+    op: bytes
+
+
+class ReadRegister(Struct, frozen=True, gc=False):
+    """Linearizable read. Found: a RegisterRow, or nothing."""
+
+    shard: ShardId
+
+
+class Bump(Struct, frozen=True, gc=False):
+    """epoch + 1, owner, op; if the epoch is `epoch` and the op is not `op`."""
+
+    shard: ShardId
+    epoch: int
+    op: bytes
+    owner: str
+
+
+class Advance(Struct, frozen=True, gc=False):
+    """last_position, last_chain, op; if the epoch is `epoch` and the op is `expected`."""
+
+    shard: ShardId
+    epoch: int
+    expected: bytes
+    op: bytes
+    position: int
+    chain: bytes
+
+
+class MoveFloor(Struct, frozen=True, gc=False):
+    """floor, floor_epoch (= epoch), op; condition as Advance."""
+
+    shard: ShardId
+    epoch: int
+    expected: bytes
+    op: bytes
+    floor: int
+
+
+class Free(Struct, frozen=True, gc=False):
+    """owner = '', op; condition as Advance."""
+
+    shard: ShardId
+    epoch: int
+    expected: bytes
+    op: bytes
+
+
+class InsertRow(Struct, frozen=True, gc=False):
+    """Plain insert; said twice it leaves the same row, since a key always has the same bytes."""
+
+    shard: ShardId
+    row: FrameRow | PartRow | EndedRow
+
+
+class ReadSegment(Struct, frozen=True, gc=False):
+    """Found: FrameRows of a segment by position, then epoch (falling), then part."""
+
+    shard: ShardId
+    segment: int
+
+
+class ReadBucket(Struct, frozen=True, gc=False):
+    """Found: PartRows of one bucket of one checkpoint, by number."""
+
+    shard: ShardId
+    position: int
+    epoch: int
+    bucket: int
+
+
+class ReadEnded(Struct, frozen=True, gc=False):
+    """Found: the EndedRow of the highest position, or nothing."""
+
+    shard: ShardId
+    kind: str
+    key: str
+
+
+class DeleteSegment(Struct, frozen=True, gc=False):
+    """Delete a whole segment."""
+
+    shard: ShardId
+    segment: int
+
+
+class DeleteBucket(Struct, frozen=True, gc=False):
+    """Delete a whole bucket of one checkpoint."""
+
+    shard: ShardId
+    position: int
+    epoch: int
+    bucket: int
+
+
+Conditional = CreateCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+Plain = InsertRow | DeleteSegment | DeleteBucket
+Read = ReadCluster | ReadRegister | ReadSegment | ReadBucket | ReadEnded
+Statement = Conditional | Plain | Read
+
+
+class Applied(Struct, frozen=True, gc=False):
+    """A conditional statement found its condition true."""
+
+
+class NotApplied(Struct, frozen=True, gc=False):
+    """Its condition was false. A store returns the columns of the condition, and no others.
+
+    Both are None if there is no row.
+    """
+
+    epoch: int | None = None
+    op: bytes | None = None
+
+
+class Done(Struct, frozen=True, gc=False):
+    """A plain statement is durable."""
+
+
+class Found(Struct, frozen=True, gc=False):
+    """What a read found, in order."""
+
+    rows: tuple[object, ...] = ()
+
+
+class Failed(Struct, frozen=True, gc=False):
+    """Anything else: any error, any timeout. The statement may have an effect, now or later."""
+
+    text: str
+
+
+Reply = Applied | NotApplied | Done | Found | Failed
+
+
+class Rows(Protocol):
+    """A store with linearizable conditional writes of one row, and plain rows beside them.
+
+    It must not retry by itself: a hidden second copy makes our own success look like a refusal.
+    """
+
+    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+        """Run statements that need no order among them, perhaps at once; replies in order."""
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        """What the shard takes."""
+
+    def close(self) -> None:
+        """Let go of connections."""
