@@ -13,7 +13,8 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from peloton.runtime.ports import PartRow, ShardId
+from peloton.runtime.core.statements import FrameRow, PartRow
+from peloton.runtime.ports import ShardId
 
 GENESIS = bytes(32)
 OP_BYTES = 24
@@ -77,3 +78,34 @@ def part_digest(key: tuple[int, int, int], parts: int, body: bytes) -> bytes:
 def intact(row: PartRow) -> bool:
     key = (row.position, row.epoch, row.number)
     return row.digest == part_digest(key, row.parts, row.body)
+
+
+class Mismatch(Exception):
+    """Rows do not fit together; what that means depends on who owns the shard now."""
+
+
+class Walk:
+    """Follows the chain over a tail, from a note at the floor to the register's last value."""
+
+    def __init__(self, shard: ShardId, floor: int, note: bytes) -> None:
+        self.shard = shard
+        self.position = floor
+        self.value = note
+
+    def step(self, row: FrameRow, body: bytes) -> None:
+        """The next frame; `row` is any of its parts, `body` all of them. Raises Mismatch."""
+        position = self.position + 1
+        if row.position != position:
+            raise Mismatch(f"{self.shard}: no frame at position {position}")
+        if row.prev_chain != self.value:
+            raise Mismatch(f"{self.shard}: frame {position} does not continue the chain")
+        if link(self.value, (self.shard, position), row.op, body) != row.chain:
+            raise Mismatch(f"{self.shard}: frame {position} is not what was written")
+        self.position, self.value = position, row.chain
+
+    def finish(self, last_position: int, last_chain: bytes) -> None:
+        """All frames were walked: are they what the register says? Raises Mismatch."""
+        if self.position != last_position:
+            raise Mismatch(f"{self.shard}: the tail ends at {self.position}, not {last_position}")
+        if self.value != last_chain:
+            raise Mismatch(f"{self.shard}: the register knows another frame {last_position}")

@@ -9,20 +9,22 @@ say which one the store took. The module must not do I/O, and must not judge ans
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from peloton.runtime.core import chain
+from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
+    FORMAT,
     FRAME_BYTES_MAX,
     FRAME_PART_BYTES_MAX,
     CheckpointPart,
     Claimed,
-    FrameRow,
-    PartRow,
+    Cluster,
+    Frame,
     Refused,
-    RegisterRow,
     ShardId,
     Work,
 )
@@ -71,6 +73,7 @@ class Hold:
         """The checkpoint before the previous one, which a cut drops, if known."""
         self.writing: Writing | None = None
         self.begun = 0
+        """Position of the last checkpoint begun in this epoch."""
         self.given_up: list[tuple[int, int, int]] = []
         self.chains: OrderedDict[int, bytes] = OrderedDict()
         self.chains[start.last_position] = start.last_chain
@@ -129,35 +132,31 @@ class Plan(Struct, gc=False):
 
 def plan(hold: Hold, work: Work, ops: Ops) -> Plan:
     """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller."""
-    op, value, rows = hold.op, hold.chain, ()
+    op, value, last = hold.op, hold.chain, hold.last_position
+    rows: tuple[FrameRow, ...] = ()
     if work.frame is not None:
-        op, value, rows = _frame_rows(hold, work, ops)
-    last = work.frame.position if work.frame is not None else hold.last_position
+        op, value, rows = _frame_rows(hold, work.frame, ops)
+        last = work.frame.position
     for row in work.ended:
         if not 0 < row.position <= last:
             raise Refused(f"ended {row.kind} {row.key} at {row.position}, beyond {last}")
-    chains = {**hold.chains, last: value} if work.frame is not None else hold.chains
-    writing, part_rows = hold.writing, []
-    for part in work.parts:
-        begun = writing.position if writing is not None else hold.begun
-        if part.number == 0:
-            writing, row = _begin(hold, part, max(begun, hold.begun), chains.get(part.position))
-            part_rows.append(row)
-        writing, row = _add_part(hold, part, writing)
-        part_rows.append(row)
+    writing = hold.writing
+    part_rows: tuple[PartRow, ...] = ()
+    if work.parts:
+        writing, part_rows = _part_rows(hold, work, {**hold.chains, last: value})
+    if work.cut is not None and hold.manifest is None:
+        raise Refused("read the checkpoint at the floor before cutting")
     floor_op = b""
     if work.floor is not None:
         if writing is None or not writing.complete or writing.position != work.floor.position:
             raise Refused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
-    return Plan(work, hold.op, op, hold.chain, value, rows, tuple(part_rows), writing, floor_op)
+    return Plan(work, hold.op, op, hold.chain, value, rows, part_rows, writing, floor_op)
 
 
 def _frame_rows(
-    hold: Hold, work: Work, ops: Ops
+    hold: Hold, frame: Frame, ops: Ops
 ) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
-    frame = work.frame
-    assert frame is not None
     if frame.position != hold.last_position + 1:
         raise Refused(f"frame {frame.position} after {hold.last_position}")
     if len(frame.body) > FRAME_BYTES_MAX:
@@ -173,12 +172,28 @@ def _frame_rows(
     return op, value, rows
 
 
+def _part_rows(
+    hold: Hold, work: Work, chains: dict[int, bytes]
+) -> tuple[Writing | None, tuple[PartRow, ...]]:
+    writing, rows = hold.writing, []
+    for part in work.parts:
+        if part.position != work.parts[0].position:
+            raise Refused("one round holds parts of one checkpoint")
+        if part.number == 0:
+            writing, row = _begin(hold, part, chains.get(part.position))
+            rows.append(row)
+        writing, row = _add_part(hold, part, writing)
+        rows.append(row)
+    return writing, tuple(rows)
+
+
 def _begin(
-    hold: Hold, part: CheckpointPart, begun: int, value: bytes | None
+    hold: Hold, part: CheckpointPart, value: bytes | None
 ) -> tuple[Writing, PartRow]:
     """The manifest, in front of the caller's first part."""
-    if part.position <= max(begun, hold.floor[0]):
-        raise Refused(f"checkpoint {part.position} after {max(begun, hold.floor[0])} was begun")
+    begun = max(hold.begun, hold.floor[0])
+    if part.position <= begun:
+        raise Refused(f"checkpoint {part.position} after {begun} was begun")
     if value is None:
         raise Refused(f"checkpoint {part.position} is not at a recent position")
     if hold.manifest is None:
@@ -228,3 +243,14 @@ def floor_done(hold: Hold, done: Plan) -> None:
     """The register names the plan's checkpoint."""
     if done.work.floor is not None and done.written is not None:
         hold.floored(done.floor_op, done.written)
+
+
+def same_cluster(record: Cluster, groups: Mapping[str, int]) -> Cluster:
+    """The record, if it is what this configuration wants. Raises Refused."""
+    if record.format != FORMAT:
+        raise Refused(f"the journal has format {record.format}, this program writes {FORMAT}")
+    if record.shards != dict(groups):
+        raise Refused(
+            f"shard counts never change: the journal has {record.shards}, asked for {dict(groups)}"
+        )
+    return record

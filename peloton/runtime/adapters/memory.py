@@ -1,0 +1,329 @@
+"""Journal in memory: the reference every other journal is compared with, and the simulated one.
+
+A `MemoryStore` outlives the journals on it, as a disk outlives processes; each `MemoryJournal` is
+one process's view. Every step of the port calls a hook before and after, so that a world can lose
+an answer (raise `Lost`) or end the process (raise anything else) at each of them in turn. It must
+not be clever: what it does is what the port says, in as few words as will do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+
+from peloton.runtime.core import chain, register
+from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
+from peloton.runtime.ports import (
+    FORMAT,
+    Answer,
+    Claimed,
+    Cluster,
+    Committed,
+    Damaged,
+    EndedRow,
+    Fenced,
+    Frame,
+    Overtaken,
+    Refused,
+    ShardId,
+    Sizes,
+    Unclear,
+    Unreachable,
+    Work,
+)
+
+
+class Call(NamedTuple):
+    """A step of a port call. Names: claim, append, ended, parts, floor, cut, release,
+    read_checkpoint, read_tail, read_ended."""
+
+    name: str
+    shard: ShardId
+    moment: Literal["before", "after"]
+
+
+class Lost(Exception):
+    """Raised by a hook: the step's answer got lost, before it was done or after."""
+
+
+class _Superseded(Exception):
+    """The register has a newer epoch."""
+
+
+class ShardFiles:
+    """What the store keeps of one shard."""
+
+    def __init__(self) -> None:
+        self.register = RegisterRow(0, b"", "", 0, chain.GENESIS, 0, 0)
+        self.frames: dict[int, tuple[FrameRow, ...]] = {}
+        self.checkpoints: dict[tuple[int, int], list[PartRow]] = {}
+        self.ended: dict[tuple[str, str], dict[int, EndedRow]] = {}
+
+
+class MemoryStore:
+    """What is left when every process is gone."""
+
+    def __init__(self) -> None:
+        self.cluster: Cluster | None = None
+        self.shards: dict[ShardId, ShardFiles] = {}
+
+
+T = TypeVar("T")
+Step = tuple[str, Callable[[], None]]
+
+
+class MemoryJournal:
+    """One process's journal on a store; `process` is 16 bytes and never used twice."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        process: bytes,
+        hook: Callable[[Call], None] | None = None,
+    ) -> None:
+        self.store = store
+        self.hook = hook
+        self._ops = register.Ops(process)
+        self._holds: dict[ShardId, Hold] = {}
+        self._pending: dict[ShardId, deque[Step]] = {}
+
+    # ---- life of a shard ----
+
+    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+        if self.store.cluster is None:
+            self.store.cluster = Cluster(self._ops.process, FORMAT, dict(groups))
+            for group, count in groups.items():
+                for number in range(count):
+                    self.store.shards[ShardId(group, number)] = ShardFiles()
+        return register.same_cluster(self.store.cluster, groups)
+
+    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+        self.drop(shard)
+        files = self._files(shard)
+        op = self._ops.next()
+        try:
+            self._step(shard, "claim", lambda: _bump(files, op, owner))
+        except Lost as lost:
+            return Unclear(str(lost))
+        hold = self._holds[shard] = Hold(shard, files.register)
+        return hold.claimed()
+
+    def release(self, shard: ShardId) -> None:
+        hold, files = self._holds.get(shard), self._files(shard)
+        self.drop(shard)
+        if hold is None:
+            return
+
+        def free() -> None:
+            row = files.register
+            if (row.epoch, row.op) == (hold.epoch, hold.op):
+                files.register = msgspec.structs.replace(row, owner="", op=self._ops.next())
+
+        try:
+            self._step(shard, "release", free)
+        except Lost:
+            pass  # a hint only: the next owner bumps the epoch anyway
+
+    def drop(self, shard: ShardId) -> None:
+        self._holds.pop(shard, None)
+        self._pending.pop(shard, None)
+
+    def close(self) -> None:
+        self._holds.clear()
+        self._pending.clear()
+
+    # ---- writing ----
+
+    def commit(self, works: Sequence[Work]) -> list[Answer]:
+        return [self._begin(work) for work in works]
+
+    def settle(self, shard: ShardId) -> Answer:
+        steps = self._pending.pop(shard, None)
+        if steps is None:
+            return Fenced(f"{shard}: nothing is pending, the shard is not ours")
+        return self._run(shard, steps, repeated=True)
+
+    def _begin(self, work: Work) -> Answer:
+        hold = self._holds.get(work.shard)
+        if work.shard in self._pending:
+            raise Refused(f"{work.shard}: settle what is pending first")
+        if hold is None or hold.epoch != work.epoch:
+            return Fenced(f"{work.shard}: epoch {work.epoch} is not held here", definite=True)
+        plan = register.plan(hold, work, self._ops)
+        return self._run(work.shard, deque(self._steps(hold, plan)), repeated=False)
+
+    def _steps(self, hold: Hold, plan: Plan) -> Iterator[Step]:
+        files, work = self._files(hold.shard), plan.work
+        if work.frame is not None:
+            yield "append", lambda: _append(files, hold, plan)
+        if work.ended:
+            yield "ended", lambda: _end(files, hold, plan)
+        if work.parts:
+            yield "parts", lambda: _write_parts(files, hold, plan)
+        if work.floor is not None:
+            yield "floor", lambda: _move_floor(files, hold, plan)
+        if work.cut is not None:
+            yield "cut", lambda: _cut(files, hold)
+
+    def _run(self, shard: ShardId, steps: deque[Step], *, repeated: bool) -> Answer:
+        while steps:
+            name, do = steps[0]
+            try:
+                self._step(shard, name, do)
+            except _Superseded:
+                self.drop(shard)
+                definite = name == "append" and not repeated
+                return Fenced(f"{shard}: overtaken at {name}", definite=definite)
+            except Lost as lost:
+                self._pending[shard] = steps
+                return Unclear(str(lost))
+            steps.popleft()
+        return Committed()
+
+    def _step(self, shard: ShardId, name: str, do: Callable[[], None]) -> None:
+        if self.hook is not None:
+            self.hook(Call(name, shard, "before"))
+        do()
+        if self.hook is not None:
+            self.hook(Call(name, shard, "after"))
+
+    # ---- reading ----
+
+    def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
+        hold, files = self._held(shard), self._files(shard)
+        position, epoch, _ = hold.floor
+        if position == 0:
+            return
+        rows = self._read(shard, "read_checkpoint", lambda: files.checkpoints.get((position, epoch)))
+        if not rows or rows[-1].parts != len(rows) or not all(map(chain.intact, rows)):
+            self._trouble(hold, f"{shard}: checkpoint {position} is not what was written")
+        hold.checkpoint_read(chain.unpack_manifest(rows[0].body), len(rows))
+        yield from [row.body for row in rows[1:]]
+
+    def read_tail(self, shard: ShardId) -> Iterator[Frame]:
+        hold, files = self._held(shard), self._files(shard)
+        if hold.manifest is None:
+            raise Refused(f"{shard}: read the checkpoint first")
+        walk = chain.Walk(shard, hold.start.floor, hold.manifest.chain)
+        frames = self._read(shard, "read_tail", lambda: dict(files.frames))
+        try:
+            for position in range(hold.start.floor + 1, hold.start.last_position + 1):
+                rows = frames.get(position)
+                if rows is None:
+                    raise chain.Mismatch(f"{shard}: no frame at position {position}")
+                body = b"".join(row.body for row in rows)
+                walk.step(rows[0], body)
+                yield Frame(position, body)
+            walk.finish(hold.start.last_position, hold.start.last_chain)
+        except chain.Mismatch as mismatch:
+            self._trouble(hold, str(mismatch))
+
+    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+        rows = self._read(
+            shard, "read_ended", lambda: self._files(shard).ended.get((kind, key), {})
+        )
+        newest = rows[max(rows)] if rows else None
+        return None if newest is None or newest.deleted else newest
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        files = self._files(shard)
+        frames = [row for rows in files.frames.values() for row in rows]
+        parts = [row for rows in files.checkpoints.values() for row in rows]
+        ended = [row for rows in files.ended.values() for row in rows.values()]
+        return Sizes(
+            len(frames), sum(len(row.body) for row in frames),
+            len(parts), sum(len(row.body) for row in parts),
+            len(ended), sum(len(row.body) for row in ended),
+        )  # fmt: skip
+
+    def _read(self, shard: ShardId, name: str, read: Callable[[], T]) -> T:
+        try:
+            if self.hook is not None:
+                self.hook(Call(name, shard, "before"))
+            found = read()
+            if self.hook is not None:
+                self.hook(Call(name, shard, "after"))
+        except Lost as lost:
+            raise Unreachable(str(lost)) from lost
+        return found
+
+    def _files(self, shard: ShardId) -> ShardFiles:
+        files = self.store.shards.get(shard)
+        if files is None:
+            raise Refused(f"{shard} was never bootstrapped")
+        return files
+
+    def _held(self, shard: ShardId) -> Hold:
+        hold = self._holds.get(shard)
+        if hold is None:
+            raise Overtaken(f"{shard} is not held here")
+        return hold
+
+    def _trouble(self, hold: Hold, text: str) -> NoReturn:
+        if self._files(hold.shard).register.epoch != hold.epoch:
+            raise Overtaken(text)
+        raise Damaged(text)
+
+
+# ---- steps: each may be done twice, and the second time changes nothing ----------------------
+
+
+def _bump(files: ShardFiles, op: bytes, owner: str) -> None:
+    row = files.register
+    files.register = msgspec.structs.replace(row, epoch=row.epoch + 1, op=op, owner=owner)
+
+
+def _fence(files: ShardFiles, hold: Hold) -> None:
+    if files.register.epoch != hold.epoch:
+        raise _Superseded
+
+
+def _append(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+    _fence(files, hold)
+    position = plan.frame_rows[0].position
+    if files.register.op != plan.op:
+        files.frames[position] = plan.frame_rows
+        files.register = msgspec.structs.replace(
+            files.register, last_position=position, last_chain=plan.chain, op=plan.op
+        )
+    register.frame_done(hold, plan)
+
+
+def _end(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+    _fence(files, hold)
+    for row in plan.work.ended:
+        files.ended.setdefault((row.kind, row.key), {})[row.position] = row
+
+
+def _write_parts(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+    _fence(files, hold)
+    for row in plan.part_rows:
+        rows = files.checkpoints.setdefault((row.position, row.epoch), [])
+        rows[row.number :] = [row]
+    register.parts_done(hold, plan)
+
+
+def _move_floor(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+    _fence(files, hold)
+    assert plan.written is not None
+    files.register = msgspec.structs.replace(
+        files.register, floor=plan.written.position, floor_epoch=hold.epoch, op=plan.floor_op
+    )
+    register.floor_done(hold, plan)
+
+
+def _cut(files: ShardFiles, hold: Hold) -> None:
+    """Frames up to the previous floor go, and every checkpoint but three: the named one, the
+    previous one, and the one being written."""
+    _fence(files, hold)
+    assert hold.manifest is not None
+    previous = hold.manifest.previous
+    writing = (hold.writing.position, hold.epoch) if hold.writing is not None else None
+    kept = (hold.floor[:2], previous[:2], writing)
+    files.frames = {at: rows for at, rows in files.frames.items() if at > previous[0]}
+    files.checkpoints = {at: rows for at, rows in files.checkpoints.items() if at in kept}

@@ -1,0 +1,214 @@
+"""Port `Rows`: the little that the fencing protocol asks of a store with conditional writes.
+
+One class per statement of the protocol, so that a store prepares each once, and one class per
+answer. The register has conditional writes only, the other tables have plain ones only: the two
+must not meet on one row. The module must not know in which order statements are sent (`fencing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from peloton.runtime.ports import Cluster, EndedRow, ShardId, Sizes
+
+class RegisterRow(Struct, frozen=True, gc=False):
+    """The one conditional row of a shard; empty bytes and zeros after bootstrap."""
+
+    epoch: int
+    op: bytes
+    owner: str
+    last_position: int
+    last_chain: bytes
+    floor: int
+    floor_epoch: int
+
+
+class FrameRow(Struct, frozen=True, gc=False):
+    """A part of a frame. Keyed by position, epoch and part, and never changed."""
+
+    position: int
+    epoch: int
+    part: int
+    parts: int
+    op: bytes
+    prev_chain: bytes
+    chain: bytes
+    body: bytes
+
+
+class PartRow(Struct, frozen=True, gc=False):
+    """A part of a checkpoint; `parts` is the total in the last one and 0 in the others."""
+
+    position: int
+    epoch: int
+    number: int
+    parts: int
+    body: bytes
+    digest: bytes
+
+
+class CreateCluster(Struct, frozen=True, gc=False):
+    """Insert the cluster record if there is none."""
+
+    record: Cluster
+
+
+class ReadCluster(Struct, frozen=True, gc=False):
+    """Found: a Cluster, or nothing."""
+
+
+class CreateRegister(Struct, frozen=True, gc=False):
+    """Insert an empty register if there is none."""
+
+    shard: ShardId
+    op: bytes
+
+
+class ReadRegister(Struct, frozen=True, gc=False):
+    """Linearizable read. Found: a RegisterRow, or nothing."""
+
+    shard: ShardId
+
+
+class Bump(Struct, frozen=True, gc=False):
+    """epoch + 1, owner, op; if the epoch is `epoch` and the op is not `op`."""
+
+    shard: ShardId
+    epoch: int
+    op: bytes
+    owner: str
+
+
+class Advance(Struct, frozen=True, gc=False):
+    """last_position, last_chain, op; if the epoch is `epoch` and the op is `expected`."""
+
+    shard: ShardId
+    epoch: int
+    expected: bytes
+    op: bytes
+    position: int
+    chain: bytes
+
+
+class MoveFloor(Struct, frozen=True, gc=False):
+    """floor, floor_epoch (= epoch), op; condition as Advance."""
+
+    shard: ShardId
+    epoch: int
+    expected: bytes
+    op: bytes
+    floor: int
+
+
+class Free(Struct, frozen=True, gc=False):
+    """owner = '', op; condition as Advance."""
+
+    shard: ShardId
+    epoch: int
+    expected: bytes
+    op: bytes
+
+
+class InsertRow(Struct, frozen=True, gc=False):
+    """Plain insert; said twice it leaves the same row, since a key always has the same bytes."""
+
+    shard: ShardId
+    row: FrameRow | PartRow | EndedRow
+
+
+class ReadSegment(Struct, frozen=True, gc=False):
+    """Found: FrameRows of a segment by position, then epoch (falling), then part."""
+
+    shard: ShardId
+    segment: int
+
+
+class ReadBucket(Struct, frozen=True, gc=False):
+    """Found: PartRows of one bucket of one checkpoint, by number."""
+
+    shard: ShardId
+    position: int
+    epoch: int
+    bucket: int
+
+
+class ReadEnded(Struct, frozen=True, gc=False):
+    """Found: the EndedRow of the highest position, or nothing."""
+
+    shard: ShardId
+    kind: str
+    key: str
+
+
+class DeleteSegment(Struct, frozen=True, gc=False):
+    """Delete a whole segment."""
+
+    shard: ShardId
+    segment: int
+
+
+class DeleteBucket(Struct, frozen=True, gc=False):
+    """Delete a whole bucket of one checkpoint."""
+
+    shard: ShardId
+    position: int
+    epoch: int
+    bucket: int
+
+
+Conditional = CreateCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+Plain = InsertRow | DeleteSegment | DeleteBucket
+Read = ReadCluster | ReadRegister | ReadSegment | ReadBucket | ReadEnded
+Statement = Conditional | Plain | Read
+
+
+class Applied(Struct, frozen=True, gc=False):
+    """A conditional statement found its condition true."""
+
+
+class NotApplied(Struct, frozen=True, gc=False):
+    """Its condition was false. A store returns the columns of the condition, and no others.
+
+    Both are None if there is no row.
+    """
+
+    epoch: int | None = None
+    op: bytes | None = None
+
+
+class Done(Struct, frozen=True, gc=False):
+    """A plain statement is durable."""
+
+
+class Found(Struct, frozen=True, gc=False):
+    """What a read found, in order."""
+
+    rows: tuple[object, ...] = ()
+
+
+class Failed(Struct, frozen=True, gc=False):
+    """Anything else: any error, any timeout. The statement may have an effect, now or later."""
+
+    text: str
+
+
+Reply = Applied | NotApplied | Done | Found | Failed
+
+
+class Rows(Protocol):
+    """A store with linearizable conditional writes of one row, and plain rows beside them.
+
+    It must not retry by itself: a hidden second copy makes our own success look like a refusal.
+    """
+
+    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+        """Run statements that need no order among them, perhaps at once; replies in order."""
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        """What the shard takes."""
+
+    def close(self) -> None:
+        """Let go of connections."""
