@@ -74,6 +74,8 @@ class Hold:
         self.writing: Writing | None = None
         self.begun = 0
         """Position of the last checkpoint begun in this epoch."""
+        self.dropped: set[tuple[int, int]] = set()
+        """Checkpoints (position, epoch) that we deleted."""
         self.given_up: list[tuple[int, int, int]] = []
         self.chains: OrderedDict[int, bytes] = OrderedDict()
         self.chains[start.last_position] = start.last_chain
@@ -81,6 +83,7 @@ class Hold:
         """A look at the epoch (or a commit) after loading said that we are the owner."""
         self.cut_next = 0
         self.cut_to = 0
+        """Segments below were cut, acknowledged; and the next one to cut (some are cut twice)."""
 
     def claimed(self) -> Claimed:
         return Claimed(self.epoch, self.last_position, self.floor[0], self.floor[1])
@@ -91,7 +94,6 @@ class Hold:
             self.manifest = manifest
             self.floor = (*self.floor[:2], rows)
             self.cut_to = manifest.cut_to
-            self.cut_next = manifest.cut_to
 
     def appended(self, position: int, op: bytes, value: bytes) -> None:
         self.op, self.last_position, self.chain = op, position, value
@@ -241,7 +243,7 @@ def frame_done(hold: Hold, done: Plan) -> None:
 
 def floor_done(hold: Hold, done: Plan) -> None:
     """The register names the plan's checkpoint."""
-    if done.work.floor is not None and done.written is not None:
+    if done.written is not None and hold.op != done.floor_op:
         hold.floored(done.floor_op, done.written)
 
 

@@ -1,0 +1,1 @@
+"""What the system decides: one folder per kind of actor, the same rooms in each. All of it pure."""

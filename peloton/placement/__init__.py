@@ -1,0 +1,1 @@
+"""Choosing hosts for tasks, on views that may be stale. Pure: the host alone grants room."""

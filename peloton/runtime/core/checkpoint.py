@@ -1,0 +1,144 @@
+"""A shard's whole state, written in pieces while the shard goes on.
+
+Turns "the tail has outgrown the last checkpoint" into parts, then a floor, then cuts. The cut is
+made at the end of a frame: states are values, so a shallow copy of the tables is enough, and a
+crowd is copied at its first change after. Writing begins when that frame is known safe. It holds
+cells, crowds, remembered answers and what is set aside; never mailboxes, timers, what is owed, or
+indexes: those are derived. It must never pause the shard for all of it at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from peloton.runtime.core.codec import Codec, Entry, encode
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.population import Population
+from peloton.runtime.core.records import CheckpointCut
+from peloton.runtime.core.turns import Turns
+from peloton.runtime.ports import CheckpointPart, Cut, Floor
+from peloton.runtime.vocabulary import Key
+
+if TYPE_CHECKING:
+    from peloton.runtime.core.shard import Shard
+
+CHECKPOINT_BYTES_MIN = 1024 * 1024
+PART_BYTES = 512 * 1024
+SHARD_KEY = Key("shard/self")
+
+ENTITY, RECORD = 0, 1
+
+
+class Piece(NamedTuple):
+    """One thing a checkpoint holds: an entity, or facts of the runtime about one."""
+
+    form: int
+    body: bytes
+
+
+class Checkpointer:
+    """The checkpoints of one shard, one at a time."""
+
+    def __init__(self, codec: Codec, bytes_min: int = CHECKPOINT_BYTES_MIN) -> None:
+        self._codec = codec
+        self._bytes_min = bytes_min
+        self._pieces: Iterator[Piece] | None = None
+        self._position = 0
+        self._number = 0
+        self._written = 0
+        self._safe = False
+        self._floor_due = False
+        self._cutting = False
+        self._crowds: dict[Key, Crowd] = {}
+        self.tail_bytes = 0
+        self.last_bytes = 0
+
+    def note(self, population: Population, turns: Turns) -> bool:
+        """Whether a checkpoint is cut at the end of this frame; if so the frame says it."""
+        if self._pieces is not None or self._floor_due or not turns.rows:
+            return False
+        if self.tail_bytes + turns.bytes <= max(self._bytes_min, self.last_bytes):
+            return False
+        turns.write(Entry(SHARD_KEY, (CheckpointCut(0),)))
+        return True
+
+    def framed(self, shard: Shard, size: int, *, cut: bool) -> None:
+        """A frame is complete; the next turn will already be after the cut."""
+        self.tail_bytes += size
+        if not cut:
+            return
+        self._position, self._number, self._written = shard.position, 0, 0
+        self._safe = False
+        self.tail_bytes = 0
+        self._crowds = shard.population.cut_crowds = dict(shard.population.crowds)
+        cells = list(shard.population.cells.items())
+        since = dict(shard.population.since)
+        records = [Entry(key, tuple(kept.values())) for key, kept in shard.answered.by_cell.items()]
+        records += [Entry(key, tuple(facts)) for key, facts in shard.held.dump().items()]
+        bodies = itertools.chain(
+            (Piece(ENTITY, self._codec.encode_cell(k, s, since.get(k, 0.0))) for k, s in cells),
+            self._encoded_crowds(),
+            (Piece(RECORD, self._codec.encode_entry(entry)) for entry in records),
+        )
+        self._pieces = bodies
+
+    def pieces(self) -> tuple[tuple[CheckpointPart, ...], Floor | None, Cut | None]:
+        """What to put into the next round: a part, or the floor, or a cut."""
+        if self._pieces is not None and self._safe:
+            return (self._part(),), None, None
+        if self._floor_due:
+            return (), Floor(self._position), None
+        if self._cutting:
+            return (), None, Cut()
+        return (), None, None
+
+    def committed(self, more_to_cut: bool) -> None:
+        """The last round is safe."""
+        if self._floor_due:
+            self._floor_due = False
+            self._cutting = True
+        elif self._cutting:
+            self._cutting = more_to_cut
+        if self._pieces is not None:
+            self._safe = True
+        elif self._position and self._number and not self._cutting:
+            self._floor_due = True
+            self._number = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether the next round has something to write."""
+        return (self._pieces is not None and self._safe) or self._floor_due or self._cutting
+
+    def _part(self) -> CheckpointPart:
+        assert self._pieces is not None
+        batch: list[Piece] = []
+        size = 0
+        last = True
+        for piece in self._pieces:
+            batch.append(piece)
+            size += len(piece.body)
+            if size >= PART_BYTES:
+                last = False
+                break
+        body = encode(batch)
+        part = CheckpointPart(self._position, self._number, body, last=last)
+        self._number += 1
+        self._written += len(body)
+        if last:
+            self._pieces = None
+            self.last_bytes = self._written
+        return part
+
+    def _encoded_crowds(self) -> Iterator[Piece]:
+        for key in [*self._crowds]:
+            yield Piece(ENTITY, self._codec.encode_crowd(self._crowds.pop(key)))
+
+
+def read_part(body: bytes) -> list[Piece]:
+    """The pieces of one part."""
+    return msgspec.msgpack.decode(body, type=list[Piece])

@@ -1,0 +1,228 @@
+"""Bytes of values: entries of a frame, states of a checkpoint, messages set aside.
+
+Turns values into MessagePack and back, by the numbers that kinds registered for their messages
+and facts. The bytes of a type never change but by fields added at the end; recorded bytes of
+every type are kept by a test. An unknown fact is a broken belief and raises: the shard stops.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import immutables
+import msgspec
+
+from peloton.runtime.core.columns import Columns
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.records import RECORDS
+from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, Message, kind_of
+
+FRAME_FORMAT = 1
+CELL, CROWD = 0, 1
+
+
+class UnknownFact(Exception):
+    """Bytes name a fact that no registered kind knows."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """What one turn wrote: of a cell, or of the members of a crowd."""
+
+    key: Key
+    facts: tuple[Fact, ...]
+    members: int = 0
+    values: tuple[Any, ...] = ()
+    cause: str = ""
+    because: str = ""
+    who: str = ""
+
+
+def _enc_hook(value: Any) -> Any:
+    if isinstance(value, Bits):
+        return value.pack()
+    if isinstance(value, immutables.Map):
+        # Sorted, because the order of a map's items differs from process to process.
+        return sorted(value.items())
+    raise NotImplementedError(f"no encoding of {type(value).__name__}")
+
+
+def _dec_hook(wanted: Any, value: Any) -> Any:
+    if wanted is Bits:
+        return Bits.unpack(value)
+    if typing.get_origin(wanted) is immutables.Map:
+        key, item = typing.get_args(wanted)
+        pairs = msgspec.convert(value, list[tuple[key, item]], dec_hook=_dec_hook)  # type: ignore[valid-type]
+        return immutables.Map(pairs)
+    raise NotImplementedError(f"no decoding of {wanted}")
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_enc_hook)
+encode = _ENCODER.encode
+
+
+def decode(data: bytes, wanted: Any) -> Any:
+    """A value of the type `wanted` from its bytes."""
+    return msgspec.msgpack.decode(data, type=wanted, dec_hook=_dec_hook)
+
+
+def convert(value: Any, wanted: Any) -> Any:
+    """A decoded but untyped value as the type `wanted`."""
+    return msgspec.convert(value, wanted, dec_hook=_dec_hook)
+
+
+_ENTITY = msgspec.msgpack.Decoder(tuple[int, str, int, msgspec.Raw])
+_RawEntry = tuple[str, list[tuple[int, msgspec.Raw]], bytes, list[Any], str, str, str]
+_RawFrame = tuple[int, float, list[_RawEntry]]
+
+
+class Codec:
+    """The encoding of all registered kinds."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self._kinds = kinds
+        self._numbers: dict[type, int] = {cls: number for number, cls in RECORDS.items()}
+        self._decoders: dict[tuple[str, int], msgspec.msgpack.Decoder[Any]] = {}
+        self._message_numbers: dict[tuple[str, type], int] = {}
+        self._frames = msgspec.msgpack.Decoder(_RawFrame)
+        self._rows = msgspec.msgpack.Decoder(_RawEntry)
+        for number, cls in RECORDS.items():
+            self._decoders["shard", number] = _decoder(cls)
+        for kind in kinds.values():
+            for number, cls in kind.facts.items():
+                self._numbers[cls] = number
+                self._decoders[kind.name, number] = _decoder(cls)
+            for number, cls in RECORDS.items():
+                self._decoders[kind.name, number] = _decoder(cls)
+            for number, cls in kind.messages.items():
+                self._message_numbers[kind.name, cls] = number
+
+    def encode_entry(self, entry: Entry) -> bytes:
+        """One row of a frame."""
+        numbers = self._numbers
+        return encode(
+            (
+                entry.key,
+                [(numbers[type(fact)], fact) for fact in entry.facts],
+                Bits(entry.members).pack() if entry.members else b"",
+                entry.values,
+                entry.cause,
+                entry.because,
+                entry.who,
+            )
+        )
+
+    def encode_frame(self, now: float, rows: list[bytes]) -> bytes:
+        """The body of a frame, of rows that `encode_entry` made."""
+        return encode((FRAME_FORMAT, now, [msgspec.Raw(row) for row in rows]))
+
+    def decode_frame(self, body: bytes) -> tuple[float, list[Entry]]:
+        """When a frame was made, and its entries."""
+        _, now, rows = self._frames.decode(body)
+        return now, [self._entry(row) for row in rows]
+
+    def decode_entry(self, row: bytes) -> Entry:
+        """The inverse of `encode_entry`."""
+        return self._entry(self._rows.decode(row))
+
+    def _entry(self, row: _RawEntry) -> Entry:
+        name, facts, members, values, cause, because, who = row
+        kind = kind_of(Key(name))
+        return Entry(
+            key=Key(name),
+            facts=tuple(self._fact(kind, number, raw) for number, raw in facts),
+            members=int.from_bytes(members, "little"),
+            values=self._typed_values(kind, facts, values) if values else (),
+            cause=cause,
+            because=because,
+            who=who,
+        )
+
+    def encode_message(self, to: Key, message: Message) -> tuple[int, bytes]:
+        """Number and bytes of a message to `to`; number -1 when its class was never registered."""
+        return self._message_numbers.get((kind_of(to), type(message)), -1), encode(message)
+
+    def decode_message(self, to: Key, number: int, body: bytes) -> Message:
+        """The inverse of `encode_message`."""
+        message: Message = decode(body, self._kinds[kind_of(to)].messages[number])
+        return message
+
+    def encode_answer(self, key: Key, answer: Any) -> bytes:
+        """Bytes of an answer to a command, by the number its kind registered for the class."""
+        for number, cls in self._kinds[kind_of(key)].answers.items():
+            if cls is type(answer):
+                return encode((number, answer))
+        raise UnknownFact(f"{key}: {type(answer).__name__} is not a registered answer")
+
+    def decode_answer(self, key: Key, body: bytes) -> Any:
+        """The inverse of `encode_answer`."""
+        number, raw = msgspec.msgpack.decode(body, type=tuple[int, msgspec.Raw])
+        return decode(raw, self._kinds[kind_of(key)].answers[number])
+
+    def encode_cell(self, key: Key, state: Any, since: float = 0.0) -> bytes:
+        """Bytes of one entity's state, with its schema number and its deadline's beginning."""
+        kind = self._kinds[kind_of(key)]
+        return encode((CELL, key, kind.schema, (state, since)))
+
+    def encode_crowd(self, crowd: Crowd) -> bytes:
+        """Bytes of a crowd: classes by their lowest member, columns, quarantined members."""
+        classes = sorted(crowd.classes.items(), key=lambda item: item[1] & -item[1])
+        rows = [(state, Bits(raw)) for state, raw in classes]
+        same, each, present = crowd.columns.dump()
+        body = (rows, same, each, Bits(present), Bits(crowd.quarantined))
+        return encode((CROWD, crowd.key, crowd.kind.schema, body))
+
+    def decode_entity(self, body: bytes) -> tuple[Key, Any]:
+        """Key and (state, since) of a cell, or key and `Crowd`: what was encoded above."""
+        form, name, schema, raw = _ENTITY.decode(body)
+        key = Key(name)
+        kind = self._kinds[kind_of(key)]
+        if schema != kind.schema:
+            raise UnknownFact(f"{key}: state of schema {schema}, this program knows {kind.schema}")
+        if form == CELL:
+            return key, decode(raw, tuple[kind.state, float])  # type: ignore[name-defined]
+        return key, self._crowd(kind, key, raw)
+
+    def _crowd(self, kind: Kind, key: Key, raw: bytes) -> Crowd:
+        assert kind.crowd is not None
+        wanted = tuple[
+            list[tuple[kind.state, Bits]],  # type: ignore[name-defined]
+            dict[str, Any],
+            dict[str, list[Any]],
+            Bits,
+            Bits,
+        ]
+        classes, same, each, present, quarantined = decode(raw, wanted)
+        types = {"since": float, **kind.crowd.columns}
+        crowd = Crowd(kind, key)
+        crowd.classes = {state: bits.raw for state, bits in classes}
+        crowd.columns = Columns.load(
+            {name: convert(value, types[name]) for name, value in same.items()},
+            {name: convert(values, list[types[name]]) for name, values in each.items()},
+            present.raw,
+        )
+        crowd.quarantined = quarantined.raw
+        return crowd
+
+    def _fact(self, kind: str, number: int, raw: msgspec.Raw) -> Fact:
+        decoder = self._decoders.get((kind, number))
+        if decoder is None:
+            raise UnknownFact(f"{kind} has no fact of number {number}")
+        fact: Fact = decoder.decode(raw)
+        return fact
+
+    def _typed_values(
+        self, kind: str, facts: list[tuple[int, msgspec.Raw]], values: list[Any]
+    ) -> tuple[Any, ...]:
+        crowd = self._kinds[kind].crowd
+        assert crowd is not None
+        for number, _ in facts:
+            column = crowd.per_member.get(self._kinds[kind].facts[number])
+            if column is not None:
+                return tuple(convert(values, list[crowd.columns[column]]))
+        return tuple(values)
+
+
+def _decoder(cls: type) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(cls, dec_hook=_dec_hook)

@@ -1,0 +1,194 @@
+"""A crowd: the alike entities of one parent, run as one.
+
+Turns a message to a set of members into one turn per class of equal states. The behaviour stays
+the function of one member and never learns that a thousand were meant. A crowd must not decide,
+journal or send: it splits, and it applies what a turn made; the shard does the rest.
+
+    classes   {state: members}     members as the bits of an integer
+    columns   what differs always  (core/columns.py); `since` is the runtime's own
+
+A turn first computes all new states (`split`, then `take_turn` per class, by the shard); only
+`apply` writes, from checked values, so a turn that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from peloton.runtime.core.columns import Columns
+from peloton.runtime.core.deadlines import tick_of
+from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, members_of
+
+
+class Crowd:
+    """The members of one parent, by state."""
+
+    __slots__ = ("buckets", "classes", "columns", "key", "kind", "quarantined")
+
+    def __init__(self, kind: Kind, key: Key) -> None:
+        self.kind = kind
+        self.key = key
+        self.classes: dict[Any, int] = {}
+        self.columns = Columns()
+        self.quarantined = 0
+        self.buckets: dict[int, int] = {}  # members by the tick of their deadline
+
+    def split(self, raw: int) -> list[tuple[Any, int]]:
+        """The members of `raw` by state, visited by their lowest; None where they do not exist."""
+        parts = []
+        for state, bits in self.classes.items():
+            hit = bits & raw
+            if hit:
+                parts.append((state, hit))
+                raw &= ~hit
+                if not raw:
+                    break
+        if raw:
+            parts.append((None, raw))
+        if len(parts) > 1:
+            parts.sort(key=_lowest)
+        return parts
+
+    def apply(self, raw: int, change: Change, now: float) -> None:
+        """Members in `raw`, all in state `change.old`, come to `change.new` by these facts."""
+        crowd_kind = self.kind.crowd
+        assert crowd_kind is not None
+        old, new = change.old, change.new
+        if new != old:
+            self._move(raw, old, new)
+        for fact in change.facts:
+            column = crowd_kind.per_member.get(type(fact))
+            if column is not None and change.values:
+                self.columns.write_each(column, raw, change.values)
+            write = crowd_kind.write.get(type(fact))
+            if write is not None:
+                for name, value in write(fact, now).items():
+                    self.columns.write(name, raw, value)
+        if new is not None:
+            self._mark_deadline(raw, old, new, now)
+
+    def due(self, now_s: float) -> Iterator[tuple[str, int]]:
+        """Deadlines that have come: pairs (name, members), each still theirs."""
+        candidates = 0
+        for tick in sorted(self.buckets):
+            if tick > tick_of(now_s):
+                break
+            candidates |= self.buckets.pop(tick)
+        for state, raw in self.split(candidates):
+            deadline = self.kind.deadline(state) if state is not None else None
+            if deadline is None:
+                continue
+            name, seconds = deadline
+            ripe = 0
+            for since, members in self.columns.groups("since", raw):
+                if since + seconds <= now_s:
+                    ripe |= members
+                else:
+                    self._bucket(tick_of(since + seconds), members)
+            if ripe:
+                yield name, ripe
+
+    def rebuild_deadlines(self) -> None:
+        """Derive all buckets from states and `since`, after recovery."""
+        self.buckets = {}
+        for state, raw in self.classes.items():
+            deadline = self.kind.deadline(state)
+            if deadline is not None:
+                for since, members in self.columns.groups("since", raw):
+                    self._bucket(tick_of(since + deadline[1]), members)
+
+    @property
+    def next_tick(self) -> int | None:
+        """The tick of the earliest deadline."""
+        return min(self.buckets, default=None)
+
+    @property
+    def present(self) -> int:
+        """Every member that exists."""
+        return self.columns.present
+
+    def where(self, test: Callable[[Any], bool]) -> int:
+        """The members whose state passes `test`."""
+        found = 0
+        for state, raw in self.classes.items():
+            if test(state):
+                found |= raw
+        return found
+
+    def count(self, by: Callable[[Any], Any]) -> Mapping[Any, int]:
+        """Numbers of members by `by(state)`, its values in order of their first class."""
+        counts: dict[Any, int] = {}
+        for state, raw in self.classes.items():
+            name = by(state)
+            counts[name] = counts.get(name, 0) + raw.bit_count()
+        return counts
+
+    def state_of(self, member: int) -> Any:
+        """The state of one member, or None."""
+        for state, raw in self.classes.items():
+            if raw >> member & 1:
+                return state
+        return None
+
+    def members(self) -> Bits:
+        """Every member that exists, as a value."""
+        return Bits(self.columns.present)
+
+    def copy(self) -> Crowd:
+        """An independent copy: states are values, so only the tables are copied."""
+        twin = Crowd(self.kind, self.key)
+        twin.classes = dict(self.classes)
+        twin.columns = self.columns.copy()
+        twin.quarantined = self.quarantined
+        return twin
+
+    def _move(self, raw: int, old: Any, new: Any) -> None:
+        if old is not None:
+            left = self.classes[old] & ~raw
+            if left:
+                self.classes[old] = left
+            else:
+                del self.classes[old]
+        if new is not None:
+            self.classes[new] = self.classes.get(new, 0) | raw
+            self.columns.present |= raw
+        else:
+            self.columns.present &= ~raw
+
+    def _mark_deadline(self, raw: int, old: Any, new: Any, now: float) -> None:
+        after = self.kind.deadline(new)
+        before = self.kind.deadline(old) if old is not None else None
+        if after is None or (before is not None and before[0] == after[0]):
+            return
+        self.columns.write("since", raw, now)
+        self._bucket(tick_of(now + after[1]), raw)
+
+    def _bucket(self, tick: int, raw: int) -> None:
+        self.buckets[tick] = self.buckets.get(tick, 0) | raw
+
+
+class Change:
+    """One class goes from a state to the next: what `Crowd.apply` needs of a turn or an entry."""
+
+    __slots__ = ("facts", "new", "old", "values")
+
+    def __init__(
+        self, old: Any, new: Any, *, facts: tuple[Fact, ...], values: tuple[Any, ...] = ()
+    ) -> None:
+        self.old = old
+        self.new = new
+        self.facts = facts
+        self.values = values
+
+
+def values_for(raw: int, members: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, given one per member of `members`, of the members in `raw`."""
+    if not values or raw == members:
+        return values
+    by_member = dict(zip(members_of(members), values, strict=True))
+    return tuple(by_member[member] for member in members_of(raw))
+
+
+def _lowest(part: tuple[Any, int]) -> int:
+    return part[1] & -part[1]

@@ -1,0 +1,67 @@
+"""Which deadlines are due: a wheel of ticks over keys.
+
+Turns (key, seconds) into "these keys are due now". Nothing of it is journaled: recovery derives
+every deadline from state and `since`. An entry is one per key, replaced or dropped when the key's
+next deadline changes, so the wheel never holds more than one slot for an entity.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from peloton.runtime.vocabulary import Key
+
+DEADLINE_TICK_MS = 100
+
+
+def tick_of(at_s: float) -> int:
+    """The tick at which a moment is surely past: rounded up."""
+    return math.ceil(at_s * 1000 / DEADLINE_TICK_MS)
+
+
+class Wheel:
+    """The next tick of each key that has one."""
+
+    __slots__ = ("_heap", "_keys", "_ticks")
+
+    def __init__(self) -> None:
+        self._ticks: dict[Key, int] = {}
+        self._keys: dict[int, dict[Key, None]] = {}
+        self._heap: list[int] = []
+
+    def set(self, key: Key, tick: int) -> None:
+        """The key's next deadline is at `tick`, whatever was set before."""
+        if self._ticks.get(key) == tick:
+            return
+        self.drop(key)
+        self._ticks[key] = tick
+        slot = self._keys.get(tick)
+        if slot is None:
+            slot = self._keys[tick] = {}
+            heapq.heappush(self._heap, tick)
+        slot[key] = None
+
+    def drop(self, key: Key) -> None:
+        """The key waits for nothing."""
+        tick = self._ticks.pop(key, None)
+        if tick is not None:
+            # An empty slot stays until its tick comes up: dropping it would let the same tick
+            # enter the heap again and again.
+            del self._keys[tick][key]
+
+    def due(self, now_s: float) -> list[Key]:
+        """Keys whose tick has come, in the order they were set; they are no longer waiting."""
+        found: list[Key] = []
+        last = math.floor(now_s * 1000 / DEADLINE_TICK_MS)
+        while self._heap and self._heap[0] <= last:
+            for key in self._keys.pop(heapq.heappop(self._heap)):
+                del self._ticks[key]
+                found.append(key)
+        return found
+
+    def next_s(self) -> float | None:
+        """When something is due next, in seconds since the epoch."""
+        while self._heap and not self._keys[self._heap[0]]:
+            del self._keys[heapq.heappop(self._heap)]
+        return self._heap[0] * DEADLINE_TICK_MS / 1000 if self._heap else None

@@ -1,0 +1,183 @@
+"""Entities that do not act any more: how they leave memory, and how they come back.
+
+Turns "settled, and owing nothing" into a row of `ended`; the entity leaves memory once that row
+is safe. A row that was loaded answers queries as it stands; only when a message has to be decided
+does the entity live again, and its next fact carries its whole state (`Revived`), so that
+recovery needs no row. It must never drop an entity whose row might not be there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.codec import Codec, encode
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.latest import Pending
+from peloton.runtime.core.records import RequestAnswered
+from peloton.runtime.core.turns import Turns
+from peloton.runtime.ports import EndedRow
+from peloton.runtime.vocabulary import Key, Kind, never_ends
+
+ENDED_ROWS_PER_ROUND = 512
+
+_Row = tuple[bytes, bytes, list[RequestAnswered]]
+
+
+class Endings:
+    """The endings of one shard."""
+
+    def __init__(self, turns: Turns, codec: Codec, answered: Answered) -> None:
+        self._turns = turns
+        self._codec = codec
+        self._answered = answered
+        self._held: dict[Key, bytes] = {}  # loaded rows that nobody has woken
+        self._kept: dict[str, dict[Key, None]] = {}  # ended, but still welcome in memory
+        self._deleted: dict[Key, None] = {}
+        self._writing: dict[Key, Any] = {}  # rows of the bundle in flight, with their states
+        self.known_absent: dict[Key, None] = {}
+        self.waiting: dict[Key, None] = {}
+
+    # ---- leaving ----
+
+    def look(self, key: Key) -> None:
+        """The entity was touched: note it when it has ended, or is gone."""
+        population = self._turns.population
+        kind = population.kind(key)
+        if kind.ended is never_ends:
+            return
+        state = population.cells.get(key)
+        if state is None:
+            if key in self._turns.touched:
+                self._deleted[key] = None
+            return
+        if kind.ended(state, population.index_for(kind, key)):
+            self._note(kind, key)
+        else:
+            self._kept.get(kind.name, {}).pop(key, None)
+
+    def rows(self, position: int, pending: Pending) -> tuple[EndedRow, ...]:
+        """Rows for what had ended as of `position`, the last frame that is safe."""
+        rows: list[EndedRow] = []
+        later: dict[Key, None] = {}
+        for key in self._deleted:
+            if key in self._turns.touched:
+                later[key] = None
+            else:
+                kind = self._turns.population.kind(key)
+                rows.append(EndedRow(kind.name, key, position, b"", deleted=True))
+        self._deleted = later
+        waiting, self.waiting = self.waiting, {}
+        for key in waiting:
+            if key in self._turns.touched or len(rows) >= ENDED_ROWS_PER_ROUND:
+                self.waiting[key] = None
+            elif self._may_leave(key, pending):
+                rows.append(self._row(key, position))
+        return tuple(rows)
+
+    def committed(self) -> None:
+        """The rows of the last bundle are safe: what has not changed since leaves memory."""
+        population = self._turns.population
+        for key, (state, facts) in self._writing.items():
+            if population.cells.get(key) is state and self._crowd_facts(key) == facts:
+                population.drop(key)
+                self._turns.wheel.drop(key)
+                self._turns.revived.pop(key, None)
+                self._answered.forget(key)
+        self._writing = {}
+        self.known_absent = {}
+
+    # ---- coming back ----
+
+    def hold(self, key: Key, body: bytes) -> None:
+        """A row was loaded."""
+        self._held[key] = body
+
+    def knows(self, key: Key) -> bool:
+        """Whether a load of this key was already answered."""
+        return key in self._held or key in self.known_absent
+
+    def peek(self, key: Key) -> tuple[Any, Crowd | None] | None:
+        """State and crowd of a loaded row, for a query; the row is let go."""
+        body = self._held.pop(key, None)
+        return None if body is None else self._open(body)[:2]
+
+    def revive(self, key: Key) -> None:
+        """A message has to be decided: the entity of a loaded row lives again."""
+        body = self._held.pop(key, None)
+        if body is None:
+            return
+        state, crowd, answers = self._open(body)
+        population = self._turns.population
+        if crowd is not None:
+            population.crowds[crowd.key] = crowd
+        population.put(key, state)
+        self._turns.revived[key] = body
+        for fact in answers:
+            self._answered.remember(key, fact)
+        self.look(key)
+
+    def fold(self, body: bytes) -> None:
+        """Recovery: the entity was revived by this frame."""
+        state, crowd, answers = self._open(body)
+        if crowd is not None:
+            self._turns.population.crowds[crowd.key] = crowd
+        key = self._codec.decode_entity(_open_row(body)[0])[0]
+        self._turns.population.cells[key] = state
+        for fact in answers:
+            self._answered.remember(key, fact)
+
+    # ---- inside ----
+
+    def _note(self, kind: Kind, key: Key) -> None:
+        if kind.keep == 0:
+            self.waiting[key] = None
+            return
+        kept = self._kept.setdefault(kind.name, {})
+        kept[key] = None
+        if len(kept) > kind.keep:
+            oldest = next(iter(kept))
+            del kept[oldest]
+            self.waiting[oldest] = None
+
+    def _may_leave(self, key: Key, pending: Pending) -> bool:
+        population = self._turns.population
+        kind = population.kind(key)
+        state = population.cells.get(key)
+        if state is None or not kind.ended(state, population.index_for(kind, key)):
+            return False
+        crowd_owes = kind.follows is not None and kind.follows(key) in self._turns.owing
+        return not crowd_owes and key not in self._turns.owing and not pending.from_key(key)
+
+    def _row(self, key: Key, position: int) -> EndedRow:
+        population = self._turns.population
+        kind = population.kind(key)
+        state = population.cells[key]
+        crowd = population.crowds.get(kind.follows(key)) if kind.follows is not None else None
+        body = encode(
+            (
+                self._codec.encode_cell(key, state),
+                self._codec.encode_crowd(crowd) if crowd is not None else b"",
+                [*self._answered.by_cell.get(key, {}).values()],
+            )
+        )
+        self._writing[key] = (state, self._crowd_facts(key))
+        return EndedRow(kind.name, key, position, body)
+
+    def _crowd_facts(self, key: Key) -> Any:
+        kind = self._turns.population.kind(key)
+        if kind.follows is None:
+            return None
+        crowd = self._turns.population.crowds.get(kind.follows(key))
+        return None if crowd is None else dict(crowd.classes)
+
+    def _open(self, body: bytes) -> tuple[Any, Crowd | None, list[RequestAnswered]]:
+        cell, crowd, answers = _open_row(body)
+        _, (state, _) = self._codec.decode_entity(cell)
+        return state, self._codec.decode_entity(crowd)[1] if crowd else None, answers
+
+
+def _open_row(body: bytes) -> _Row:
+    return msgspec.msgpack.decode(body, type=_Row)

@@ -1,0 +1,92 @@
+"""Messages on their way: envelopes, and the outbox that merges alike ones into sets.
+
+Turns the sends of many turns into as few envelopes as say the same. It must not decide anything:
+what two envelopes have in common is compared, never judged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from peloton.runtime.vocabulary import Key, Message
+
+
+class Envelope(NamedTuple):
+    """One message to one cell, or to the members of one crowd.
+
+    `members` are the receivers where `to` is a crowd, `origin` the senders where `sender` is one;
+    both are bits of an integer, 0 where there is no crowd. `origins` replaces `sender` where
+    several cells said the same: pairs of (receivers, sender). `values` holds one value per
+    receiver, ascending. `ask` is an address for the reply; `request` the client's request key
+    and digest of the body.
+    """
+
+    to: Key
+    message: Message
+    members: int = 0
+    sender: Key | None = None
+    origin: int = 0
+    values: tuple[Any, ...] = ()
+    origins: tuple[tuple[int, Key], ...] = ()
+    ask: Any = None
+    request: tuple[str, bytes] | None = None
+    who: str = ""
+    attempt: int = 0
+
+
+class Reply(NamedTuple):
+    """An answer to an ask, by its address."""
+
+    ask: Any
+    value: Any
+
+
+class Outbox:
+    """What leaves with the next frame, in the order it was said.
+
+    Cells that say the same message to members of one crowd share an envelope: a thousand hosts
+    that answer "accepted" make one set message, not a thousand.
+    """
+
+    __slots__ = ("_is_local", "_mergeable", "_order", "local", "replies")
+
+    def __init__(self, is_local: Callable[[Key], bool]) -> None:
+        self._is_local = is_local
+        self.local: deque[Envelope] = deque()  # for this very shard: they commit together
+        self._order: list[Envelope] = []
+        self._mergeable: dict[tuple[Key, Message], list[tuple[int, Key]]] = {}
+        self.replies: list[Reply] = []
+
+    def add(self, envelope: Envelope) -> None:
+        """Queue an envelope behind what was said before."""
+        if self._is_local(envelope.to):
+            self.local.append(envelope)
+            return
+        sender = envelope.sender
+        if envelope.members and not envelope.values and sender is not None and not envelope.origin:
+            slot = (envelope.to, envelope.message)
+            waiting = self._mergeable.get(slot)
+            if waiting is None:
+                self._mergeable[slot] = [(envelope.members, sender)]
+                self._order.append(envelope)
+            else:
+                waiting.append((envelope.members, sender))
+            return
+        self._order.append(envelope)
+
+    def drain(self) -> list[Envelope]:
+        """All envelopes, merged; the outbox is empty afterwards."""
+        out = []
+        for envelope in self._order:
+            plain = envelope.members and not envelope.origin and not envelope.values
+            pairs = self._mergeable.get((envelope.to, envelope.message)) if plain else None
+            if pairs and len(pairs) > 1:
+                members = 0
+                for receivers, _ in pairs:
+                    members |= receivers
+                envelope = envelope._replace(members=members, sender=None, origins=tuple(pairs))
+            out.append(envelope)
+        self._order, self._mergeable = [], {}
+        return out

@@ -1,0 +1,362 @@
+"""The fencing protocol: turns a claim or a round's plan into statements, and judges each answer.
+
+Each function is a *talk*: a generator that yields statements and is sent their replies. When an
+answer is in doubt it yields `Unclear`; whoever drives it may let it rest there, and when it goes
+on it says the *identical* statement again. It must not do I/O, count time, or give up by itself.
+
+Why nothing but the identical statement settles a doubt (the interleaving that costs a frame):
+ 1. owner A sends "position 7 is X, if op is p" and gets a timeout; the statement is on its way
+ 2. A reads the register, sees position 6, and believes that X failed: it tells the client so
+ 3. the statement lands: X is committed, though reported as failed; had A reused position 7 for
+    another frame Y, the journal would now hold X while A acts on Y
+With the identical statement each outcome is told apart: applied, or refused with our own op (an
+earlier copy won), or refused by a higher epoch (we are fenced). For the same reason the driver
+under us must never repeat a conditional statement in secret: our success would look like 3.
+
+Why a claim reads after it has bumped, and looks at `op`:
+ 1. A and B both read epoch 4 and send "epoch 5, if epoch is 4"; both time out
+ 2. B's lands. Both read epoch 5; without a look at `op` both go on: two owners in one epoch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from peloton.runtime.core import chain, register
+from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.statements import (
+    Advance,
+    Applied,
+    Bump,
+    DeleteBucket,
+    DeleteSegment,
+    Done,
+    Failed,
+    Found,
+    FrameRow,
+    Free,
+    InsertRow,
+    MoveFloor,
+    NotApplied,
+    PartRow,
+    ReadBucket,
+    ReadRegister,
+    ReadSegment,
+    RegisterRow,
+    Reply,
+    Statement,
+)
+from peloton.runtime.ports import (
+    BUCKET_PARTS,
+    SEGMENT_FRAMES,
+    Broken,
+    Committed,
+    Damaged,
+    Fenced,
+    Frame,
+    Overtaken,
+    Refused,
+    ShardId,
+    Unclear,
+)
+
+CUT_SEGMENTS_MAX = 8
+"""Segments cut in one round."""
+SWEEP_SEGMENTS = 4
+"""Segments cut once more each time: a row that lands late makes a deleted one visible again."""
+
+T = TypeVar("T")
+
+
+class Piece(Struct, frozen=True, gc=False):
+    """Part of what a reading talk finds, handed out as it is found."""
+
+    items: tuple[bytes | Frame, ...]
+
+
+Ask = tuple[Statement, ...] | Unclear
+Talk = Generator[Ask, tuple[Reply, ...], T]
+Reading = Generator[Ask | Piece, tuple[Reply, ...], None]
+
+
+# ---- the three ways to say a statement -------------------------------------------------------
+
+
+def _write(statements: Iterable[Statement]) -> Talk[None]:
+    """Plain writes: the same bytes again until every one is acknowledged."""
+    left = tuple(statements)
+    while left:
+        replies = yield left
+        doubts = [reply for reply in replies if not isinstance(reply, Done)]
+        left = tuple(s for s, reply in zip(left, replies, strict=True) if reply in doubts)
+        if left:
+            yield Unclear(_text(doubts[0]))
+
+
+def _read(statement: Statement) -> Talk[tuple[object, ...]]:
+    while True:
+        (reply,) = yield (statement,)
+        if isinstance(reply, Found):
+            return reply.rows
+        yield Unclear(_text(reply))
+
+
+def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> Talk[Fenced | None]:
+    """A conditional write of the owner: None when it is committed, Fenced when it is not ours."""
+    alone = True
+    while True:
+        (reply,) = yield (write,)
+        if isinstance(reply, Applied):
+            return None
+        if not isinstance(reply, NotApplied):
+            alone = False
+            yield Unclear(_text(reply))
+        elif reply.epoch is None:
+            raise Broken(f"{hold.shard}: the register is gone, or this is another keyspace")
+        elif reply.op == write.op:
+            return None  # an earlier copy of this very write won
+        elif reply.epoch > hold.epoch:
+            definite = alone and isinstance(write, Advance)
+            return Fenced(f"{hold.shard}: epoch {reply.epoch} has begun", definite=definite)
+        else:
+            raise Broken(f"{hold.shard}: the store lost acknowledged writes of our epoch")
+
+
+def _text(reply: Reply) -> str:
+    return reply.text if isinstance(reply, Failed) else f"an answer out of place: {reply!r}"
+
+
+def _register(shard: ShardId) -> Talk[RegisterRow]:
+    rows = yield from _read(ReadRegister(shard))
+    if not rows or not isinstance(rows[0], RegisterRow):
+        raise Refused(f"{shard} was never bootstrapped")
+    return rows[0]
+
+
+# ---- talks of the owner ----------------------------------------------------------------------
+
+
+def claim(shard: ShardId, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+    """Look, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
+    row = yield from _register(shard)
+    bump = Bump(shard, row.epoch, op, owner)
+    while True:
+        (reply,) = yield (bump,)
+        if isinstance(reply, Applied):
+            break
+        if not isinstance(reply, NotApplied):
+            yield Unclear(_text(reply))
+        elif reply.op == op:
+            break
+        else:
+            return Fenced(f"{shard}: another claimer was first", definite=True)
+    row = yield from _register(shard)
+    if row.epoch != bump.epoch + 1 or row.op != op:
+        return Fenced(f"{shard}: another claimer followed at once", definite=True)
+    return Hold(shard, row)
+
+
+def commit(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+    """A round's work of one shard: frame, ended rows, checkpoint parts, floor, cut."""
+    work, shard, more = plan.work, hold.shard, False
+    fenced: Fenced | None = None
+    if work.frame is not None:
+        yield from _write(InsertRow(shard, row) for row in plan.frame_rows)
+        fenced = yield from _decide(hold, _advance(hold, plan))
+        if fenced is None:
+            register.frame_done(hold, plan)
+    if fenced is None and (work.ended or work.cut is not None):
+        fenced = yield from _still_ours(hold)
+    if fenced is None:
+        yield from _write(InsertRow(shard, row) for row in plan.work.ended)
+        yield from _write_parts(hold, plan)
+    if fenced is None and work.floor is not None:
+        floor = MoveFloor(shard, hold.epoch, plan.op, plan.floor_op, work.floor.position)
+        fenced = yield from _decide(hold, floor)
+        if fenced is None:
+            register.floor_done(hold, plan)
+            hold.cut_next = max(0, hold.cut_to - SWEEP_SEGMENTS)
+    if fenced is None and work.cut is not None:
+        more = yield from _cut(hold, work.cut.abandoned)
+    return fenced if fenced is not None else Committed(more)
+
+
+def release(hold: Hold, op: bytes) -> Talk[Fenced | None]:
+    """Leave the register without an owner's name; the epoch stays."""
+    return (yield from _decide(hold, Free(hold.shard, hold.epoch, hold.op, op)))
+
+
+def _advance(hold: Hold, plan: Plan) -> Advance:
+    position = plan.frame_rows[0].position
+    return Advance(hold.shard, hold.epoch, plan.op_before, plan.op, position, plan.chain)
+
+
+def _still_ours(hold: Hold) -> Talk[Fenced | None]:
+    """One look at the epoch after loading, before the first row that no condition guards."""
+    if not hold.still_ours:
+        row = yield from _register(hold.shard)
+        if row.epoch != hold.epoch:
+            return Fenced(f"{hold.shard}: epoch {row.epoch} has begun", definite=True)
+        hold.still_ours = True
+    return None
+
+
+def _write_parts(hold: Hold, plan: Plan) -> Talk[None]:
+    """Checkpoint rows; every bucket that is full, or the last, is read back and compared."""
+    yield from _write(InsertRow(hold.shard, row) for row in plan.part_rows)
+    for row in plan.part_rows:
+        bucket, place = divmod(row.number, BUCKET_PARTS)
+        if row.parts or place == BUCKET_PARTS - 1:
+            ask = ReadBucket(hold.shard, row.position, row.epoch, bucket)
+            rows = _bucket((yield from _read(ask)), bucket)
+            if rows is None or len(rows) != place + 1:
+                raise Broken(f"{hold.shard}: parts of checkpoint {row.position} are lost")
+    register.parts_done(hold, plan)
+
+
+# ---- cutting ---------------------------------------------------------------------------------
+
+
+def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[bool]:
+    """A piece: some segments wholly under the previous checkpoint, and then one checkpoint.
+
+    Never before the floor is *known* to have moved: a cut under a floor that is only hoped for
+    deletes what the register still names.
+    """
+    assert hold.manifest is not None
+    end = hold.manifest.previous[0] // SEGMENT_FRAMES
+    piece = range(hold.cut_next, min(end, hold.cut_next + CUT_SEGMENTS_MAX))
+    if piece:
+        yield from _write(DeleteSegment(hold.shard, segment) for segment in piece)
+        hold.cut_next = piece.stop
+        hold.cut_to = max(hold.cut_to, piece.stop)
+        return True
+    doomed = yield from _doomed(hold, abandoned)
+    if doomed:
+        yield from _drop_checkpoint(hold, doomed[0])
+        hold.dropped.add(doomed[0][:2])
+    return len(doomed) > 1
+
+
+def _doomed(
+    hold: Hold, abandoned: tuple[tuple[int, int], ...]
+) -> Talk[list[tuple[int, int, int]]]:
+    """Checkpoints that neither the register nor its previous generation nor we need."""
+    assert hold.manifest is not None
+    previous = hold.manifest.previous
+    if hold.oldest is None:
+        hold.oldest = (0, 0, 0)
+        if previous[0]:
+            ask = ReadBucket(hold.shard, previous[0], previous[1], 0)
+            rows = _bucket((yield from _read(ask)), 0)
+            if rows:
+                hold.oldest = chain.unpack_manifest(rows[0].body).previous
+    unnamed = [(*key, 0) for key in abandoned if key[1] < hold.epoch]
+    kept = {hold.floor[:2], previous[:2], *hold.dropped}
+    candidates = [hold.oldest, *hold.given_up, *unnamed]
+    return [one for one in candidates if one[0] and one[:2] not in kept]
+
+
+def _drop_checkpoint(hold: Hold, doomed: tuple[int, int, int]) -> Talk[None]:
+    """From the last bucket down, so that what a crash leaves can be counted again from 0."""
+    position, epoch, rows = doomed
+    buckets = -(-rows // BUCKET_PARTS)
+    while not rows and (yield from _read(ReadBucket(hold.shard, position, epoch, buckets))):
+        buckets += 1
+    for bucket in reversed(range(buckets)):
+        yield from _write([DeleteBucket(hold.shard, position, epoch, bucket)])
+
+
+# ---- loading ---------------------------------------------------------------------------------
+
+
+def load_checkpoint(hold: Hold) -> Reading:
+    """The parts of the checkpoint that the register named at our claim, bucket by bucket."""
+    position, epoch, _ = hold.floor
+    manifest, bucket, total = None, 0, 0
+    while position and not total:
+        ask = ReadBucket(hold.shard, position, epoch, bucket)
+        rows = _bucket((yield from _read(ask)), bucket)
+        if not rows or not (rows[-1].parts or len(rows) == BUCKET_PARTS):
+            yield from _trouble(hold, f"{hold.shard}: checkpoint {position} is not whole")
+            return
+        if manifest is None:
+            manifest = chain.unpack_manifest(rows[0].body)
+        first = 1 if bucket == 0 else 0
+        yield Piece(tuple(row.body for row in rows[first:]))
+        bucket, total = bucket + 1, rows[-1].parts
+    if manifest is not None:
+        hold.checkpoint_read(manifest, total)
+        hold.cut_next = max(0, hold.cut_to - SWEEP_SEGMENTS)
+
+
+def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
+    """The bucket's rows if they are intact and without a gap, else None."""
+    rows = [row for row in found if isinstance(row, PartRow)]
+    for place, row in enumerate(rows):
+        if row.number != bucket * BUCKET_PARTS + place or not chain.intact(row):
+            return None
+    if rows and rows[-1].parts not in (0, rows[-1].number + 1):
+        return None
+    return rows
+
+
+def load_tail(hold: Hold) -> Reading:
+    """The frames after the floor, up to the register's position as of our claim."""
+    if hold.manifest is None:
+        raise Refused(f"{hold.shard}: read the checkpoint first")
+    start = hold.start
+    walk = chain.Walk(hold.shard, start.floor, hold.manifest.chain)
+    try:
+        first, last = start.floor // SEGMENT_FRAMES, (start.last_position - 1) // SEGMENT_FRAMES
+        for segment in range(first, last + 1 if start.last_position > start.floor else first):
+            found = yield from _read(ReadSegment(hold.shard, segment))
+            yield Piece(tuple(_frames(walk, pick(hold, found))))
+        walk.finish(start.last_position, start.last_chain)
+    except chain.Mismatch as mismatch:
+        yield from _trouble(hold, str(mismatch))
+
+
+def pick(hold: Hold, found: tuple[object, ...]) -> list[list[FrameRow]]:
+    """Of each position in our tail the rows of the largest epoch that is not above ours.
+
+    Rows of lower epochs are losers: a later owner began with a last position at or beyond what
+    was committed and writes only after it. So one epoch is right, and the chain proves it.
+    """
+    best: dict[int, list[FrameRow]] = {}
+    for row in found:
+        if not isinstance(row, FrameRow) or row.epoch > hold.epoch:
+            continue
+        if not hold.start.floor < row.position <= hold.start.last_position:
+            continue
+        rows = best.get(row.position)
+        if rows is None or row.epoch > rows[0].epoch:
+            best[row.position] = [row]
+        elif row.epoch == rows[0].epoch:
+            rows.append(row)
+    return [sorted(best[at], key=lambda row: row.part) for at in sorted(best)]
+
+
+def _frames(walk: chain.Walk, picked: list[list[FrameRow]]) -> Iterable[Frame]:
+    for rows in picked:
+        if [row.part for row in rows] != list(range(rows[0].parts)):
+            raise chain.Mismatch(f"{walk.shard}: frame {rows[0].position} is not whole")
+        body = b"".join(row.body for row in rows)
+        walk.step(rows[0], body)
+        yield Frame(rows[0].position, body)
+
+
+def _trouble(hold: Hold, text: str) -> Talk[None]:
+    """Trouble in loading is damage only if we are still owner.
+
+    1. we claim epoch 5 and begin to read; the process sleeps
+    2. B claims epoch 6, moves the floor, cuts what we were about to read
+    3. we wake up and find a hole: a healthy shard, and not ours
+    """
+    row = yield from _register(hold.shard)
+    if row.epoch != hold.epoch:
+        raise Overtaken(f"{text}, but epoch {row.epoch} has begun")
+    raise Damaged(text)

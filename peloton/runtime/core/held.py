@@ -1,0 +1,183 @@
+"""Actors whose mail waits: being loaded, trying again after a failure, set aside, quarantined.
+
+Turns an envelope into "goes on now" or "waits", and a failure into what the supervisor orders.
+What it writes down goes through the turns of the frame. It must never lose a message: each is
+delivered, set aside as a fact, or refused with an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.mailbox import Mailbox
+from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
+from peloton.runtime.core.story import Line
+from peloton.runtime.core.supervision import (
+    Failure,
+    Response,
+    quarantined_after,
+    respond,
+    retry_after_s,
+)
+from peloton.runtime.core.turns import Turns
+from peloton.runtime.vocabulary import Bits, Goal, Key, SetAside, Unavailable
+
+
+class Held:
+    """The mail of one shard that cannot be taken at once."""
+
+    def __init__(self, turns: Turns, codec: Codec) -> None:
+        self._turns = turns
+        self._codec = codec
+        self.loading: dict[Key, Mailbox] = {}
+        self.retrying: dict[Key, Mailbox] = {}
+        self.due: dict[Key, float] = {}
+        self.aside: dict[Key, list[MessageSetAside]] = {}
+        self.quarantined: dict[Key, int] = {}  # members of a crowd; 1 for a cell
+
+    def waits(self, envelope: Envelope) -> Envelope | None:
+        """The part of an envelope that may go on now; the rest waits or was answered."""
+        key = envelope.to
+        if key in self.quarantined:
+            stopped = self.quarantined[key]
+            passing = envelope.members & ~stopped if envelope.members else 0
+            if not isinstance(envelope.message, Goal) and not passing:
+                text = f"{key} is in quarantine: `peloton admin quarantine list` shows why"
+                self._answer(envelope, Unavailable(text))
+                return None
+            if envelope.members and not isinstance(envelope.message, Goal):
+                envelope = envelope._replace(members=passing, values=())
+        if self._set_aside_before(envelope):
+            return None
+        box = self.retrying.get(key)
+        if box is None or envelope.attempt:
+            return envelope
+        overlap = envelope.members & box.members
+        if envelope.members and not overlap:
+            return envelope
+        if not box.put(envelope._replace(members=overlap) if envelope.members else envelope):
+            self._answer(envelope, Unavailable(f"{key} is busy: its mailbox is full"))
+        if envelope.members & ~overlap:
+            return envelope._replace(members=envelope.members & ~overlap)
+        return None
+
+    def wait_for_load(self, envelope: Envelope) -> bool:
+        """Queue behind a load; True when the load has to be asked for."""
+        box = self.loading.get(envelope.to)
+        first = box is None
+        if box is None:
+            box = self.loading[envelope.to] = Mailbox()
+        if not box.put(envelope):
+            self._answer(envelope, Unavailable(f"{envelope.to} is being loaded"))
+        return first
+
+    def failed(self, envelope: Envelope, members: int, failure: Failure) -> None:
+        """A turn raised: hold the actor and try again later, or set the message aside."""
+        attempts = envelope.attempt + 1
+        self._turns.story.tell(self._line(envelope, members, failure, attempts))
+        if respond(attempts) is Response.SET_ASIDE and members.bit_count() <= 1:
+            self._set_aside(envelope, members, failure, attempts)
+            return
+        box = self.retrying.setdefault(envelope.to, Mailbox())
+        box.members |= members
+        # A class is tried again member by member, so that only the guilty fail on.
+        singles = [1 << at for at in Bits(members)] if members else [0]
+        values = dict(zip(Bits(envelope.members), envelope.values, strict=False))
+        for single in reversed(singles):
+            value = (values[single.bit_length() - 1],) if values and single else envelope.values
+            again = envelope._replace(members=single, values=value, attempt=attempts)
+            box.push_front(again)
+        self.due[envelope.to] = self._turns.now + retry_after_s(attempts)
+
+    def ripe(self, now: float) -> list[Envelope]:
+        """Mail whose time has come again, in order."""
+        mail: list[Envelope] = []
+        for key in [key for key, at in self.due.items() if at <= now]:
+            del self.due[key]
+            mail += self.retrying.pop(key).drain()
+        return mail
+
+    def redrive(self, key: Key) -> list[Envelope]:
+        """A person's order: lift the quarantine and take back what was set aside."""
+        parked = self.aside.pop(key, [])
+        self.quarantined.pop(key, None)
+        if parked:
+            self._turns.write(Entry(key, (Redriven(),), cause="redrive"))
+        return [
+            Envelope(
+                key,
+                self._codec.decode_message(key, fact.number, fact.body),
+                int.from_bytes(fact.members, "little"),
+                sender=Key(fact.sender) if fact.sender else None,
+            )
+            for fact in parked
+        ]
+
+    def fold(self, key: Key, fact: Any) -> None:
+        """Recovery: what was set aside or quarantined is so again."""
+        if isinstance(fact, MessageSetAside):
+            self.aside.setdefault(key, []).append(fact)
+        elif isinstance(fact, Quarantined):
+            members = int.from_bytes(fact.members, "little") or 1
+            self.quarantined[key] = self.quarantined.get(key, 0) | members
+        elif isinstance(fact, Redriven):
+            self.aside.pop(key, None)
+            self.quarantined.pop(key, None)
+
+    def dump(self) -> Mapping[Key, list[Any]]:
+        """What a checkpoint keeps: facts by key that `fold` takes back."""
+        facts: dict[Key, list[Any]] = {key: list(parked) for key, parked in self.aside.items()}
+        for key, raw in self.quarantined.items():
+            facts.setdefault(key, []).append(Quarantined(Bits(raw).pack()))
+        return facts
+
+    @property
+    def next_s(self) -> float | None:
+        """When held mail is tried again next."""
+        return min(self.due.values(), default=None)
+
+    def _set_aside(
+        self, envelope: Envelope, members: int, failure: Failure, attempts: int
+    ) -> None:
+        number, body = self._codec.encode_message(envelope.to, envelope.message)
+        fact = MessageSetAside(
+            number=number,
+            body=body,
+            sender=envelope.sender or "",
+            error=failure.error,
+            attempts=attempts,
+            at=self._turns.now,
+            members=Bits(members).pack(),
+        )
+        facts: tuple[Any, ...] = (fact,)
+        if quarantined_after(len(self.aside.get(envelope.to, ())) + 1):
+            facts = (fact, Quarantined(Bits(members).pack()))
+        cause = type(envelope.message).__name__
+        self._turns.write(Entry(envelope.to, facts, cause=cause, because=failure.error))
+        for each in facts:
+            self.fold(envelope.to, each)
+        self._answer(envelope, SetAside(failure.error))
+
+    def _set_aside_before(self, envelope: Envelope) -> bool:
+        parked = self.aside.get(envelope.to)
+        if not parked:
+            return False
+        number, body = self._codec.encode_message(envelope.to, envelope.message)
+        for fact in parked:
+            same = fact.number == number and fact.body == body
+            if same and int.from_bytes(fact.members, "little") == envelope.members:
+                self._answer(envelope, SetAside(fact.error))
+                return True
+        return False
+
+    def _answer(self, envelope: Envelope, value: Any) -> None:
+        if envelope.ask is not None:
+            self._turns.outbox.replies.append(Reply(envelope.ask, value))
+
+    def _line(self, envelope: Envelope, members: int, failure: Failure, attempts: int) -> Line:
+        because = f"try {attempts} failed: {failure.error}"
+        cause = type(envelope.message).__name__
+        return Line(self._turns.now, envelope.to, members, cause, (), because)

@@ -1,0 +1,51 @@
+"""Words of which only the newest matters: said until the receiver has seen the newest version.
+
+Turns a parent's report into at most one pending envelope per (receiver, sender, class), so it is
+bounded. It must not keep an older version, and must not be journaled: recovery reports anew.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Key, Latest, Seen
+
+_Name = tuple[Key, Key, str]
+RESEND_EVERY_TICKS = 2
+
+
+class Pending:
+    """The newest reports of one shard that were not yet seen."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[_Name, tuple[Envelope, int]] = {}
+
+    def said(self, envelope: Envelope, tick: int) -> None:
+        """A report leaves; an older one to the same receiver is forgotten."""
+        assert envelope.sender is not None
+        name = (envelope.to, envelope.sender, type(envelope.message).__name__)
+        self._waiting[name] = (envelope, tick)
+
+    def seen(self, by: Key, to: Key, message: Seen) -> None:
+        """The receiver `by` holds this version of what `to` reported."""
+        name = (by, to, message.subject)
+        found = self._waiting.get(name)
+        if found is not None:
+            latest = found[0].message
+            if isinstance(latest, Latest) and latest.version <= message.version:
+                del self._waiting[name]
+
+    def again(self, tick: int) -> list[Envelope]:
+        """The reports to say again at this tick."""
+        due = []
+        for name, (envelope, said) in self._waiting.items():
+            if tick - said >= RESEND_EVERY_TICKS:
+                self._waiting[name] = (envelope, tick)
+                due.append(envelope)
+        return due
+
+    def from_key(self, sender: Key) -> bool:
+        """Whether a report of this entity is still unseen."""
+        return any(name[1] == sender for name in self._waiting)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)

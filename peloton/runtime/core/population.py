@@ -1,0 +1,111 @@
+"""Who lives in a shard: cells, crowds, and the indexes that parents derive from them.
+
+Turns "this entity has a new state" into the index of its parent, in the same turn, so that a
+tally or a pool's use cannot drift: it is the sum. It must not decide or send anything. An index
+is never encoded; `rebuild` makes it again from the children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.vocabulary import Key, Kind, kind_of
+
+
+class Population:
+    """States by key. A crowd is found by its own key, its parent's cell by the parent's."""
+
+    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+        self._kinds = kinds
+        self.cells: dict[Key, Any] = {}
+        self.since: dict[Key, float] = {}  # of cells with a deadline: when its name last changed
+        self.crowds: dict[Key, Crowd] = {}
+        self.indexes: dict[Key, Any] = {}
+        self.cut_crowds: dict[Key, Crowd] = {}  # of a checkpoint that is being encoded
+        self.dirty: dict[Key, None] = {}  # parents whose children have changed, in that order
+
+    def kind(self, key: Key) -> Kind:
+        """The kind of a key of this shard."""
+        return self._kinds[kind_of(key)]
+
+    def index_for(self, kind: Kind, key: Key) -> Any:
+        """What a turn of `key` sees: its own index, its crowd, or the index of its parent."""
+        if kind.index is not None:
+            return self.index_of(key)
+        if kind.follows is not None:
+            return self.crowd(kind.follows(key))
+        parent = kind.parent(key, self.cells.get(key))
+        return None if parent is None else self.index_of(parent)
+
+    def index_of(self, parent: Key) -> Any:
+        """The index of a parent, made when first looked at."""
+        index = self.indexes.get(parent)
+        if index is None:
+            make = self.kind(parent).index
+            if make is None:
+                return None
+            index = self.indexes[parent] = make()
+        return index
+
+    def crowd(self, key: Key) -> Crowd:
+        """The crowd of that key; an empty one where there is none."""
+        found = self.crowds.get(key)
+        return found if found is not None else Crowd(self.kind(key), key)
+
+    def put(self, key: Key, new: Any) -> None:
+        """A cell has a new state; None forgets it."""
+        kind = self.kind(key)
+        old = self.cells.get(key)
+        if new is None:
+            self.cells.pop(key, None)
+            self.since.pop(key, None)
+            self.indexes.pop(key, None)
+        else:
+            self.cells[key] = new
+        self._follow(kind, key, old=old, new=new)
+
+    def before_change(self, crowd: Crowd) -> None:
+        """A checkpoint that was cut and not yet encoded keeps the crowd as it was then."""
+        if self.cut_crowds.get(crowd.key) is crowd:
+            self.cut_crowds[crowd.key] = crowd.copy()
+
+    def changed(self, crowd: Crowd) -> Key:
+        """Members of a crowd have new states; the key of the parent that follows them."""
+        if crowd.classes:
+            self.crowds[crowd.key] = crowd
+        else:
+            self.crowds.pop(crowd.key, None)
+        assert crowd.kind.crowd is not None
+        parent = crowd.kind.crowd.parent(crowd.key)
+        self.dirty[parent] = None
+        return parent
+
+    def rebuild(self) -> None:
+        """Derive all indexes anew from the states."""
+        self.indexes, self.dirty = {}, {}
+        for key, state in self.cells.items():
+            self._follow(self.kind(key), key, old=None, new=state)
+        for key, state in self.cells.items():
+            if self.kind(key).index is not None or self.kind(key).follows is not None:
+                self.dirty[key] = None
+
+    def drop(self, key: Key) -> None:
+        """An ended entity leaves memory, with its crowd."""
+        kind = self.kind(key)
+        self.put(key, None)
+        if kind.follows is not None:
+            self.crowds.pop(kind.follows(key), None)
+        self.dirty.pop(key, None)
+
+    def _follow(self, kind: Kind, key: Key, *, old: Any, new: Any) -> None:
+        if kind.index is not None:
+            self.dirty[key] = None
+        parent = kind.parent(key, new if new is not None else old)
+        if parent is None:
+            return
+        index = self.index_of(parent)
+        if index is not None:
+            index.put(key, old, new)
+            self.dirty[parent] = None

@@ -1,0 +1,63 @@
+"""Facts of the runtime itself: what it writes down about any actor, beside the kind's facts.
+
+They are journaled in the same frames and folded by recovery, never by a kind's `evolve`.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.vocabulary import Fact
+
+
+class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
+    """A client's request key was used: a repeat gets this answer, another body is refused."""
+
+    request: str
+    digest: bytes
+    answer: bytes
+    at: float
+
+
+class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
+    """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until redrive."""
+
+    number: int
+    body: bytes
+    sender: str
+    error: str
+    attempts: int
+    at: float
+    members: bytes = b""
+
+
+class Quarantined(Fact, frozen=True, gc=False, array_like=True):
+    """Only goals and inspection get through from now on (for these members of a crowd)."""
+
+    members: bytes = b""
+
+
+class Redriven(Fact, frozen=True, gc=False, array_like=True):
+    """A person gave the order to try again: what was set aside is taken back into the queue."""
+
+    members: bytes = b""
+
+
+class Revived(Fact, frozen=True, gc=False, array_like=True):
+    """An entity that had ended acts again; its whole state, so that recovery needs no row."""
+
+    body: bytes
+
+
+class CheckpointCut(Fact, frozen=True, gc=False, array_like=True):
+    """At the end of this frame a checkpoint is cut."""
+
+    epoch: int
+
+
+RECORDS: dict[int, type] = {
+    900: RequestAnswered,
+    901: MessageSetAside,
+    902: Quarantined,
+    903: Redriven,
+    904: Revived,
+    905: CheckpointCut,
+}

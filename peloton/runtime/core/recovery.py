@@ -1,0 +1,141 @@
+"""A shard from its checkpoint and tail.
+
+Turns parts and frames into the state that was committed, then lets every cell and crowd say once
+what it owes. A fact that does not fold is a broken belief: it raises, and the shard stops rather
+than skip it. It must not decide anything: what was decided stands in the frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.runtime.core.checkpoint import ENTITY, Piece, read_part
+from peloton.runtime.core.codec import Entry
+from peloton.runtime.core.crowd import Change, Crowd, values_for
+from peloton.runtime.core.records import RECORDS, CheckpointCut, RequestAnswered, Revived
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.turn import fold
+from peloton.runtime.ports import Frame
+from peloton.runtime.vocabulary import Key, Kind
+
+_RECORDS = frozenset(RECORDS.values())
+
+
+def restore(shard: Shard, parts: Iterable[bytes], frames: Iterable[Frame], floor: int) -> None:
+    """Fill an empty shard; afterwards it is ready to take mail."""
+    shard.position = floor
+    for part in parts:
+        shard.checkpointer.last_bytes += len(part)
+        for piece in read_part(part):
+            _restore_piece(shard, piece)
+    for frame in frames:
+        shard.checkpointer.tail_bytes += len(frame.body)
+        _fold_frame(shard, frame)
+    _drop_unfinished(shard)
+    _derive(shard)
+
+
+def _restore_piece(shard: Shard, piece: Piece) -> None:
+    if piece.form != ENTITY:
+        entry = shard.codec.decode_entry(piece.body)
+        for fact in entry.facts:
+            _fold_record(shard, entry.key, fact)
+        return
+    key, entity = shard.codec.decode_entity(piece.body)
+    if isinstance(entity, Crowd):
+        shard.population.crowds[key] = entity
+        return
+    state, since = entity
+    shard.population.cells[key] = state
+    if since:
+        shard.population.since[key] = since
+
+
+def _fold_frame(shard: Shard, frame: Frame) -> None:
+    now, entries = shard.codec.decode_frame(frame.body)
+    shard.turns.now = max(shard.turns.now, now)
+    shard.position = frame.position
+    for entry in entries:
+        records = [fact for fact in entry.facts if type(fact) in _RECORDS]
+        for record in records:
+            _fold_record(shard, entry.key, record)
+        if len(records) == len(entry.facts):
+            continue
+        facts = tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
+        _fold_entry(shard, entry, facts, now)
+
+
+def _fold_entry(shard: Shard, entry: Entry, facts: tuple, now: float) -> None:  # type: ignore[type-arg]
+    kind = shard.population.kind(entry.key)
+    if entry.members:
+        crowd = shard.population.crowd(entry.key)
+        for state, raw in crowd.split(entry.members):
+            values = values_for(raw, entry.members, entry.values)
+            change = Change(state, fold(kind, state, facts), facts=facts, values=values)
+            crowd.apply(raw, change, now)
+        if crowd.classes:
+            shard.population.crowds[entry.key] = crowd
+        else:
+            shard.population.crowds.pop(entry.key, None)
+        return
+    old = shard.population.cells.get(entry.key)
+    new = fold(kind, old, facts)
+    _restore_cell(shard, kind, entry.key, old=old, new=new, now=now)
+
+
+def _restore_cell(
+    shard: Shard, kind: Kind, key: Key, *, old: object, new: object, now: float
+) -> None:
+    population = shard.population
+    if new is None:
+        population.cells.pop(key, None)
+        population.since.pop(key, None)
+        return
+    population.cells[key] = new
+    after = kind.deadline(new)
+    before = kind.deadline(old) if old is not None else None
+    if after is None:
+        population.since.pop(key, None)
+    elif before is None or before[0] != after[0]:
+        population.since[key] = now
+
+
+def _fold_record(shard: Shard, key: Key, fact: object) -> None:
+    if isinstance(fact, RequestAnswered):
+        shard.answered.remember(key, fact)
+    elif isinstance(fact, Revived):
+        shard.endings.fold(fact.body)
+    elif not isinstance(fact, CheckpointCut):
+        shard.held.fold(key, fact)
+
+
+def _drop_unfinished(shard: Shard) -> None:
+    """What a client never finished saying (pieces without their last) was never acknowledged."""
+    cells = shard.population.cells
+    for key in [key for key, state in cells.items() if _unfinished(shard, key, state)]:
+        del cells[key]
+
+
+def _unfinished(shard: Shard, key: Key, state: object) -> bool:
+    return shard.population.kind(key).unfinished(state)
+
+
+def _derive(shard: Shard) -> None:
+    population, turns = shard.population, shard.turns
+    population.rebuild()
+    for key, state in population.cells.items():
+        kind = population.kind(key)
+        turns.time_cell(key, kind, state, state)
+        if kind.owed(state):
+            turns.owes(key, 1)
+        shard.endings.look(key)
+        turns.touched[key] = None
+    for crowd in population.crowds.values():
+        crowd.rebuild_deadlines()
+        turns.time_crowd(crowd)
+        if any(crowd.kind.owed(state) for state in crowd.classes):
+            turns.owes(crowd.key, crowd.present)
+    shard.views.touch(turns.touched, population)
+    shard.views.commit()
+    turns.touched = {}
+    shard.say_everything_owed()

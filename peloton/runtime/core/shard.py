@@ -1,0 +1,311 @@
+"""A shard: entities that commit together, and the pump that runs them.
+
+Turns envelopes into bundles (`Ready`): a frame to journal, and what may be released once that
+frame is safe. Between two bundles at most one frame is in flight; turns see the newest state
+though it is not yet safe, and since nothing is released, only this shard can know. A shard must
+not wait, read a clock, or learn whether its frame was safe from anyone but `committed`.
+
+    take(envelopes)  →  ready(now)  →  (the shell journals the frame)  →  committed()
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.checkpoint import Checkpointer
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.endings import Endings
+from peloton.runtime.core.envelope import Envelope, Outbox, Reply
+from peloton.runtime.core.held import Held
+from peloton.runtime.core.latest import Pending
+from peloton.runtime.core.owed import RESEND_TICK_S
+from peloton.runtime.core.population import Population
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.supervision import answer
+from peloton.runtime.core.turns import Turns
+from peloton.runtime.core.views import Views
+from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
+from peloton.runtime.vocabulary import (
+    Absent,
+    At,
+    Delivery,
+    Due,
+    Key,
+    Kind,
+    Latest,
+    Pursue,
+    Query,
+    Seen,
+    Unavailable,
+    kind_of,
+)
+
+TURNS_PER_FRAME_MAX = 4096
+ANSWERS_EXPIRE_TICKS = 600
+FRAME_BYTES_SOFT = 4 * 1024 * 1024
+
+
+class Ready(NamedTuple):
+    """What the shell has to do for a shard, in this order."""
+
+    load: tuple[Key, ...]  # ended entities wanted; their mail waits, all else goes on
+    frame: bytes | None  # journal this, or nothing of it, at `position`
+    position: int
+    release: list[Envelope]  # only after the frame is safe
+    replies: list[Reply]  # likewise
+    ended: tuple[EndedRow, ...]
+    parts: tuple[CheckpointPart, ...]
+    floor: Floor | None
+    cut: Cut | None
+    wake_at: float | None  # nothing to do before then
+
+
+class Shard:
+    """The entities of one shard under one epoch."""
+
+    def __init__(
+        self, shard: ShardId, kinds: Mapping[str, Kind], *, sharding: Sharding, codec: Codec
+    ) -> None:
+        self.id = shard
+        self.kinds = kinds
+        self.codec = codec
+        self.population = Population(kinds)
+        outbox = Outbox(self._is_mine)
+        self.turns = Turns(self.population, codec, outbox)
+        self.held = Held(self.turns, codec)
+        self.answered = Answered()
+        self.views = Views()
+        self.endings = Endings(self.turns, codec, self.answered)
+        self.checkpointer = Checkpointer(codec)
+        self.position = 0  # of the last frame made
+        self.epoch = 0
+        self._sharding = sharding
+        self._pending = Pending()
+        self._queue: deque[Envelope] = outbox.local
+        self._load: dict[Key, None] = {}
+        self._reports: dict[Key, float] = {}
+        self._tick = 0
+        self._tick_due = 0.0
+
+    # ---- what the shell calls ----
+
+    def take(self, envelopes: Iterable[Envelope]) -> None:
+        """Messages for entities of this shard, in order."""
+        self._queue.extend(envelopes)
+
+    def loaded(self, key: Key, row: EndedRow | None) -> None:
+        """The answer to `Ready.load`: the final state, or None when there is none."""
+        box = self.held.loading.pop(key, None)
+        if row is not None:
+            self.endings.hold(key, row.body)
+        else:
+            self.endings.known_absent[key] = None
+        self._queue.extendleft(reversed(box.drain() if box is not None else []))
+
+    def ready(self, now: float) -> Ready:
+        """Run turns on all mail; the frame, and what may leave once it is safe."""
+        turns = self.turns
+        turns.begin(max(now, turns.now), self.position + 1)
+        self._queue.extend(self.held.ripe(turns.now))
+        self._tell_due()
+        self._say_again()
+        self._pump()
+        self._report()
+        ended = self.endings.rows(self.position, self._pending)
+        cut = self.checkpointer.note(self.population, turns)
+        frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
+        if frame is not None:
+            self.position += 1
+            self.checkpointer.framed(self, len(frame), cut=cut)
+        parts, floor, journal_cut = self.checkpointer.pieces()
+        self.views.touch(turns.touched, self.population)
+        replies, turns.outbox.replies = turns.outbox.replies, []
+        load, self._load = tuple(self._load), {}
+        return Ready(
+            load=load,
+            frame=frame,
+            position=self.position,
+            release=turns.outbox.drain(),
+            replies=replies,
+            ended=ended,
+            parts=parts,
+            floor=floor,
+            cut=journal_cut,
+            wake_at=self._wake_at(),
+        )
+
+    def committed(self, more_to_cut: bool = False) -> None:
+        """All of the last bundle is safe."""
+        self.views.commit()
+        self.endings.committed()
+        self.checkpointer.committed(more_to_cut)
+
+    def redrive(self, key: Key) -> None:
+        """A person's order: try again what was set aside."""
+        self._queue.extend(self.held.redrive(key))
+
+    @property
+    def busy(self) -> bool:
+        """Whether `ready` would find something to do at once."""
+        return bool(self._queue) or self.checkpointer.busy or bool(self.endings.waiting)
+
+    # ---- the pump ----
+
+    def _pump(self) -> None:
+        turns, dirty, budget = self.turns, self.population.dirty, TURNS_PER_FRAME_MAX
+        while budget > 0 and turns.bytes < FRAME_BYTES_SOFT:
+            budget -= 1
+            if self._queue:
+                self._deliver(self._queue.popleft())
+            elif dirty:
+                # Parents look once all mail is done, however many children changed.
+                key = next(iter(dirty))
+                del dirty[key]
+                self._parent_looks(key)
+            else:
+                break
+
+    def _is_mine(self, key: Key) -> bool:
+        return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
+
+    def _deliver(self, envelope: Envelope) -> None:
+        kind = self.kinds[kind_of(envelope.to)]
+        message = envelope.message
+        if isinstance(message, Seen):
+            assert envelope.sender is not None
+            self._pending.seen(envelope.sender, envelope.to, message)
+            self.endings.look(envelope.to)
+        elif envelope.to in self.held.loading or self._must_load(kind, envelope):
+            if self.held.wait_for_load(envelope):
+                self._load[envelope.to] = None
+        elif isinstance(message, Query):
+            self._inspect(kind, envelope)
+        else:
+            passed = self.held.waits(envelope)
+            if passed is not None and not self._repeated(passed):
+                self._turn(kind, passed)
+
+    def _turn(self, kind: Kind, envelope: Envelope) -> None:
+        if envelope.members:
+            for members, failure in self.turns.crowd(kind, envelope):
+                self.held.failed(envelope, members, failure)
+        else:
+            self.endings.revive(envelope.to)
+            failed = self.turns.cell(kind, envelope)
+            if failed is not None:
+                self.held.failed(envelope, 0, failed)
+            self.endings.look(envelope.to)
+        message = envelope.message
+        if isinstance(message, Latest) and envelope.sender is not None:
+            seen = Seen(type(message).__name__, message.version)
+            self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
+
+    def _parent_looks(self, key: Key) -> None:
+        kind = self.kinds[kind_of(key)]
+        if key in self.population.cells:
+            self._deliver(Envelope(key, Pursue()))
+        if kind.report is not None and key not in self._reports:
+            self._reports[key] = self.turns.now + kind.report_interval_s
+        self.endings.look(key)
+
+    def _report(self) -> None:
+        """Parents whose children changed say their newest word, each at its own pace."""
+        now = self.turns.now
+        for key in [key for key, due in self._reports.items() if due <= now]:
+            del self._reports[key]
+            kind, state = self.kinds[kind_of(key)], self.population.cells.get(key)
+            if state is None or kind.report is None:
+                continue
+            for send in kind.report(state, self.turns.at(kind, Envelope(key, Pursue()))):
+                envelope = Envelope(send.to, send.message, sender=key)
+                if send.message.delivery is Delivery.LATEST:
+                    self._pending.said(envelope, self._tick)
+                self.turns.outbox.add(envelope)
+        self._pump()
+
+    def _tell_due(self) -> None:
+        for key in self.turns.wheel.due(self.turns.now):
+            kind = self.kinds[kind_of(key)]
+            crowd = self.population.crowds.get(key)
+            if crowd is not None:
+                for name, members in crowd.due(self.turns.now):
+                    self._queue.append(Envelope(key, Due(name), members))
+                self.turns.time_crowd(crowd)
+                continue
+            state = self.population.cells.get(key)
+            deadline = kind.deadline(state) if state is not None else None
+            if deadline is not None:
+                self._queue.append(Envelope(key, Due(deadline[0])))
+
+    # ---- what is said again ----
+
+    def say_everything_owed(self) -> None:
+        """After recovery: every cell and crowd says once what it owes, every parent reports."""
+        for key in [*self.turns.owing]:
+            self.turns.say_owed(key, self.turns.owing[key].all)
+
+    def _say_again(self) -> None:
+        if self.turns.now < self._tick_due:
+            return
+        self._tick_due = self.turns.now + RESEND_TICK_S
+        self._tick += 1
+        for key in [*self.turns.owing]:
+            due = self.turns.owing[key].tick(self._tick)
+            if due:
+                self.turns.say_owed(key, due)
+        for envelope in self._pending.again(self._tick):
+            self.turns.outbox.add(envelope)
+        if self._tick % ANSWERS_EXPIRE_TICKS == 0:
+            self.answered.expire(self.turns.now)
+
+    # ---- answers ----
+
+    def _must_load(self, kind: Kind, envelope: Envelope) -> bool:
+        if not kind.lookup or envelope.members or envelope.to in self.population.cells:
+            return False
+        wanted = isinstance(envelope.message, Query) or type(envelope.message) in kind.lookup
+        return wanted and not self.endings.knows(envelope.to)
+
+    def _inspect(self, kind: Kind, envelope: Envelope) -> None:
+        key = envelope.to
+        at = self.turns.at(kind, envelope)
+        state = self.population.cells.get(key)
+        if state is None:
+            loaded = self.endings.peek(key)
+            if loaded is not None:
+                state, crowd = loaded
+                at = msgspec.structs.replace(at, index=crowd)
+        value = self._look(kind, state, envelope.message, at)
+        if envelope.ask is not None:
+            self.turns.outbox.replies.append(Reply(envelope.ask, value))
+
+    def _look(self, kind: Kind, state: Any, query: Query, at: At) -> Any:
+        look = kind.inspect.get(type(query))
+        if look is None:
+            return Unavailable(f"{kind.name} does not answer {type(query).__name__}")
+        if state is None:
+            return Absent(at.key)
+        return answer(look, state, query, at)
+
+    def _repeated(self, envelope: Envelope) -> bool:
+        if envelope.request is None:
+            return False
+        self.endings.revive(envelope.to)
+        repeat = self.answered.look(envelope.to, envelope.request, self.turns.now)
+        if repeat is None:
+            return False
+        value: Any = repeat.refused
+        if repeat.answer is not None:
+            value = self.codec.decode_answer(envelope.to, repeat.answer)
+        self.turns.outbox.replies.append(Reply(envelope.ask, value))
+        return True
+
+    def _wake_at(self) -> float | None:
+        tick = self._tick_due if self.turns.owing or self._pending else None
+        times = (tick, self.turns.wheel.next_s(), self.held.next_s, *self._reports.values())
+        return min((at for at in times if at is not None), default=None)

@@ -1,0 +1,38 @@
+"""Which shard an entity lives in: crc32 of its route modulo the size of the group.
+
+Turns a key into (group, number). It must not know who owns a shard, and its result for a key can
+never change: the sizes of groups are written once, in the cluster record.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+from peloton.runtime.ports import ShardId
+from peloton.runtime.vocabulary import Key, Kind, kind_of
+
+ROUTES_KEPT_MAX = 200_000
+
+
+class Sharding:
+    """The routes of all registered kinds over groups of fixed sizes."""
+
+    def __init__(self, kinds: Mapping[str, Kind], sizes: Mapping[str, int]) -> None:
+        self._kinds = kinds
+        self._sizes = sizes
+        self._known: dict[Key, ShardId] = {}
+
+    def shard_of(self, key: Key) -> ShardId:
+        """The shard of a key; a route that is a number names the shard itself."""
+        found = self._known.get(key)
+        if found is None:
+            kind = self._kinds[kind_of(key)]
+            route = kind.route(key)
+            size = self._sizes[kind.group]
+            number = route if isinstance(route, int) else zlib.crc32(route.encode())
+            found = ShardId(kind.group, number % size)
+            if len(self._known) >= ROUTES_KEPT_MAX:
+                self._known.clear()
+            self._known[key] = found
+        return found

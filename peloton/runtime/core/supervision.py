@@ -1,0 +1,63 @@
+"""What becomes of an actor that fails: a pure function of its record.
+
+Turns a failed turn into "again after a while", "set the message aside" or "quarantine the actor".
+It must not hide a failure: every one is told to the story with its error. Here, and in the shells,
+is the only place that catches `Exception`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from peloton.runtime.core.turn import Outcome
+from peloton.runtime.vocabulary import Unavailable
+
+ATTEMPTS_MAX = 3
+RETRY_FIRST_S = 0.5
+SET_ASIDE_MAX = 3
+
+
+class Response(enum.Enum):
+    """What the supervisor orders."""
+
+    RETRY = "retry"
+    SET_ASIDE = "set aside"
+
+
+class Failure(NamedTuple):
+    """A turn that raised: the actor's state is the last good one."""
+
+    error: str
+
+
+def attempt(turn: Callable[..., Outcome], *args: Any) -> Outcome | Failure:
+    """Run a turn; what it raises becomes a value."""
+    try:
+        return turn(*args)
+    except Exception as error:
+        return Failure(f"{type(error).__name__}: {error}")
+
+
+def answer(look: Callable[..., Any], *args: Any) -> Any:
+    """Run a query; one that raises is answered so, and harms nobody else."""
+    try:
+        return look(*args)
+    except Exception as error:
+        return Unavailable(f"the query failed: {type(error).__name__}: {error}")
+
+
+def respond(attempts: int) -> Response:
+    """What to do after the `attempts`-th failure of one message."""
+    return Response.SET_ASIDE if attempts >= ATTEMPTS_MAX else Response.RETRY
+
+
+def retry_after_s(attempts: int) -> float:
+    """How long to wait before the next try."""
+    return float(RETRY_FIRST_S * 2 ** (attempts - 1))
+
+
+def quarantined_after(set_aside: int) -> bool:
+    """Whether an actor with so many messages set aside is to be left alone."""
+    return set_aside >= SET_ASIDE_MAX

@@ -1,0 +1,80 @@
+"""One turn: a message is decided, facts are folded, the goal is pursued until it rests.
+
+Turns a state and a message into an `Outcome`; keeps nothing and changes nothing, so a turn that
+raises leaves no trace. The same function serves a cell and a class of a crowd: it does not know
+which of the two it runs for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from peloton.runtime.vocabulary import At, Fact, Kind, Message, Pursue, Rest, Send
+
+PURSUE_STEPS_MAX = 8
+
+
+class UnknownMessage(Exception):
+    """A kind has no row for a message of this class."""
+
+
+class Unsettled(Exception):
+    """A goal was pursued for `PURSUE_STEPS_MAX` steps and did not come to rest."""
+
+
+class Outcome(NamedTuple):
+    """What a turn made: the new state (None: gone), and all it wrote, said and answered."""
+
+    state: Any
+    facts: tuple[Fact, ...]
+    sends: tuple[Send, ...]
+    reply: Any
+    because: str
+
+
+def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
+    """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
+    if type(message) is Pursue:
+        return _pursued(kind, Outcome(state, (), (), None, ""), at)
+    if state is None:
+        absent = kind.absent.get(type(message))
+        if absent is None:
+            raise UnknownMessage(f"{kind.name} has no answer when absent to {message!r}")
+        decision = absent(message, at)
+    else:
+        decide = kind.decide.get(type(message))
+        if decide is None:
+            raise UnknownMessage(f"{kind.name} has no decision on {message!r}")
+        decision = decide(state, message, at)
+    for fact in decision.facts:
+        state = kind.evolve[type(fact)](state, fact)
+    first = Outcome(state, decision.facts, decision.sends, decision.reply, decision.because)
+    return _pursued(kind, first, at)
+
+
+def _pursued(kind: Kind, outcome: Outcome, at: At) -> Outcome:
+    state, facts, sends, reply, because = outcome
+    if state is None:
+        return outcome
+    steps = []
+    for _ in range(PURSUE_STEPS_MAX):
+        step = kind.pursue(state, at)
+        if isinstance(step, Rest):
+            return Outcome(state, facts, sends, reply, because)
+        for fact in step.facts:
+            state = kind.evolve[type(fact)](state, fact)
+        facts += step.facts
+        sends += step.sends
+        because = because or step.because
+        steps.append(step.because)
+        # A step without facts cannot change what the next look would see: it is the last.
+        if not step.facts or state is None:
+            return Outcome(state, facts, sends, reply, because)
+    raise Unsettled(f"{kind.name} did not rest after {PURSUE_STEPS_MAX} steps: {steps}")
+
+
+def fold(kind: Kind, state: Any, facts: tuple[Fact, ...]) -> Any:
+    """The state after facts that were journaled; a fact that does not fold raises."""
+    for fact in facts:
+        state = kind.evolve[type(fact)](state, fact)
+    return state

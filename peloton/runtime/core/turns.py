@@ -1,0 +1,288 @@
+"""The turns of one frame: each message is decided, applied, written and sent.
+
+Turns an envelope into entries of the frame, new states, and what leaves when the frame is safe.
+It must not choose what comes next (the shard does) or keep anything from one frame to the next
+but the population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.crowd import Change, Crowd, values_for
+from peloton.runtime.core.deadlines import Wheel, tick_of
+from peloton.runtime.core.envelope import Envelope, Outbox, Reply
+from peloton.runtime.core.owed import Owing
+from peloton.runtime.core.population import Population
+from peloton.runtime.core.records import RequestAnswered, Revived
+from peloton.runtime.core.story import Line, Story
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.core.turn import Outcome, take_turn
+from peloton.runtime.vocabulary import (
+    PARENT,
+    SELF,
+    SENDER,
+    At,
+    Bits,
+    Column,
+    Delivery,
+    Fact,
+    Key,
+    Kind,
+    Latest,
+    Message,
+    Send,
+)
+
+ENTRY_BYTES_MAX = 8 * 1024 * 1024
+
+
+class TooLarge(Exception):
+    """What a turn wrote does not fit a frame."""
+
+
+class Turns:
+    """Runs turns over a population; everything they make is collected here until taken."""
+
+    def __init__(self, population: Population, codec: Codec, outbox: Outbox) -> None:
+        self.population = population
+        self.outbox = outbox
+        self.wheel = Wheel()
+        self.story = Story()
+        self.owing: dict[Key, Owing] = {}
+        self.revived: dict[Key, Any] = {}  # loaded from `ended`, not yet written as living
+        self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
+        self.now = 0.0
+        self.position = 0
+        self.rows: list[bytes] = []
+        self.bytes = 0
+        self._codec = codec
+
+    def begin(self, now: float, position: int) -> None:
+        """A new frame: turns see this time and position."""
+        self.now, self.position = now, position
+        self.rows, self.bytes = [], 0
+        self.touched = {}
+
+    def at(self, kind: Kind, envelope: Envelope) -> At:
+        """Where and when a turn on this envelope is taken."""
+        return At(
+            now=self.now,
+            key=envelope.to,
+            sender=envelope.sender,
+            members=Bits(envelope.origin) if envelope.origin else None,
+            values=envelope.values,
+            index=self.population.index_for(kind, envelope.to),
+            who=envelope.who,
+            position=self.position,
+        )
+
+    def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
+        """One turn of a cell."""
+        state = self.population.cells.get(envelope.to)
+        at = self.at(kind, envelope)
+        outcome = attempt(self._cell_turn, kind, state, envelope, at)
+        return outcome if isinstance(outcome, Failure) else None
+
+    def crowd(self, kind: Kind, envelope: Envelope) -> Iterator[tuple[int, Failure]]:
+        """One turn per class of equal states; yields the members whose class failed, and why."""
+        crowd = self.population.crowd(envelope.to)
+        at = self.at(kind, envelope)
+        for state, raw in crowd.split(envelope.members):
+            outcome = attempt(take_turn, kind, state, envelope.message, at)
+            if not isinstance(outcome, Failure):
+                outcome = attempt(self._apply_class, crowd, raw, state, outcome, envelope)
+            if isinstance(outcome, Failure):
+                yield raw, outcome
+
+    def write(self, entry: Entry) -> None:
+        """Add an entry to the frame."""
+        row = self._codec.encode_entry(entry)
+        if len(row) > ENTRY_BYTES_MAX:
+            raise TooLarge(f"{entry.key}: {len(row)} bytes, at most {ENTRY_BYTES_MAX}")
+        self.rows.append(row)
+        self.bytes += len(row)
+
+    def say_owed(self, key: Key, raw: int) -> None:
+        """Say again, from their states, what the members in `raw` (a cell: 1) owe."""
+        kind = self.population.kind(key)
+        owing = self.owing[key]
+        if kind.crowd is None:
+            state = self.population.cells.get(key)
+            sends = kind.owed(state) if state is not None else ()
+            if not sends:
+                del self.owing[key]
+            elif raw:
+                self._send_from_cell(Envelope(key, _NOTHING), sends)
+            return
+        crowd = self.population.crowd(key)
+        for state, members in crowd.split(owing.all):
+            sends = kind.owed(state) if state is not None else ()
+            if not sends:
+                owing.settled(members)
+            elif members & raw:
+                self._send_from_class(crowd, members & raw, sends, Envelope(key, _NOTHING))
+        if not owing.all:
+            del self.owing[key]
+
+    def owes(self, key: Key, raw: int) -> None:
+        """Note that something owed was said."""
+        owing = self.owing.get(key)
+        if owing is None:
+            owing = self.owing[key] = Owing()
+        owing.said(raw)
+
+    def time_cell(self, key: Key, kind: Kind, old: Any, new: Any) -> None:
+        """Set or drop the deadline of a cell after its state changed."""
+        after = kind.deadline(new) if new is not None else None
+        if after is None:
+            self.population.since.pop(key, None)
+            self.wheel.drop(key)
+            return
+        before = kind.deadline(old) if old is not None else None
+        if before is None or before[0] != after[0] or key not in self.population.since:
+            self.population.since[key] = self.now
+        self.wheel.set(key, tick_of(self.population.since[key] + after[1]))
+
+    def time_crowd(self, crowd: Crowd) -> None:
+        """Put the earliest deadline of a crowd on the wheel."""
+        tick = crowd.next_tick
+        if tick is None:
+            self.wheel.drop(crowd.key)
+        else:
+            self.wheel.set(crowd.key, tick)
+
+    def _cell_turn(self, kind: Kind, state: Any, envelope: Envelope, at: At) -> Outcome:
+        key = envelope.to
+        outcome = take_turn(kind, state, envelope.message, at)
+        facts = outcome.facts
+        if facts:
+            if envelope.request is not None:
+                facts = (*facts, self._answered(key, envelope, outcome.reply))
+            if key in self.revived:
+                facts = (Revived(self._codec.encode_cell(key, self.revived[key])), *facts)
+            self.write(self._entry(envelope, facts, outcome.because))
+            self.revived.pop(key, None)
+            self.population.put(key, outcome.state)
+            self.touched[key] = None
+            self.time_cell(key, kind, state, outcome.state)
+        self._tell(envelope, 0, outcome)
+        self._send_from_cell(envelope, outcome.sends)
+        if envelope.ask is not None and outcome.reply is not None:
+            self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
+        return outcome
+
+    def _answered(self, key: Key, envelope: Envelope, reply: Any) -> RequestAnswered:
+        assert envelope.request is not None
+        name, digest = envelope.request
+        return RequestAnswered(name, digest, self._codec.encode_answer(key, reply), self.now)
+
+    def _apply_class(
+        self, crowd: Crowd, raw: int, state: Any, outcome: Outcome, envelope: Envelope
+    ) -> Outcome:
+        values = values_for(raw, envelope.members, envelope.values)
+        if outcome.facts:
+            entry = self._entry(envelope, outcome.facts, outcome.because, raw, values)
+            change = Change(state, outcome.state, facts=outcome.facts, values=values)
+            self.write(entry)
+            self.population.before_change(crowd)
+            crowd.apply(raw, change, self.now)
+            self.touched[self.population.changed(crowd)] = None
+            self.time_crowd(crowd)
+        self._tell(envelope, raw, outcome)
+        self._send_from_class(crowd, raw, outcome.sends, envelope)
+        return outcome
+
+    def _entry(
+        self,
+        envelope: Envelope,
+        facts: tuple[Fact, ...],
+        because: str,
+        members: int = 0,
+        values: tuple[Any, ...] = (),
+    ) -> Entry:
+        if not any(type(fact) in self._per_member(envelope.to) for fact in facts):
+            values = ()
+        return Entry(
+            key=envelope.to,
+            facts=facts,
+            members=members,
+            values=values,
+            cause=type(envelope.message).__name__,
+            because=because,
+            who=envelope.who,
+        )
+
+    def _per_member(self, key: Key) -> Any:
+        crowd = self.population.kind(key).crowd
+        return crowd.per_member if crowd is not None else ()
+
+    def _tell(self, envelope: Envelope, raw: int, outcome: Outcome) -> None:
+        if outcome.facts or outcome.because:
+            cause = type(envelope.message).__name__
+            line = Line(self.now, envelope.to, raw, cause, outcome.facts, outcome.because)
+            self.story.tell(line)
+
+    def _send_from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
+        for send in sends:
+            to, members = send.to, send.members.raw if send.members is not None else 0
+            if to is SENDER:
+                if envelope.sender is None:
+                    continue
+                to, members = envelope.sender, members or envelope.origin
+            elif to is SELF:
+                to = envelope.to
+            self.outbox.add(
+                Envelope(to, send.message, members, sender=envelope.to, values=send.values)
+            )
+            if send.message.delivery is Delivery.OWED:
+                self.owes(envelope.to, 1)
+
+    def _send_from_class(
+        self, crowd: Crowd, raw: int, sends: tuple[Send, ...], envelope: Envelope
+    ) -> None:
+        for send in sends:
+            for message, some in self._resolved(crowd, raw, send.message):
+                for to, members in self._targets(crowd, some, send.to, envelope):
+                    self.outbox.add(Envelope(to, message, sender=crowd.key, origin=members))
+            if send.message.delivery is Delivery.OWED:
+                self.owes(crowd.key, raw)
+
+    def _resolved(self, crowd: Crowd, raw: int, message: Message) -> list[tuple[Message, int]]:
+        crowd_kind = crowd.kind.crowd
+        assert crowd_kind is not None
+        resolve = crowd_kind.resolve.get(type(message))
+        if resolve is None:
+            return [(message, raw)]
+        parent = self.population.cells[crowd_kind.parent(crowd.key)]
+        groups = crowd.columns.groups("spec", raw)
+        return [(resolve(parent, message, spec), members) for spec, members in groups]
+
+    def _targets(
+        self, crowd: Crowd, raw: int, to: Any, envelope: Envelope
+    ) -> list[tuple[Key, int]]:
+        if isinstance(to, Column):
+            return crowd.columns.groups(to.name, raw)
+        if to is PARENT:
+            assert crowd.kind.crowd is not None
+            return [(crowd.kind.crowd.parent(crowd.key), raw)]
+        if to is SENDER and envelope.origins:
+            pairs = ((sender, members & raw) for members, sender in envelope.origins)
+            return [(sender, members) for sender, members in pairs if members]
+        if to is SENDER:
+            return [] if envelope.sender is None else [(envelope.sender, raw)]
+        return [(to, raw)]
+
+
+class _Nothing(Message, frozen=True, gc=False, array_like=True):
+    """What is said again was not caused by a message."""
+
+
+_NOTHING = _Nothing()
+
+
+def is_latest(envelope: Envelope) -> bool:
+    """Whether the runtime itself answers and re-sends this message."""
+    return isinstance(envelope.message, Latest)

@@ -1,0 +1,42 @@
+"""Summaries for listings: one per entity of a kind that has a view, as of the last safe frame.
+
+Turns touched entities into summaries that a reader may copy at any time. It must never show what
+is not yet journaled, nor hold one summary per task: only kinds that ask for it (jobs) have any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.runtime.core.population import Population
+from peloton.runtime.vocabulary import Key
+
+
+class Views:
+    """The summaries of one shard."""
+
+    def __init__(self) -> None:
+        self._safe: dict[Key, Any] = {}
+        self._next: dict[Key, Any] = {}
+
+    def touch(self, touched: dict[Key, None], population: Population) -> None:
+        """Summaries of entities that this frame has changed; None where one is gone."""
+        for key in touched:
+            view = population.kind(key).view
+            if view is not None:
+                state = population.cells.get(key)
+                self._next[key] = None if state is None else view(key, state)
+
+    def commit(self) -> None:
+        """The frame is safe: its summaries may be seen."""
+        for key, summary in self._next.items():
+            if summary is None:
+                self._safe.pop(key, None)
+            else:
+                self._safe[key] = summary
+        self._next = {}
+
+    def of_kind(self, kind: str) -> list[Any]:
+        """All summaries of a kind, in no promised order."""
+        prefix = kind + "/"
+        return [summary for key, summary in self._safe.items() if key.startswith(prefix)]
