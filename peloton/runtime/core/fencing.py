@@ -90,10 +90,11 @@ def _write(statements: Iterable[Statement]) -> Talk[None]:
     left = tuple(statements)
     while left:
         replies = yield left
-        doubts = [reply for reply in replies if not isinstance(reply, Done)]
-        left = tuple(s for s, reply in zip(left, replies, strict=True) if reply in doubts)
-        if left:
-            yield Unclear(_text(doubts[0]))
+        asked = zip(left, replies, strict=True)
+        doubts = [(said, reply) for said, reply in asked if not isinstance(reply, Done)]
+        left = tuple(said for said, _ in doubts)
+        if doubts:
+            yield Unclear(_text(doubts[0][1]))
 
 
 def _read(statement: Statement) -> Talk[tuple[object, ...]]:
@@ -151,6 +152,8 @@ def claim(shard: ShardId, op: bytes, owner: str) -> Talk[Hold | Fenced]:
             yield Unclear(_text(reply))
         elif reply.op == op:
             break
+        elif reply.epoch is None:
+            raise Refused(f"{shard} was never bootstrapped")
         else:
             return Fenced(f"{shard}: another claimer was first", definite=True)
     row = yield from _register(shard)

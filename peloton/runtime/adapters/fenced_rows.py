@@ -1,0 +1,207 @@
+"""Journal over any store of rows: drives the talks of `core/fencing.py`, all shards abreast.
+
+A talk whose answer is in doubt is parked, and `settle` lets it go on. The module must not judge
+an answer, and must not send anything that the talk did not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from peloton.runtime.core import fencing, register
+from peloton.runtime.core.fencing import Piece, Reading, Talk
+from peloton.runtime.core.register import Hold, Ops
+from peloton.runtime.core.statements import (
+    CreateCluster,
+    CreateRegister,
+    Failed,
+    Found,
+    ReadCluster,
+    ReadEnded,
+    Reply,
+    Rows,
+    Statement,
+)
+from peloton.runtime.ports import (
+    FORMAT,
+    Answer,
+    Claimed,
+    Cluster,
+    Committed,
+    EndedRow,
+    Fenced,
+    Frame,
+    Overtaken,
+    Refused,
+    ShardId,
+    Sizes,
+    Unclear,
+    Unreachable,
+    Work,
+)
+
+OwnersTalk = Talk[Committed | Fenced]
+BOOTSTRAP_SHARDS_AT_ONCE = 64
+
+
+class FencedRows:
+    """A Journal; `process` is 16 bytes, drawn at process start and never used twice."""
+
+    def __init__(self, rows: Rows, *, process: bytes) -> None:
+        self.rows = rows
+        self._ops = Ops(process)
+        self._holds: dict[ShardId, Hold] = {}
+        self._parked: dict[ShardId, OwnersTalk] = {}
+
+    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+        self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
+        found = self._run(ReadCluster())
+        record = found.rows[0] if isinstance(found, Found) and found.rows else None
+        if not isinstance(record, Cluster):
+            raise Unreachable("the cluster record was written and is not there")
+        register.same_cluster(record, groups)
+        shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
+        for at in range(0, len(shards), BOOTSTRAP_SHARDS_AT_ONCE):
+            some = shards[at : at + BOOTSTRAP_SHARDS_AT_ONCE]
+            for reply in self.rows.run([CreateRegister(one, self._ops.next()) for one in some]):
+                _not_failed(reply)
+        return record
+
+    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+        self.drop(shard)
+        talk = fencing.claim(shard, self._ops.next(), owner)
+        ask = next(talk)
+        while not isinstance(ask, Unclear):
+            try:
+                ask = talk.send(tuple(self.rows.run(ask)))
+            except StopIteration as end:
+                if isinstance(end.value, Hold):
+                    self._holds[shard] = end.value
+                    return end.value.claimed()
+                fenced: Fenced = end.value
+                return fenced
+        return ask
+
+    def commit(self, works: Sequence[Work]) -> list[Answer]:
+        talks: dict[ShardId, OwnersTalk] = {}
+        answers: dict[ShardId, Answer] = {}
+        for work in works:
+            hold = self._holds.get(work.shard)
+            if work.shard in self._parked:
+                raise Refused(f"{work.shard}: settle what is pending first")
+            if work.shard in talks:
+                raise Refused(f"{work.shard} comes twice in one round")
+            if hold is None or hold.epoch != work.epoch:
+                text = f"{work.shard}: epoch {work.epoch} is not held here"
+                answers[work.shard] = Fenced(text, definite=True)
+            else:
+                talks[work.shard] = fencing.commit(hold, register.plan(hold, work, self._ops))
+        answers.update(self._drive(talks))
+        return [answers[work.shard] for work in works]
+
+    def settle(self, shard: ShardId) -> Answer:
+        talk = self._parked.pop(shard, None)
+        if talk is None:
+            return Fenced(f"{shard}: nothing is pending, the shard is not ours")
+        return self._drive({shard: talk})[shard]
+
+    def _drive(self, talks: dict[ShardId, OwnersTalk]) -> dict[ShardId, Answer]:
+        """All talks step by step; what they ask in one step goes to the store together."""
+        answers: dict[ShardId, Answer] = {}
+        replies: dict[ShardId, tuple[Reply, ...]] = {}
+        while talks:
+            asks: dict[ShardId, tuple[Statement, ...]] = {}
+            for shard, talk in list(talks.items()):
+                try:
+                    ask = talk.send(replies[shard]) if shard in replies else next(talk)
+                except StopIteration as end:
+                    answers[shard] = self._ended(shard, end.value)
+                    del talks[shard]
+                    continue
+                if isinstance(ask, Unclear):
+                    answers[shard] = ask
+                    self._parked[shard] = talks.pop(shard)
+                else:
+                    asks[shard] = ask
+            flat = self.rows.run([statement for ask in asks.values() for statement in ask])
+            replies, at = {}, 0
+            for shard, ask in asks.items():
+                replies[shard] = tuple(flat[at : at + len(ask)])
+                at += len(ask)
+        return answers
+
+    def _ended(self, shard: ShardId, answer: Committed | Fenced) -> Answer:
+        if isinstance(answer, Fenced):
+            self.drop(shard)
+        return answer
+
+    def release(self, shard: ShardId) -> None:
+        hold = self._holds.get(shard)
+        self.drop(shard)
+        if hold is None:
+            return
+        talk = fencing.release(hold, self._ops.next())
+        ask = next(talk)
+        try:
+            while not isinstance(ask, Unclear):
+                ask = talk.send(tuple(self.rows.run(ask)))
+        except StopIteration:
+            pass
+
+    def drop(self, shard: ShardId) -> None:
+        self._holds.pop(shard, None)
+        self._parked.pop(shard, None)
+
+    def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
+        for item in self._stream(fencing.load_checkpoint(self._held(shard))):
+            if isinstance(item, bytes):
+                yield item
+
+    def read_tail(self, shard: ShardId) -> Iterator[Frame]:
+        for item in self._stream(fencing.load_tail(self._held(shard))):
+            if isinstance(item, Frame):
+                yield item
+
+    def _stream(self, reading: Reading) -> Iterator[bytes | Frame]:
+        replies: tuple[Reply, ...] | None = None
+        while True:
+            try:
+                ask = next(reading) if replies is None else reading.send(replies)
+            except StopIteration:
+                return
+            replies = None
+            if isinstance(ask, Piece):
+                yield from ask.items
+            elif isinstance(ask, Unclear):
+                raise Unreachable(ask.text)
+            else:
+                replies = tuple(self.rows.run(ask))
+
+    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+        reply = self._run(ReadEnded(shard, kind, key))
+        row = reply.rows[0] if isinstance(reply, Found) and reply.rows else None
+        return row if isinstance(row, EndedRow) and not row.deleted else None
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        return self.rows.sizes(shard)
+
+    def close(self) -> None:
+        self._holds.clear()
+        self._parked.clear()
+        self.rows.close()
+
+    def _held(self, shard: ShardId) -> Hold:
+        hold = self._holds.get(shard)
+        if hold is None:
+            raise Overtaken(f"{shard} is not held here")
+        return hold
+
+    def _run(self, statement: Statement) -> Reply:
+        (reply,) = self.rows.run([statement])
+        return _not_failed(reply)
+
+
+def _not_failed(reply: Reply) -> Reply:
+    if isinstance(reply, Failed):
+        raise Unreachable(reply.text)
+    return reply
