@@ -178,6 +178,7 @@ class Decision(Value, frozen=True, gc=False, array_like=True):
     sends: tuple[Send, ...] = ()
     reply: Any = None
     because: str = ""
+    notes: Any = None  # soft memory from now on: never journaled, lost with the daemon
 
 
 class At(msgspec.Struct, frozen=True, gc=False):
@@ -190,6 +191,7 @@ class At(msgspec.Struct, frozen=True, gc=False):
     values: tuple[Any, ...] = ()
     index: Any = None  # what the actor, or its parent, derives from children
     who: str = ""
+    notes: Any = None  # what the last decision with notes left behind, or None
     position: int = 0  # of the frame being made: grows, so it serves as the version of a report
 
 
@@ -282,7 +284,9 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     fact puts into them: fact class → function of (fact, now) → {column: value}; `per_member`
     names the column that takes the values a message brought, one for each member.
     `resolve` completes a message from the parent's state: message class → function of
-    (parent's state, message, the member's `spec`) → message.
+    (parent's state, message, the member's `spec`) → message. `archive` is for facts that put
+    away what a member's own columns hold: function of (state before, read a column) →
+    {column: value}, called member by member.
     """
 
     columns: Mapping[str, Any]
@@ -290,6 +294,7 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     parent: Callable[[Key], Key]
     per_member: Mapping[type, str] = {}
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
+    archive: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {}
     members_max: int = 1000
 
 
@@ -319,6 +324,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # said when children changed
     report_interval_s: float = 0.0
     inspect: Mapping[type, Callable[..., Any]] = {}
+    recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes want a `Pursue`
     view: Callable[[Key, Any], Any] | None = None
     follows: Callable[[Key], Key] | None = None  # the crowd that an entity is parent of
     lookup: frozenset[type] = frozenset()

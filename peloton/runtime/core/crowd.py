@@ -13,6 +13,7 @@ A turn first computes all new states (`split`, then `take_turn` per class, by th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -61,6 +62,9 @@ class Crowd:
             column = crowd_kind.per_member.get(type(fact))
             if column is not None and change.values:
                 self.columns.write_each(column, raw, change.values)
+            archive = crowd_kind.archive.get(type(fact))
+            if archive is not None:
+                self._archive(raw, old, archive)
             write = crowd_kind.write.get(type(fact))
             if write is not None:
                 for name, value in write(fact, now).items():
@@ -155,6 +159,15 @@ class Crowd:
             self.columns.present |= raw
         else:
             self.columns.present &= ~raw
+
+    def _archive(self, raw: int, old: Any, archive: Callable[..., Mapping[str, Any]]) -> None:
+        for member in members_of(raw):
+            kept = archive(old, functools.partial(self._read, member))
+            for name, value in kept.items():
+                self.columns.write(name, 1 << member, value)
+
+    def _read(self, member: int, name: str) -> Any:
+        return self.columns.read(name, member)
 
     def _mark_deadline(self, raw: int, old: Any, new: Any, now: float) -> None:
         after = self.kind.deadline(new)

@@ -23,6 +23,7 @@ class Population:
         self.since: dict[Key, float] = {}  # of cells with a deadline: when its name last changed
         self.crowds: dict[Key, Crowd] = {}
         self.indexes: dict[Key, Any] = {}
+        self.notes: dict[Key, Any] = {}  # soft memory of cells
         self.cut_crowds: dict[Key, Crowd] = {}  # of a checkpoint that is being encoded
         self.dirty: dict[Key, None] = {}  # parents whose children have changed, in that order
 
@@ -62,6 +63,7 @@ class Population:
             self.cells.pop(key, None)
             self.since.pop(key, None)
             self.indexes.pop(key, None)
+            self.notes.pop(key, None)
         else:
             self.cells[key] = new
         self._follow(kind, key, old=old, new=new)

@@ -229,6 +229,9 @@ class Shard:
         self._pump()
 
     def _tell_due(self) -> None:
+        for key in self.turns.alarms.due(self.turns.now):
+            if key in self.population.cells:
+                self._queue.append(Envelope(key, Pursue()))
         for key in self.turns.wheel.due(self.turns.now):
             kind = self.kinds[kind_of(key)]
             crowd = self.population.crowds.get(key)
@@ -307,5 +310,6 @@ class Shard:
 
     def _wake_at(self) -> float | None:
         tick = self._tick_due if self.turns.owing or self._pending else None
-        times = (tick, self.turns.wheel.next_s(), self.held.next_s, *self._reports.values())
+        wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
+        times = (tick, *wheels, self.held.next_s, *self._reports.values())
         return min((at for at in times if at is not None), default=None)

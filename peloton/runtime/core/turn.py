@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from peloton.runtime.vocabulary import At, Fact, Kind, Message, Pursue, Rest, Send
 
 PURSUE_STEPS_MAX = 8
@@ -30,6 +32,7 @@ class Outcome(NamedTuple):
     sends: tuple[Send, ...]
     reply: Any
     because: str
+    notes: Any = None
 
 
 def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
@@ -48,28 +51,33 @@ def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
         decision = decide(state, message, at)
     for fact in decision.facts:
         state = kind.evolve[type(fact)](state, fact)
-    first = Outcome(state, decision.facts, decision.sends, decision.reply, decision.because)
+    first = Outcome(
+        state, decision.facts, decision.sends, decision.reply, decision.because, decision.notes
+    )
+    if first.notes is not None:
+        at = msgspec.structs.replace(at, notes=first.notes)
     return _pursued(kind, first, at)
 
 
 def _pursued(kind: Kind, outcome: Outcome, at: At) -> Outcome:
-    state, facts, sends, reply, because = outcome
+    state, facts, sends, reply, because, notes = outcome
     if state is None:
         return outcome
     steps = []
     for _ in range(PURSUE_STEPS_MAX):
         step = kind.pursue(state, at)
         if isinstance(step, Rest):
-            return Outcome(state, facts, sends, reply, because)
+            return Outcome(state, facts, sends, reply, because, notes)
         for fact in step.facts:
             state = kind.evolve[type(fact)](state, fact)
         facts += step.facts
         sends += step.sends
         because = because or step.because
+        notes = step.notes if step.notes is not None else notes
         steps.append(step.because)
         # A step without facts cannot change what the next look would see: it is the last.
         if not step.facts or state is None:
-            return Outcome(state, facts, sends, reply, because)
+            return Outcome(state, facts, sends, reply, because, notes)
     raise Unsettled(f"{kind.name} did not rest after {PURSUE_STEPS_MAX} steps: {steps}")
 
 

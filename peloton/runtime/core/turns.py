@@ -50,6 +50,7 @@ class Turns:
         self.population = population
         self.outbox = outbox
         self.wheel = Wheel()
+        self.alarms = Wheel()  # of notes: soft, so apart from the deadlines of states
         self.story = Story()
         self.owing: dict[Key, Owing] = {}
         self.revived: dict[Key, Any] = {}  # loaded from `ended`, not yet written as living
@@ -76,6 +77,7 @@ class Turns:
             values=envelope.values,
             index=self.population.index_for(kind, envelope.to),
             who=envelope.who,
+            notes=self.population.notes.get(envelope.to),
             position=self.position,
         )
 
@@ -168,11 +170,21 @@ class Turns:
             self.population.put(key, outcome.state)
             self.touched[key] = None
             self.time_cell(key, kind, state, outcome.state)
+        if outcome.notes is not None:
+            self._note(kind, key, outcome.notes)
         self._tell(envelope, 0, outcome)
         self._send_from_cell(envelope, outcome.sends)
         if envelope.ask is not None and outcome.reply is not None:
             self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
         return outcome
+
+    def _note(self, kind: Kind, key: Key, notes: Any) -> None:
+        self.population.notes[key] = notes
+        recall_s = kind.recall_s(notes)
+        if recall_s is None:
+            self.alarms.drop(key)
+        else:
+            self.alarms.set(key, tick_of(recall_s))
 
     def _answered(self, key: Key, envelope: Envelope, reply: Any) -> RequestAnswered:
         assert envelope.request is not None

@@ -1,0 +1,1 @@
+"""The actor runtime: shards of goal-driven actors, journaled. It must never import a kind."""
