@@ -231,9 +231,10 @@ class Journal(Protocol):
         """
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        """The committed frames after the floor as of our claim, chain verified.
+        """The committed frames after the floor, chain verified.
 
-        Read the checkpoint first: the chain continues from its note. Raises as above.
+        Read the checkpoint first: the chain continues from its note; and do not move the floor
+        while reading. Raises as above.
         """
 
     def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:

@@ -196,10 +196,10 @@ class MemoryJournal:
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         hold, files = self._held(shard), self._files(shard)
-        position, epoch, _ = hold.floor
+        position, key = hold.floor[0], hold.floor[:2]
         if position == 0:
             return
-        rows = self._read(shard, "read_checkpoint", lambda: files.checkpoints.get((position, epoch)))
+        rows = self._read(shard, "read_checkpoint", lambda: files.checkpoints.get(key))
         if not rows or rows[-1].parts != len(rows) or not all(map(chain.intact, rows)):
             self._trouble(hold, f"{shard}: checkpoint {position} is not what was written")
         hold.checkpoint_read(chain.unpack_manifest(rows[0].body), len(rows))
@@ -209,17 +209,18 @@ class MemoryJournal:
         hold, files = self._held(shard), self._files(shard)
         if hold.manifest is None:
             raise Refused(f"{shard}: read the checkpoint first")
-        walk = chain.Walk(shard, hold.start.floor, hold.manifest.chain)
+        floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
+        walk = chain.Walk(shard, floor, hold.manifest.chain)
         frames = self._read(shard, "read_tail", lambda: dict(files.frames))
         try:
-            for position in range(hold.start.floor + 1, hold.start.last_position + 1):
+            for position in range(floor + 1, last_position + 1):
                 rows = frames.get(position)
                 if rows is None:
                     raise chain.Mismatch(f"{shard}: no frame at position {position}")
                 body = b"".join(row.body for row in rows)
                 walk.step(rows[0], body)
                 yield Frame(position, body)
-            walk.finish(hold.start.last_position, hold.start.last_chain)
+            walk.finish(last_position, last_chain)
         except chain.Mismatch as mismatch:
             self._trouble(hold, str(mismatch))
 

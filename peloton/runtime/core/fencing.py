@@ -277,7 +277,7 @@ def _drop_checkpoint(hold: Hold, doomed: tuple[int, int, int]) -> Talk[None]:
 
 
 def load_checkpoint(hold: Hold) -> Reading:
-    """The parts of the checkpoint that the register named at our claim, bucket by bucket."""
+    """The parts of the checkpoint that the register names, bucket by bucket."""
     position, epoch, _ = hold.floor
     manifest, bucket, total = None, 0, 0
     while position and not total:
@@ -308,32 +308,31 @@ def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
 
 
 def load_tail(hold: Hold) -> Reading:
-    """The frames after the floor, up to the register's position as of our claim."""
+    """The frames after the floor, up to the last that we know committed."""
     if hold.manifest is None:
         raise Refused(f"{hold.shard}: read the checkpoint first")
-    start = hold.start
-    walk = chain.Walk(hold.shard, start.floor, hold.manifest.chain)
+    floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
+    walk = chain.Walk(hold.shard, floor, hold.manifest.chain)
     try:
-        first, last = start.floor // SEGMENT_FRAMES, (start.last_position - 1) // SEGMENT_FRAMES
-        for segment in range(first, last + 1 if start.last_position > start.floor else first):
+        first, last = floor // SEGMENT_FRAMES, (last_position - 1) // SEGMENT_FRAMES
+        for segment in range(first, last + 1 if last_position > floor else first):
             found = yield from _read(ReadSegment(hold.shard, segment))
-            yield Piece(tuple(_frames(walk, pick(hold, found))))
-        walk.finish(start.last_position, start.last_chain)
+            picked = pick(found, hold.epoch, range(floor + 1, last_position + 1))
+            yield Piece(tuple(_frames(walk, picked)))
+        walk.finish(last_position, last_chain)
     except chain.Mismatch as mismatch:
         yield from _trouble(hold, str(mismatch))
 
 
-def pick(hold: Hold, found: tuple[object, ...]) -> list[list[FrameRow]]:
-    """Of each position in our tail the rows of the largest epoch that is not above ours.
+def pick(found: tuple[object, ...], epoch: int, tail: range) -> list[list[FrameRow]]:
+    """Of each position in the tail the rows of the largest epoch not above ours.
 
     Rows of lower epochs are losers: a later owner began with a last position at or beyond what
     was committed and writes only after it. So one epoch is right, and the chain proves it.
     """
     best: dict[int, list[FrameRow]] = {}
     for row in found:
-        if not isinstance(row, FrameRow) or row.epoch > hold.epoch:
-            continue
-        if not hold.start.floor < row.position <= hold.start.last_position:
+        if not isinstance(row, FrameRow) or row.epoch > epoch or row.position not in tail:
             continue
         rows = best.get(row.position)
         if rows is None or row.epoch > rows[0].epoch:

@@ -55,11 +55,10 @@ class Writing(Struct, frozen=True, gc=False):
 
 
 class Hold:
-    """A claimed shard. `start` is the register as of the claim: what recovery reads up to."""
+    """A claimed shard, from the register `start` as it was at the claim on."""
 
     def __init__(self, shard: ShardId, start: RegisterRow) -> None:
         self.shard = shard
-        self.start = start
         self.epoch = start.epoch
         self.op = start.op
         self.last_position = start.last_position

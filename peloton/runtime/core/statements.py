@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from peloton.runtime.ports import Cluster, EndedRow, ShardId, Sizes
 
+
 class RegisterRow(Struct, frozen=True, gc=False):
     """The one conditional row of a shard; empty bytes and zeros after bootstrap."""
 

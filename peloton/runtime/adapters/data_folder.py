@@ -1,0 +1,63 @@
+"""The data folder of a process, held by a lock; it must not be what keeps writers apart.
+
+The lock is a courtesy: it turns the commonest mistake, a second daemon on the same folder, into a
+clear text at once. What really fences is the register. The lock goes with the process, however
+that ends; its descriptor is closed on exec, because a program that we start (the keeper outlives
+us by design) would otherwise hold the folder for ever.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+
+class FolderHeld(Exception):
+    """Another process has the folder; `pid` is 0 if it did not get to write its own."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        super().__init__(f"{path} is held by pid {pid}" if pid else f"{path} is held")
+        self.path = path
+        self.pid = pid
+
+
+class DataFolder:
+    """Makes the folder if need be and holds it until `close`. Raises FolderHeld."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        lock = path / "lock"
+        self._descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(self._descriptor, 32, 0).strip()
+            os.close(self._descriptor)
+            raise FolderHeld(path, int(text) if text.isdigit() else 0) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    @property
+    def journal_path(self) -> Path:
+        return self.path / "journal.sqlite"
+
+    def close(self) -> None:
+        """Let the folder go. The lock file stays: removing it would let two processes lock two
+        files of one name."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> DataFolder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,151 @@
+"""What one shard writes within a round of the SQLite journal, inside its savepoint.
+
+The conditional update comes first: it tells at once whether the rest may be written. The module
+must not begin, commit or roll back; that is the round's.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NoReturn
+
+from peloton.runtime.adapters import sqlite_schema as sql
+from peloton.runtime.core import chain, register
+from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.statements import FrameRow
+from peloton.runtime.ports import Broken, Frame, ShardId
+
+CUT_FRAMES_PER_ROUND = 256
+CUT_PARTS_PER_ROUND = 4
+VACUUM_PAGES_PER_ROUND = 256
+FREE_PAGES_KEPT = 1024
+
+
+class Superseded(Exception):
+    """The register has a newer epoch than the work's."""
+
+
+def write(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
+    """All of the plan; True if there is more to cut. Raises Superseded, Broken."""
+    work, shard = plan.work, hold.shard
+    if work.frame is not None:
+        key = (*shard, hold.epoch, plan.op_before)
+        _expect_one(db, hold, sql.ADVANCE, (work.frame.position, plan.chain, plan.op, *key))
+        db.executemany(sql.INSERT_FRAME, [(*shard, *_frame(row)) for row in plan.frame_rows])
+    elif db.execute(sql.READ_REGISTER, shard).fetchone()[:2] != (hold.epoch, hold.op):
+        _refused(db, hold)
+    if work.ended:
+        db.executemany(
+            sql.INSERT_ENDED,
+            [(*shard, e.kind, e.key, e.position, int(e.deleted), e.body) for e in work.ended],
+        )
+    if plan.part_rows:
+        db.executemany(
+            sql.INSERT_PART,
+            [
+                (*shard, p.position, p.epoch, p.number, p.parts, p.body, p.digest)
+                for p in plan.part_rows
+            ],
+        )
+    if work.floor is not None:
+        values = (work.floor.position, hold.epoch, plan.floor_op)
+        _expect_one(db, hold, sql.MOVE_FLOOR, (*values, *shard, hold.epoch, plan.op))
+    return work.cut is not None and _cut(db, hold, plan)
+
+
+def fold(hold: Hold, plan: Plan) -> None:
+    """The plan's transaction is committed."""
+    register.frame_done(hold, plan)
+    register.parts_done(hold, plan)
+    register.floor_done(hold, plan)
+
+
+def size_bytes(plan: Plan) -> int:
+    bodies = [row.body for row in plan.frame_rows] + [row.body for row in plan.part_rows]
+    return sum(map(len, bodies)) + sum(len(row.body) for row in plan.work.ended)
+
+
+def _frame(row: FrameRow) -> tuple[object, ...]:
+    return (
+        row.position, row.part, row.epoch, row.parts, row.op, row.prev_chain, row.chain, row.body
+    )  # fmt: skip
+
+
+def _expect_one(
+    db: sqlite3.Connection, hold: Hold, update: str, values: tuple[object, ...]
+) -> None:
+    if db.execute(update, values).rowcount != 1:
+        _refused(db, hold)
+
+
+def _refused(db: sqlite3.Connection, hold: Hold) -> NoReturn:
+    found = db.execute(sql.READ_REGISTER, hold.shard).fetchone()
+    if found is None:
+        raise Broken(f"{hold.shard}: the register is gone")
+    if found[0] > hold.epoch:
+        raise Superseded(f"{hold.shard}: epoch {found[0]} has begun")
+    raise Broken(f"{hold.shard}: the file lost acknowledged writes of our epoch")
+
+
+def _cut(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
+    """A piece: some frames up to the previous checkpoint, and then parts of one older than it.
+
+    Inside the transaction the floor of this very plan is already moved, so it counts.
+    """
+    moved = plan.written if plan.work.floor is not None else None
+    manifest = moved.manifest if moved is not None else hold.manifest
+    assert manifest is not None
+    upto = manifest.previous[0]
+    (first,) = db.execute(sql.FIRST_FRAME, hold.shard).fetchone()
+    if first is not None and first <= upto:
+        piece = min(upto, first + CUT_FRAMES_PER_ROUND - 1)
+        db.execute(sql.CUT_FRAMES, (*hold.shard, piece))
+        return True
+    # With a floor moved here, the hold's floor is that manifest's previous one.
+    kept = {manifest.previous[:2], hold.floor[:2]}
+    if plan.written is not None:
+        kept.add((plan.written.position, hold.epoch))
+    doomed = _doomed(db, hold.shard, kept)
+    if doomed is None:
+        return False
+    key = (*hold.shard, *doomed)
+    db.execute(sql.CUT_PARTS, (*key, *key, CUT_PARTS_PER_ROUND))
+    return True
+
+
+def _doomed(
+    db: sqlite3.Connection, shard: ShardId, kept: set[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """The oldest checkpoint that nobody needs."""
+    at = (0, 0)
+    while True:
+        found: tuple[int, int] | None = db.execute(
+            sql.NEXT_CHECKPOINT, (*shard, *at)
+        ).fetchone()
+        if found is None or found not in kept:
+            return found
+        at = found
+
+
+def vacuum(db: sqlite3.Connection) -> None:
+    """Give a little of the file back if much of it is free; the rest will be written again."""
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    if free > max(FREE_PAGES_KEPT, pages // 4):
+        db.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES_PER_ROUND})").fetchall()
+
+
+def frames(walk: chain.Walk, rows: list[FrameRow], upto: int) -> Iterator[Frame]:
+    """Frames of consecutive rows, checked; the rows must reach `upto`. Raises Mismatch."""
+    at = 0
+    while at < len(rows):
+        parts = rows[at : at + max(rows[at].parts, 1)]
+        if [row.part for row in parts] != list(range(rows[at].parts)):
+            raise chain.Mismatch(f"{walk.shard}: frame {rows[at].position} is not whole")
+        body = b"".join(row.body for row in parts) if len(parts) > 1 else parts[0].body
+        walk.step(parts[0], body)
+        yield Frame(parts[0].position, body)
+        at += len(parts)
+    if walk.position != upto:
+        raise chain.Mismatch(f"{walk.shard}: no frame at position {walk.position + 1}")

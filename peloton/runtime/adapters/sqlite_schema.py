@@ -1,0 +1,131 @@
+"""Schema and connections of the SQLite journal. It must not know what is written when.
+
+`FULL` is not a matter of taste: with `NORMAL` the last commits, acknowledged ones, may be gone
+after a power cut. The WAL is moved into the file by a connection of its own, so that no commit
+waits for that; the writer's own automatic move is switched off.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+BUSY_TIMEOUT_MS = 5000
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS cluster (
+  one INTEGER PRIMARY KEY CHECK (one = 1), cluster_id BLOB NOT NULL, format INTEGER NOT NULL,
+  shards TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS register (
+  shard_group TEXT NOT NULL, shard_number INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  op BLOB NOT NULL, owner TEXT NOT NULL, last_position INTEGER NOT NULL,
+  last_chain BLOB NOT NULL, floor INTEGER NOT NULL, floor_epoch INTEGER NOT NULL,
+  PRIMARY KEY (shard_group, shard_number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS journal (
+  shard_group TEXT NOT NULL, shard_number INTEGER NOT NULL, position INTEGER NOT NULL,
+  part INTEGER NOT NULL, epoch INTEGER NOT NULL, parts INTEGER NOT NULL, op BLOB NOT NULL,
+  prev_chain BLOB NOT NULL, chain BLOB NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY (shard_group, shard_number, position, part)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS checkpoint (
+  shard_group TEXT NOT NULL, shard_number INTEGER NOT NULL, position INTEGER NOT NULL,
+  epoch INTEGER NOT NULL, number INTEGER NOT NULL, parts INTEGER NOT NULL,
+  body BLOB NOT NULL, digest BLOB NOT NULL,
+  PRIMARY KEY (shard_group, shard_number, position, epoch, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ended (
+  shard_group TEXT NOT NULL, shard_number INTEGER NOT NULL, kind TEXT NOT NULL,
+  key TEXT NOT NULL, position INTEGER NOT NULL, deleted INTEGER NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY (shard_group, shard_number, kind, key, position)
+) STRICT, WITHOUT ROWID;
+"""
+
+SHARD = "shard_group = ? AND shard_number = ?"
+READ_REGISTER = (
+    "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
+    f" FROM register WHERE {SHARD}"
+)
+BUMP = f"UPDATE register SET epoch = epoch + 1, op = ?, owner = ? WHERE {SHARD}"
+ADVANCE = (
+    "UPDATE register SET last_position = ?, last_chain = ?, op = ?"
+    f" WHERE {SHARD} AND epoch = ? AND op = ?"
+)
+MOVE_FLOOR = (
+    "UPDATE register SET floor = ?, floor_epoch = ?, op = ?"
+    f" WHERE {SHARD} AND epoch = ? AND op = ?"
+)
+FREE = f"UPDATE register SET owner = '', op = ? WHERE {SHARD} AND epoch = ? AND op = ?"
+INSERT_FRAME = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# Repeats of these two carry the same bytes; a position of the journal is never said twice.
+INSERT_PART = "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+INSERT_ENDED = "INSERT INTO ended VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+READ_FRAMES = (
+    "SELECT position, epoch, part, parts, op, prev_chain, chain, body FROM journal"
+    f" WHERE {SHARD} AND position > ? AND position <= ? ORDER BY position, part"
+)
+READ_PARTS = (
+    "SELECT position, epoch, number, parts, body, digest FROM checkpoint"
+    f" WHERE {SHARD} AND position = ? AND epoch = ? AND number >= ? ORDER BY number LIMIT ?"
+)
+READ_ENDED = (
+    "SELECT kind, key, position, body, deleted FROM ended"
+    f" WHERE {SHARD} AND kind = ? AND key = ? ORDER BY position DESC LIMIT 1"
+)
+FIRST_FRAME = f"SELECT min(position) FROM journal WHERE {SHARD}"
+CUT_FRAMES = f"DELETE FROM journal WHERE {SHARD} AND position <= ?"
+NEXT_CHECKPOINT = (
+    f"SELECT position, epoch FROM checkpoint WHERE {SHARD} AND (position, epoch) > (?, ?)"
+    " ORDER BY position, epoch LIMIT 1"
+)
+CUT_PARTS = (
+    f"DELETE FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? AND number IN"
+    f" (SELECT number FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? LIMIT ?)"
+)
+SIZES = "SELECT count(*), coalesce(sum(length(body)), 0) FROM"
+
+IO_ERROR, CORRUPT, NOT_A_DATABASE = 10, 11, 26
+
+
+def error_code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, or 0 if the error is Python's own."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Connection:
+    """The connection that commits. Its file is made, with its tables, if it is not there."""
+    connection = _open(f"file:{path}?mode=rwc")
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise sqlite3.OperationalError(f"journal_mode is {mode}, the folder cannot have a WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.executescript(SCHEMA)
+        if page_count_max is not None:
+            connection.execute(f"PRAGMA max_page_count = {page_count_max:d}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    return _open(f"file:{path}?mode=ro")
+
+
+def open_mover(path: Path) -> sqlite3.Connection:
+    """The connection that moves the WAL into the file."""
+    connection = _open(f"file:{path}?mode=rw")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _open(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    return connection

@@ -1,0 +1,329 @@
+"""Journal in one SQLite file: a round is one transaction over all shards that have work.
+
+The round is what carries: the one fsync of its COMMIT serves every shard in it. Each shard writes
+under a SAVEPOINT, so that a fenced one leaves the others as they are. It must not let anything
+wait between BEGIN and COMMIT, and must not use a connection again that failed:
+
+ 1. COMMIT fails (disk full, I/O error); whether the frame is in the file is not known
+ 2. the same connection is asked; it answers from its page cache, which shows the frame
+ 3. we acknowledge; a crash; the file never had it
+So after a failure: close, open anew, and let `op` in the register say what happened.
+No connection may cross a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from peloton.runtime.adapters import sqlite_round
+from peloton.runtime.adapters import sqlite_schema as sql
+from peloton.runtime.adapters.sqlite_wal import WalMover
+from peloton.runtime.core import chain, register
+from peloton.runtime.core.register import Hold, Ops, Plan
+from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
+from peloton.runtime.ports import (
+    FORMAT,
+    Answer,
+    Broken,
+    Claimed,
+    Cluster,
+    Committed,
+    Damaged,
+    EndedRow,
+    Fenced,
+    Frame,
+    Overtaken,
+    Refused,
+    ShardId,
+    Sizes,
+    Unclear,
+    Unreachable,
+    Work,
+)
+
+READ_FRAMES_AT_ONCE = 256
+READ_PARTS_AT_ONCE = 8
+
+
+class SqliteJournal:
+    """A Journal; `process` is 16 bytes, drawn at process start and never used twice."""
+
+    def __init__(
+        self, path: Path, *, process: bytes | None = None, page_count_max: int | None = None
+    ) -> None:
+        self.path = path
+        self.page_count_max = page_count_max
+        """Limit of the file, applied whenever it is opened; reaching it is a full disk."""
+        self._ops = Ops(process or uuid.uuid4().bytes)
+        self._lock = threading.Lock()  # the writer
+        self._reader_lock = threading.Lock()
+        self._reader: sqlite3.Connection | None = None
+        self._holds: dict[ShardId, Hold] = {}
+        self._pending: dict[ShardId, Plan] = {}
+        self._writer: sqlite3.Connection | None = self._open()
+        self._mover = WalMover(path, self._lock)
+
+    # ---- life of a shard ----
+
+    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+        shards = [(group, n) for group, count in groups.items() for n in range(count)]
+        record = (self._ops.process, FORMAT, json.dumps(dict(groups), sort_keys=True))
+        registers = [(*shard, self._ops.next(), chain.GENESIS) for shard in shards]
+        with self._lock:
+            try:
+                db = self._begin()
+                db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?, ?, ?)", record)
+                found = db.execute("SELECT cluster_id, format, shards FROM cluster").fetchone()
+                cluster = Cluster(found[0], found[1], json.loads(found[2]))
+                register.same_cluster(cluster, groups)
+                db.executemany(
+                    "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)", registers
+                )
+                db.execute("COMMIT")
+            except Refused:
+                self._discard()
+                raise
+            except sqlite3.Error as error:
+                raise Unreachable(self._failed(error)) from error
+        return cluster
+
+    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+        with self._lock:
+            self._forget(shard)
+            try:
+                db = self._begin()
+                db.execute(sql.BUMP, (self._ops.next(), owner, *shard))
+                found = db.execute(sql.READ_REGISTER, shard).fetchone()
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                return Unclear(self._failed(error))
+            if found is None:
+                raise Refused(f"{shard} was never bootstrapped")
+            hold = self._holds[shard] = Hold(shard, RegisterRow(*found))
+            return hold.claimed()
+
+    def release(self, shard: ShardId) -> None:
+        with self._lock:
+            hold = self._holds.get(shard)
+            self._forget(shard)
+            if hold is None:
+                return
+            try:
+                db = self._begin()
+                db.execute(sql.FREE, (self._ops.next(), *shard, hold.epoch, hold.op))
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._failed(error)  # a hint only: the next owner bumps the epoch anyway
+
+    def drop(self, shard: ShardId) -> None:
+        with self._lock:
+            self._forget(shard)
+
+    def close(self) -> None:
+        self._mover.close()
+        with self._lock:
+            self._discard()
+            self._holds.clear()
+            self._pending.clear()
+        with self._reader_lock:
+            self._discard_reader()
+
+    # ---- writing ----
+
+    def commit(self, works: Sequence[Work]) -> list[Answer]:
+        with self._lock:
+            plans: dict[ShardId, Plan] = {}
+            answers: dict[ShardId, Answer] = {}
+            for work in works:
+                hold = self._holds.get(work.shard)
+                if work.shard in self._pending or work.shard in plans:
+                    raise Refused(f"{work.shard}: one work at a time; settle what is pending")
+                if hold is None or hold.epoch != work.epoch:
+                    text = f"{work.shard}: epoch {work.epoch} is not held here"
+                    answers[work.shard] = Fenced(text, definite=True)
+                else:
+                    plans[work.shard] = register.plan(hold, work, self._ops)
+            if plans:
+                answers.update(self._round(plans, repeated=False))
+            return [answers[work.shard] for work in works]
+
+    def settle(self, shard: ShardId) -> Answer:
+        """Open anew and read op: ours = committed, our previous = not, and so written again."""
+        with self._lock:
+            plan, hold = self._pending.get(shard), self._holds.get(shard)
+            if plan is None or hold is None:
+                return Fenced(f"{shard}: nothing is pending, the shard is not ours")
+            try:
+                found = self._connection().execute(sql.READ_REGISTER, shard).fetchone()
+            except sqlite3.Error as error:
+                return Unclear(self._failed(error))
+            if found is None:
+                raise Broken(f"{shard}: the register is gone")
+            row = RegisterRow(*found)
+            if row.epoch == hold.epoch and row.op == plan.last_op != plan.op_before:
+                del self._pending[shard]
+                sqlite_round.fold(hold, plan)
+                return Committed(more_to_cut=plan.work.cut is not None)
+            return self._round({shard: plan}, repeated=True)[shard]
+
+    def _round(self, plans: dict[ShardId, Plan], *, repeated: bool) -> dict[ShardId, Answer]:
+        """One transaction; if it fails, every shard in it is in doubt."""
+        answers: dict[ShardId, Answer] = {}
+        committing = False
+        try:
+            db = self._begin()
+            for shard, plan in plans.items():
+                answers[shard] = self._savepoint(db, plan, repeated=repeated)
+            if any(plan.work.cut is not None for plan in plans.values()):
+                sqlite_round.vacuum(db)
+            committing = True
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            unclear = Unclear(self._failed(error), absent=not committing)
+            self._pending.update(plans)
+            return dict.fromkeys(plans, unclear)
+        except Broken:
+            self._discard()
+            raise
+        for shard, answer in answers.items():
+            self._pending.pop(shard, None)
+            if isinstance(answer, Fenced):
+                self._forget(shard)
+            else:
+                sqlite_round.fold(self._holds[shard], plans[shard])
+                self._mover.wrote(sqlite_round.size_bytes(plans[shard]))
+        return answers
+
+    def _savepoint(self, db: sqlite3.Connection, plan: Plan, *, repeated: bool) -> Answer:
+        db.execute("SAVEPOINT shard")
+        try:
+            answer: Answer = Committed(sqlite_round.write(db, self._holds[plan.work.shard], plan))
+        except sqlite_round.Superseded as superseded:
+            db.execute("ROLLBACK TO shard")
+            answer = Fenced(str(superseded), definite=not repeated)
+        db.execute("RELEASE shard")
+        return answer
+
+    # ---- reading ----
+
+    def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
+        hold = self._held(shard)
+        position, epoch, _ = hold.floor
+        manifest, number, total = None, 0, 0
+        while position and not total:
+            ask = (*shard, position, epoch, number, READ_PARTS_AT_ONCE)
+            rows = [PartRow(*found) for found in self._read(sql.READ_PARTS, ask)]
+            if not rows:
+                self._trouble(hold, f"{shard}: checkpoint {position} is not whole")
+            for row in rows:
+                if row.number != number or row.parts not in (0, number + 1):
+                    self._trouble(hold, f"{shard}: checkpoint {position} is not whole")
+                if not chain.intact(row):
+                    self._trouble(hold, f"{shard}: checkpoint {position}: part {number} differs")
+                number, total = number + 1, row.parts
+                if manifest is None:
+                    manifest = chain.unpack_manifest(row.body)
+                else:
+                    yield row.body
+        if manifest is not None:
+            hold.checkpoint_read(manifest, total)
+
+    def read_tail(self, shard: ShardId) -> Iterator[Frame]:
+        hold = self._held(shard)
+        if hold.manifest is None:
+            raise Refused(f"{shard}: read the checkpoint first")
+        last_position, last_chain = hold.last_position, hold.chain
+        walk = chain.Walk(shard, hold.floor[0], hold.manifest.chain)
+        try:
+            while walk.position < last_position:
+                upto = min(walk.position + READ_FRAMES_AT_ONCE, last_position)
+                found = self._read(sql.READ_FRAMES, (*shard, walk.position, upto))
+                yield from sqlite_round.frames(walk, [FrameRow(*row) for row in found], upto)
+            walk.finish(last_position, last_chain)
+        except chain.Mismatch as mismatch:
+            self._trouble(hold, str(mismatch))
+
+    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+        for found in self._read(sql.READ_ENDED, (*shard, kind, key)):
+            row = EndedRow(found[0], found[1], found[2], found[3], bool(found[4]))
+            return None if row.deleted else row
+        return None
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        counts: list[int] = []
+        for table in ("journal", "checkpoint", "ended"):
+            counts += self._read(f"{sql.SIZES} {table} WHERE {sql.SHARD}", shard)[0]
+        return Sizes(*counts)
+
+    def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
+        """On the read-only connection, from any thread; all rows at once, so that no snapshot
+        stays open (it would keep the WAL from starting over)."""
+        with self._reader_lock:
+            try:
+                if self._reader is None:
+                    self._reader = sql.open_reader(self.path)
+                return self._reader.execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                self._discard_reader()
+                if sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE):
+                    raise Damaged(f"{self.path}: {error}") from error
+                raise Unreachable(f"{self.path}: {error}") from error
+
+    def _trouble(self, hold: Hold, text: str) -> NoReturn:
+        """Trouble in loading is damage only if the shard is still ours."""
+        for (epoch, *_) in self._read(sql.READ_REGISTER, hold.shard):
+            if epoch != hold.epoch:
+                raise Overtaken(f"{text}, but epoch {epoch} has begun")
+        raise Damaged(text)
+
+    # ---- connections ----
+
+    def _open(self) -> sqlite3.Connection:
+        return sql.open_writer(self.path, page_count_max=self.page_count_max)
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._writer is None:
+            self._writer = self._open()
+        return self._writer
+
+    def _begin(self) -> sqlite3.Connection:
+        db = self._connection()
+        db.execute("BEGIN IMMEDIATE")
+        return db
+
+    def _failed(self, error: sqlite3.Error) -> str:
+        """Closes the connection for good. Raises Broken where the process must not go on."""
+        self._discard()
+        code = sql.error_code(error)
+        text = f"{self.path}: {error}"
+        if isinstance(error, sqlite3.IntegrityError):
+            raise Broken(f"{text}: a position was written twice") from error
+        if code in (sql.IO_ERROR, sql.CORRUPT, sql.NOT_A_DATABASE):
+            raise Broken(text) from error
+        return text
+
+    def _discard(self) -> None:
+        db, self._writer = self._writer, None
+        if db is not None:
+            db.close()
+
+    def _discard_reader(self) -> None:
+        db, self._reader = self._reader, None
+        if db is not None:
+            db.close()
+
+    def _forget(self, shard: ShardId) -> None:
+        self._holds.pop(shard, None)
+        self._pending.pop(shard, None)
+
+    def _held(self, shard: ShardId) -> Hold:
+        hold = self._holds.get(shard)
+        if hold is None:
+            raise Overtaken(f"{shard} is not held here")
+        return hold
