@@ -242,7 +242,7 @@ def frame_done(hold: Hold, done: Plan) -> None:
 
 def floor_done(hold: Hold, done: Plan) -> None:
     """The register names the plan's checkpoint."""
-    if done.written is not None and hold.op != done.floor_op:
+    if done.written is not None and done.floor_op not in (b"", hold.op):
         hold.floored(done.floor_op, done.written)
 
 

@@ -1,0 +1,138 @@
+"""Where contract tests get their journals: one house per adapter, all with the same doors.
+
+A house is a store that outlives its journals; `open` is a new process on it. Tampering goes behind
+the port's back, as rot does. It must not hold an assertion; those belong to the tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.adapters.memory_rows import MemoryRows
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.ports import Journal, ShardId
+
+GROUPS = {"a": 2, "b": 1}
+SHARD = ShardId("a", 0)
+OTHER = ShardId("b", 0)
+
+
+class House:
+    """Counts its processes, so that no two have one name."""
+
+    # Rows that no condition guards are accepted from anyone; they repeat what is committed.
+    fences_plain_rows = True
+
+    def __init__(self) -> None:
+        self._processes = itertools.count(1)
+        self.journals: list[Journal] = []
+
+    def open(self) -> Journal:
+        journal = self._make(next(self._processes).to_bytes(16, "big"))
+        self.journals.append(journal)
+        return journal
+
+    def _make(self, process: bytes) -> Journal:
+        raise NotImplementedError
+
+    def tamper(self, shard: ShardId, position: int) -> None:
+        """Change the body of a committed frame."""
+        raise NotImplementedError
+
+    def lose(self, shard: ShardId, position: int) -> None:
+        """Lose a committed frame."""
+        raise NotImplementedError
+
+    def rot(self, shard: ShardId) -> None:
+        """Change a part of every checkpoint."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        for journal in self.journals:
+            journal.close()
+
+
+class MemoryHouse(House):
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore()
+
+    def _make(self, process: bytes) -> Journal:
+        return MemoryJournal(self.store, process=process)
+
+    def tamper(self, shard: ShardId, position: int) -> None:
+        frames = self.store.shards[shard].frames
+        (row,) = frames[position]
+        frames[position] = (msgspec.structs.replace(row, body=row.body + b"!"),)
+
+    def lose(self, shard: ShardId, position: int) -> None:
+        del self.store.shards[shard].frames[position]
+
+    def rot(self, shard: ShardId) -> None:
+        for rows in self.store.shards[shard].checkpoints.values():
+            rows[-1] = msgspec.structs.replace(rows[-1], body=b"rot")
+
+
+class RowsHouse(House):
+    fences_plain_rows = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = MemoryRows()
+
+    def _make(self, process: bytes) -> Journal:
+        return FencedRows(self.rows, process=process)
+
+    def tamper(self, shard: ShardId, position: int) -> None:
+        for rows in self.rows.journal.values():
+            for key, row in list(rows.items()):
+                if row.position == position:
+                    rows[key] = msgspec.structs.replace(row, body=row.body + b"!")
+
+    def lose(self, shard: ShardId, position: int) -> None:
+        for rows in self.rows.journal.values():
+            for key in [key for key in rows if key[0] == position]:
+                del rows[key]
+
+    def rot(self, shard: ShardId) -> None:
+        for parts in self.rows.checkpoint.values():
+            number = max(parts)
+            parts[number] = msgspec.structs.replace(parts[number], body=b"rot")
+
+
+class SqliteHouse(House):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / "journal.sqlite"
+
+    def _make(self, process: bytes) -> Journal:
+        return SqliteJournal(self.path, process=process)
+
+    def tamper(self, shard: ShardId, position: int) -> None:
+        self._behind("UPDATE journal SET body = body || x'21' WHERE position = ?", position)
+
+    def lose(self, shard: ShardId, position: int) -> None:
+        self._behind("DELETE FROM journal WHERE position = ?", position)
+
+    def rot(self, shard: ShardId) -> None:
+        self._behind("UPDATE checkpoint SET body = x'21' WHERE parts > 0")
+
+    def _behind(self, statement: str, *values: int) -> None:
+        with sqlite3.connect(self.path) as db:
+            db.execute(statement.replace("body || x'21'", "CAST(body || x'21' AS BLOB)"), values)
+        db.close()
+
+
+HOUSES = ("memory", "rows", "sqlite")
+
+
+def build(name: str, folder: Path) -> House:
+    if name == "sqlite":
+        return SqliteHouse(folder)
+    return MemoryHouse() if name == "memory" else RowsHouse()

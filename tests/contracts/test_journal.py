@@ -1,0 +1,455 @@
+"""The journal's contract, one suite over every adapter; it must not know how one stores things."""
+
+from __future__ import annotations
+
+import pytest
+
+from peloton.runtime.ports import (
+    FRAME_PART_BYTES_MAX,
+    Answer,
+    CheckpointPart,
+    Claimed,
+    Committed,
+    Cut,
+    Damaged,
+    EndedRow,
+    Fenced,
+    Floor,
+    Frame,
+    Journal,
+    Overtaken,
+    Refused,
+    ShardId,
+    Work,
+)
+from tests.contracts.houses import GROUPS, OTHER, SHARD, House
+
+
+def claim(journal: Journal, shard: ShardId = SHARD) -> Claimed:
+    claimed = journal.claim(shard, "somebody")
+    assert isinstance(claimed, Claimed)
+    return claimed
+
+
+def one(journal: Journal, work: Work) -> Answer:
+    (answer,) = journal.commit([work])
+    return answer
+
+
+def append(journal: Journal, epoch: int, *positions: int, shard: ShardId = SHARD) -> None:
+    for position in positions:
+        assert one(journal, Work(shard, epoch, Frame(position, b"frame %d" % position))) == (
+            Committed()
+        )
+
+
+def tail(journal: Journal, shard: ShardId = SHARD) -> list[bytes]:
+    list(journal.read_checkpoint(shard))
+    return [frame.body for frame in journal.read_tail(shard)]
+
+
+def checkpoint(position: int, *bodies: bytes) -> tuple[CheckpointPart, ...]:
+    last = len(bodies) - 1
+    return tuple(CheckpointPart(position, n, body, n == last) for n, body in enumerate(bodies))
+
+
+def move_floor(journal: Journal, epoch: int, position: int, *bodies: bytes) -> None:
+    parts = checkpoint(position, *(bodies or (b"state %d" % position,)))
+    assert one(journal, Work(SHARD, epoch, parts=parts, floor=Floor(position))) == Committed()
+
+
+def cut_all(journal: Journal, epoch: int, *abandoned: tuple[int, int]) -> None:
+    for _ in range(1000):
+        answer = one(journal, Work(SHARD, epoch, cut=Cut(abandoned)))
+        assert isinstance(answer, Committed)
+        if not answer.more_to_cut:
+            return
+    raise AssertionError("the cut never ends")
+
+
+# ---- bootstrap and claim ---------------------------------------------------------------------
+
+
+def test_bootstrap_again_returns_the_record_that_is_there(house: House) -> None:
+    first, second = house.open(), house.open()
+    assert first.bootstrap(GROUPS) == second.bootstrap(GROUPS)
+    assert second.bootstrap(GROUPS).shards == GROUPS
+
+
+def test_bootstrap_keeps_what_was_journaled(house: House) -> None:
+    journal = house.open()
+    append(journal, claim(journal).epoch, 1)
+    other = house.open()
+    other.bootstrap(GROUPS)
+    assert claim(other).last_position == 1
+
+
+@pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 2}, {"a": 2, "b": 1, "c": 1}])
+def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) -> None:
+    with pytest.raises(Refused):
+        house.open().bootstrap(groups)
+
+
+def test_a_shard_nobody_bootstrapped_is_refused(house: House) -> None:
+    with pytest.raises(Refused):
+        house.open().claim(ShardId("nowhere", 0), "somebody")
+
+
+def test_a_claim_bumps_the_epoch_and_of_its_shard_only(house: House) -> None:
+    first, second = house.open(), house.open()
+    assert claim(first) == Claimed(1, 0, 0, 0)
+    assert claim(second).epoch == 2
+    assert claim(second).epoch == 3
+    assert claim(second, OTHER).epoch == 1
+
+
+# ---- frames ----------------------------------------------------------------------------------
+
+
+def test_frames_are_read_in_order_by_the_next_owner(house: House) -> None:
+    journal = house.open()
+    append(journal, claim(journal).epoch, 1, 2, 3)
+    heir = house.open()
+    assert claim(heir).last_position == 3
+    assert tail(heir) == [b"frame 1", b"frame 2", b"frame 3"]
+
+
+def test_the_owner_may_read_its_own_tail_at_any_time(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2)
+    assert tail(journal) == [b"frame 1", b"frame 2"]
+    move_floor(journal, epoch, 1)
+    append(journal, epoch, 3)
+    assert tail(journal) == [b"frame 2", b"frame 3"]
+
+
+@pytest.mark.parametrize("size", [0, 1, FRAME_PART_BYTES_MAX, FRAME_PART_BYTES_MAX * 3 + 5])
+def test_a_body_of_any_size_comes_back_whole(house: House, size: int) -> None:
+    journal = house.open()
+    body = bytes(n % 251 for n in range(size))
+    assert one(journal, Work(SHARD, claim(journal).epoch, Frame(1, body))) == Committed()
+    heir = house.open()
+    claim(heir)
+    assert tail(heir) == [body]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 4])
+def test_a_position_is_the_last_plus_one_and_never_used_again(house: House, position: int) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2)
+    with pytest.raises(Refused):
+        journal.commit([Work(SHARD, epoch, Frame(position, b"again"))])
+    append(journal, epoch, 3)
+
+
+def test_the_committed_prefix_never_changes(house: House) -> None:
+    seen: list[bytes] = []
+    last = 0
+    for _ in range(4):
+        journal = house.open()
+        epoch = claim(journal).epoch
+        now = tail(journal)
+        assert now[: len(seen)] == seen
+        seen = now
+        append(journal, epoch, last + 1, last + 2)
+        last += 2
+    assert len(seen) == 6
+
+
+def test_a_journal_opened_again_knows_nothing_of_our_claim(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1)
+    journal.close()
+    again = house.open()
+    assert isinstance(one(again, Work(SHARD, epoch, Frame(2, b""))), Fenced)
+    assert claim(again).epoch == epoch + 1
+    assert tail(again) == [b"frame 1"]
+
+
+def test_a_release_leaves_the_epoch(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1)
+    journal.release(SHARD)
+    assert isinstance(one(journal, Work(SHARD, epoch, Frame(2, b""))), Fenced)
+    assert claim(house.open()).epoch == epoch + 1
+
+
+# ---- fences ----------------------------------------------------------------------------------
+
+ALL_WORK = {
+    "frame": Work(SHARD, 1, frame=Frame(3, b"late")),
+    "floor": Work(SHARD, 1, parts=checkpoint(2, b"late"), floor=Floor(2)),
+    "ended": Work(SHARD, 1, ended=(EndedRow("k", "late", 2, b""),)),
+    "parts": Work(SHARD, 1, parts=checkpoint(2, b"late")),
+    "cut": Work(SHARD, 1, cut=Cut()),
+    "all": Work(
+        SHARD, 1, Frame(3, b"late"), (EndedRow("k", "late", 3, b""),), checkpoint(2, b"late"),
+        Floor(2), Cut(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ALL_WORK)
+def test_an_old_owner_changes_nothing(house: House, kind: str) -> None:
+    old, new = house.open(), house.open()
+    append(old, claim(old).epoch, 1, 2)
+    epoch = claim(new).epoch
+    answer = one(old, ALL_WORK[kind])
+    if kind in ("frame", "floor", "all") or house.fences_plain_rows:
+        assert isinstance(answer, Fenced)
+        assert answer.definite == (kind != "floor") or kind not in ("frame", "all")
+    append(new, epoch, 3)
+    assert tail(new) == [b"frame 1", b"frame 2", b"frame 3"]
+    heir = house.open()
+    assert claim(heir) == Claimed(epoch + 1, 3, 0, 0)
+    assert list(heir.read_checkpoint(SHARD)) == []
+    assert tail(heir) == [b"frame 1", b"frame 2", b"frame 3"]
+
+
+def test_once_fenced_a_shard_is_forgotten(house: House) -> None:
+    old, new = house.open(), house.open()
+    epoch = claim(old).epoch
+    claim(new)
+    assert isinstance(one(old, Work(SHARD, epoch, Frame(1, b""))), Fenced)
+    assert isinstance(one(old, Work(SHARD, epoch, ended=(EndedRow("k", "x", 1, b""),))), Fenced)
+    assert isinstance(old.settle(SHARD), Fenced)
+
+
+def test_in_a_round_one_shard_is_fenced_and_the_others_commit(house: House) -> None:
+    journal, thief = house.open(), house.open()
+    shards = [SHARD, ShardId("a", 1), OTHER]
+    works = [Work(one, claim(journal, one).epoch, Frame(1, b"ours")) for one in shards]
+    claim(thief, shards[1])
+    first, stolen, last = journal.commit(works)
+    assert (first, last) == (Committed(), Committed())
+    assert isinstance(stolen, Fenced)
+    heir = house.open()
+    assert [claim(heir, one).last_position for one in shards] == [1, 0, 1]
+
+
+def test_a_shard_comes_once_in_a_round(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    with pytest.raises(Refused):
+        journal.commit([Work(SHARD, epoch, Frame(1, b"")), Work(SHARD, epoch, Frame(1, b""))])
+
+
+# ---- damage ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_a_frame_that_was_tampered_with_halts_the_shard(house: House, position: int) -> None:
+    journal = house.open()
+    append(journal, claim(journal).epoch, 1, 2, 3)
+    house.tamper(SHARD, position)
+    claim(journal)
+    with pytest.raises(Damaged):
+        tail(journal)
+
+
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_a_frame_that_is_missing_halts_the_shard(house: House, position: int) -> None:
+    journal = house.open()
+    append(journal, claim(journal).epoch, 1, 2, 3)
+    house.lose(SHARD, position)
+    claim(journal)
+    with pytest.raises(Damaged):
+        tail(journal)
+
+
+def test_trouble_is_no_damage_once_another_owner_has_begun(house: House) -> None:
+    journal = house.open()
+    append(journal, claim(journal).epoch, 1, 2)
+    claim(journal)
+    claim(house.open())
+    house.lose(SHARD, 2)
+    with pytest.raises(Overtaken):
+        tail(journal)
+
+
+def test_a_checkpoint_that_rotted_halts_the_shard(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1)
+    move_floor(journal, epoch, 1)
+    house.rot(SHARD)
+    claim(journal)
+    with pytest.raises(Damaged):
+        list(journal.read_checkpoint(SHARD))
+
+
+# ---- checkpoints, floor, cut -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 30, 31, 32, 33, 64, 100])
+def test_a_checkpoint_of_any_number_of_parts_comes_back(house: House, count: int) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2)
+    bodies = [b"part %d" % n for n in range(count)]
+    parts = checkpoint(1, *bodies)
+    for at in range(0, count, 7):
+        assert one(journal, Work(SHARD, epoch, parts=parts[at : at + 7])) == Committed()
+    assert one(journal, Work(SHARD, epoch, floor=Floor(1))) == Committed()
+    heir = house.open()
+    assert claim(heir) == Claimed(2, 2, 1, 1)
+    assert list(heir.read_checkpoint(SHARD)) == bodies
+    assert tail(heir) == [b"frame 2"]
+
+
+def test_parts_and_frames_share_rounds(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1)
+    parts = checkpoint(1, b"x", b"y", b"z")
+    for n, part in enumerate(parts):
+        work = Work(SHARD, epoch, Frame(n + 2, b"frame %d" % (n + 2)), parts=(part,))
+        assert one(journal, work) == Committed()
+    assert one(journal, Work(SHARD, epoch, Frame(5, b"frame 5"), floor=Floor(1))) == Committed()
+    claim(journal)
+    assert list(journal.read_checkpoint(SHARD)) == [b"x", b"y", b"z"]
+    assert tail(journal) == [b"frame %d" % n for n in (2, 3, 4, 5)]
+
+
+def test_a_checkpoint_without_its_floor_is_not_read(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2)
+    move_floor(journal, epoch, 1, b"good")
+    assert one(journal, Work(SHARD, epoch, parts=checkpoint(2, b"unnamed"))) == Committed()
+    claim(journal)
+    assert list(journal.read_checkpoint(SHARD)) == [b"good"]
+    assert tail(journal) == [b"frame 2"]
+
+
+def test_a_torn_checkpoint_of_an_old_owner_is_never_read(house: House) -> None:
+    old, new = house.open(), house.open()
+    epoch = claim(old).epoch
+    append(old, epoch, 1, 2)
+    assert one(old, Work(SHARD, epoch, parts=checkpoint(2, b"old", b"old")[:1])) == Committed()
+    epoch = claim(new).epoch
+    move_floor(new, epoch, 2, b"new")
+    one(old, Work(SHARD, epoch - 1, parts=(CheckpointPart(2, 1, b"old", True),), floor=Floor(2)))
+    claim(new)
+    assert list(new.read_checkpoint(SHARD)) == [b"new"]
+
+
+def test_the_floor_needs_its_whole_checkpoint(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2)
+    parts = checkpoint(1, b"x", b"y")
+    for wrong in (
+        Work(SHARD, epoch, floor=Floor(1)),
+        Work(SHARD, epoch, parts=parts[:1], floor=Floor(1)),
+        Work(SHARD, epoch, parts=parts, floor=Floor(2)),
+        Work(SHARD, epoch, parts=parts[1:]),
+        Work(SHARD, epoch, parts=checkpoint(3, b"beyond")),
+    ):
+        with pytest.raises(Refused):
+            journal.commit([wrong])
+    move_floor(journal, epoch, 1, b"x", b"y")
+    with pytest.raises(Refused):
+        journal.commit([Work(SHARD, epoch, parts=checkpoint(1, b"again"))])
+
+
+def test_a_cut_keeps_the_previous_generation(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, *range(1, 1025))
+    for position in (300, 600, 900):
+        move_floor(journal, epoch, position, b"one", b"two")
+        cut_all(journal, epoch)
+    sizes = journal.sizes(SHARD)
+    assert sizes.checkpoint_rows == 2 * 3  # with its manifest each
+    kept = 1024 - 600
+    assert kept <= sizes.journal_rows <= kept + 256  # stores that cut by segments keep a rest
+    heir = house.open()
+    claim(heir)
+    assert list(heir.read_checkpoint(SHARD)) == [b"one", b"two"]
+    assert len(tail(heir)) == 124
+
+
+def test_a_cut_before_any_floor_drops_nothing(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2, 3)
+    cut_all(journal, epoch)
+    move_floor(journal, epoch, 2)
+    cut_all(journal, epoch)
+    assert journal.sizes(SHARD).journal_rows == 3
+
+
+def test_the_next_owner_goes_on_cutting(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, *range(1, 601))
+    move_floor(journal, epoch, 300)
+    move_floor(journal, epoch, 520)
+    heir = house.open()
+    epoch = claim(heir).epoch
+    with pytest.raises(Refused):
+        heir.commit([Work(SHARD, epoch, cut=Cut())])
+    assert len(tail(heir)) == 80
+    move_floor(heir, epoch, 600)
+    cut_all(heir, epoch)
+    sizes = heir.sizes(SHARD)
+    assert sizes.checkpoint_rows == 4
+    assert 80 <= sizes.journal_rows <= 80 + 256
+    claim(heir)
+    assert list(heir.read_checkpoint(SHARD)) == [b"state 600"]
+
+
+def test_checkpoints_given_up_go_with_a_cut(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2, 3)
+    assert one(journal, Work(SHARD, epoch, parts=checkpoint(1, b"x", b"y")[:1])) == Committed()
+    heir = house.open()
+    epoch = claim(heir).epoch
+    assert one(heir, Work(SHARD, epoch, parts=checkpoint(2, b"x", b"y")[:1])) == Committed()
+    move_floor(heir, epoch, 3)
+    cut_all(heir, epoch, (1, 1))
+    assert heir.sizes(SHARD).checkpoint_rows == 2
+    claim(heir)
+    assert list(heir.read_checkpoint(SHARD)) == [b"state 3"]
+
+
+# ---- ended -----------------------------------------------------------------------------------
+
+
+def test_of_ended_rows_the_highest_position_counts(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2)
+    assert journal.read_ended(SHARD, "k", "x") is None
+    rows = [EndedRow("k", "x", 2, b"second"), EndedRow("k", "x", 1, b"first")]
+    for row in rows:
+        assert one(journal, Work(SHARD, epoch, ended=(row, row))) == Committed()
+    assert house.open().read_ended(SHARD, "k", "x") == rows[0]
+    assert journal.read_ended(SHARD, "other", "x") is None
+    assert journal.read_ended(OTHER, "k", "x") is None
+
+
+def test_a_deleted_key_is_gone_until_it_ends_again(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    for position, row in enumerate(
+        [EndedRow("k", "x", 1, b""), EndedRow("k", "x", 2, b"", True), EndedRow("k", "x", 3, b"z")]
+    ):
+        work = Work(SHARD, epoch, Frame(position + 1, b""), ended=(row,))
+        assert one(journal, work) == Committed()
+        found = journal.read_ended(SHARD, "k", "x")
+        assert found == (None if row.deleted else row)
+
+
+def test_a_row_cannot_end_beyond_what_is_committed(house: House) -> None:
+    journal = house.open()
+    epoch = claim(journal).epoch
+    with pytest.raises(Refused):
+        journal.commit([Work(SHARD, epoch, ended=(EndedRow("k", "x", 1, b""),))])
+    assert journal.read_ended(SHARD, "k", "x") is None
