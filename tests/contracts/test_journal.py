@@ -411,12 +411,13 @@ def test_checkpoints_given_up_go_with_a_cut(house: House) -> None:
     assert one(journal, Work(SHARD, epoch, parts=checkpoint(1, b"x", b"y")[:1])) == Committed()
     heir = house.open()
     epoch = claim(heir).epoch
-    assert one(heir, Work(SHARD, epoch, parts=checkpoint(2, b"x", b"y")[:1])) == Committed()
-    move_floor(heir, epoch, 3)
+    append(heir, epoch, 4)
+    assert one(heir, Work(SHARD, epoch, parts=checkpoint(3, b"x", b"y")[:1])) == Committed()
+    move_floor(heir, epoch, 4)
     cut_all(heir, epoch, (1, 1))
     assert heir.sizes(SHARD).checkpoint_rows == 2
     claim(heir)
-    assert list(heir.read_checkpoint(SHARD)) == [b"state 3"]
+    assert list(heir.read_checkpoint(SHARD)) == [b"state 4"]
 
 
 # ---- ended -----------------------------------------------------------------------------------
