@@ -1,0 +1,188 @@
+"""Rules for the pure folders: no clock, chance, identity, thread or log, and no order of a hash.
+
+Must not trust names to be types: what syntax cannot show (a set that comes out of a call) is left
+to the simulated world, where a replay that differs is a failure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.house.tree import Module, imports, under
+
+BANNED_IMPORTS = (
+    "_thread", "aiohttp", "asyncio", "calendar", "cassandra", "concurrent", 
+    "ctypes", "gc", "getpass", "grpc", "http", "kazoo", "logging",
+    "multiprocessing", "numpy.random", "os", "pathlib", "platform", "pykka", "queue", "random",
+    "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
+    "structlog", "subprocess", "tempfile", "threading", "time", "urllib", "uuid", "weakref",
+)  # fmt: skip
+BANNED_CALLS = ("hash", "id", "open", "print", "input", "eval", "exec", "globals", "vars")
+# Reached through a module that is itself allowed.
+BANNED_ATTRIBUTES = ("now", "utcnow", "today")
+CLOCKS = ("datetime", "date", "dt")
+
+UNORDERED = ("set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet", "Map")
+SET_METHODS = ("union", "intersection", "difference", "symmetric_difference")
+VIEWS = ("items", "keys", "values")
+# What comes out of these does not depend on the order of what goes in. `sum` does not belong
+# here: of floats it depends on the order.
+ORDER_FREE = ("sorted", "len", "min", "max", "any", "all", "set", "frozenset", "bool", "Map")
+ITERATES = ("list", "tuple", "iter", "enumerate", "map", "filter", "zip", "reversed", "dict", "sum")
+
+
+def banned_imports(module: Module) -> Iterator[str]:
+    seen = set()
+    for node, name in imports(module):
+        line = (node.lineno, name.partition(".")[0])
+        if module.pure and under(name, *BANNED_IMPORTS) and line not in seen:
+            seen.add(line)
+            yield module.at(node, f"imports {name} in a pure module")
+
+
+def banned_calls(module: Module) -> Iterator[str]:
+    if not module.pure:
+        return
+    allowed = {
+        node
+        for function, _ in module.functions()
+        if function.name == "__hash__"  # only for looking up, which no order comes out of
+        for node in ast.walk(function)
+    }
+    for node in module.walk():
+        if not isinstance(node, ast.Call) or node in allowed:
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS:
+            yield module.at(node, f"calls {node.func.id}() in a pure module")
+        if isinstance(node.func, ast.Attribute) and node.func.attr in BANNED_ATTRIBUTES:
+            owner = ast.unparse(node.func.value).rpartition(".")[2]
+            if owner in CLOCKS:
+                yield module.at(node, f"reads a clock: {ast.unparse(node.func)}")
+        if "np.random" in ast.unparse(node.func) or "numpy.random" in ast.unparse(node.func):
+            yield module.at(node, "draws a number in a pure module")
+
+
+def unordered_type(annotation: ast.expr | None) -> bool:
+    """Whether an annotation says set or Map, be it optional, quoted or subscripted."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval").body
+    if isinstance(annotation, ast.BinOp):
+        return unordered_type(annotation.left) or unordered_type(annotation.right)
+    if isinstance(annotation, ast.Subscript):
+        return unordered_type(annotation.value)
+    if isinstance(annotation, ast.Attribute):
+        return annotation.attr in UNORDERED
+    return isinstance(annotation, ast.Name) and annotation.id in UNORDERED
+
+
+class Orders:
+    """Follows, in one module, which names and fields hold what has no order."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.fields = self._fields()
+
+    def _fields(self) -> set[str]:
+        """Fields that are unordered in every class of the module that has one of that name."""
+        kinds: dict[str, list[bool]] = {}
+        for node in self.module.walk():
+            if isinstance(node, ast.AnnAssign):
+                name = node.target
+                if isinstance(name, ast.Attribute):
+                    kinds.setdefault(name.attr, []).append(unordered_type(node.annotation))
+            if isinstance(node, ast.ClassDef):
+                for item in node.body:
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                        found = kinds.setdefault(item.target.id, [])
+                        found.append(unordered_type(item.annotation))
+        return {name for name, found in kinds.items() if all(found)}
+
+    def names(self, scope: ast.AST) -> set[str]:
+        """Local names of a function (or of the module) that hold something unordered."""
+        known: set[str] = set()
+        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            a = scope.args
+            for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs]:
+                if unordered_type(arg.annotation):
+                    known.add(arg.arg)
+        for node in own_nodes(scope):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                if unordered_type(node.annotation):
+                    known.add(node.target.id)
+            elif isinstance(node, ast.Assign) and self.unordered(node.value, known):
+                known.update(t.id for t in node.targets if isinstance(t, ast.Name))
+        return known
+
+    def unordered(self, node: ast.expr, known: set[str]) -> bool:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Name(id=name):
+                return name in known
+            case ast.Attribute(attr=name):
+                return name in self.fields
+            case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub(), right=right):
+                return self.unordered(left, known) or self.unordered(right, known)
+            case ast.Call(func=ast.Name(id="set" | "frozenset" | "Map")):
+                return True
+            case ast.Call(func=ast.Attribute(value=value, attr=name)):
+                if name == "Map" or name in SET_METHODS:
+                    return name == "Map" or self.unordered(value, known)
+                return name in VIEWS and self.unordered(value, known)
+        return False
+
+    def complaints(self) -> Iterator[str]:
+        scopes: list[ast.AST] = [self.module.tree, *(f for f, _ in self.module.functions())]
+        shared = self.names(self.module.tree)
+        for scope in scopes:
+            known = shared | self.names(scope)
+            for node, free in with_freedom(scope):
+                for iterated in iterated_by(node):
+                    if not free and self.unordered(iterated, known):
+                        words = f"iterates {ast.unparse(iterated)}, which has no order; sort it"
+                        yield self.module.at(node, words)
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope without those of functions inside it."""
+    for child in ast.iter_child_nodes(scope):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+            yield from own_nodes(child)
+
+
+def with_freedom(scope: ast.AST, free: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """The scope's nodes, each with whether its result goes where order does not matter."""
+    for child in ast.iter_child_nodes(scope):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        direct = isinstance(scope, ast.Call) and child in scope.args and order_free(scope)
+        makes = isinstance(child, ast.GeneratorExp | ast.ListComp | ast.Call | ast.Starred)
+        freed = (direct and makes) or isinstance(child, ast.SetComp)
+        yield child, freed
+        yield from with_freedom(child, freed)
+
+
+def order_free(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+    return name in ORDER_FREE
+
+
+def iterated_by(node: ast.AST) -> list[ast.expr]:
+    """What this node goes through one by one."""
+    match node:
+        case ast.For(iter=iterated) | ast.Starred(value=iterated):
+            return [iterated]
+        case ast.GeneratorExp() | ast.ListComp() | ast.SetComp() | ast.DictComp():
+            return [generator.iter for generator in node.generators]
+        case ast.Call(func=ast.Name(id=name)) if name in ITERATES:
+            return list(node.args)
+        case ast.Call(func=ast.Attribute(attr="join" | "extend")):
+            return list(node.args)
+    return []
+
+
+def iteration_order(module: Module) -> Iterator[str]:
+    if module.pure:
+        yield from Orders(module).complaints()

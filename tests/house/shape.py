@@ -1,0 +1,75 @@
+"""Rules about size and outline: lengths, widths, parameters, docstrings.
+
+Must not judge meaning. The numbers are the architecture page's, section 6.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.house.tree import Function, Module
+
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+LINE_COLUMNS_MAX = 100
+PARAMETERS_MAX = 5
+POSITIONAL_MAX = 2
+# The one exception: the tables of a kind, `decide(state, message, now)`, are called by position.
+NOW = ("now", "at")
+# "Then what it must not do": some word that draws a border.
+BORDER = re.compile(r"\b(must|never|no|not|nothing|nobody|none|neither|nor|only|cannot)\b", re.I)
+
+
+def module_length(module: Module) -> Iterator[str]:
+    lines = module.source.count("\n")
+    if lines > MODULE_LINES_MAX:
+        yield f"{module.path} has {lines} lines"
+
+
+def line_width(module: Module) -> Iterator[str]:
+    for number, line in enumerate(module.source.splitlines(), 1):
+        if len(line) > LINE_COLUMNS_MAX:
+            yield f"{module.path}:{number} has {len(line)} columns"
+
+
+def function_length(module: Module) -> Iterator[str]:
+    for function, _ in module.functions():
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if lines > FUNCTION_LINES_MAX:
+            yield module.at(function, f"{function.name} has {lines} lines")
+
+
+def framework_calls_it(function: Function) -> bool:
+    """Signatures that are not ours to choose: protocols of Python, callbacks of click."""
+    dunder = function.name.startswith("__") and function.name != "__init__"
+    decorators = " ".join(ast.unparse(d) for d in function.decorator_list)
+    return dunder or bool(re.search(r"\b(click|command|option|argument|overload)\b", decorators))
+
+
+def parameters(module: Module) -> Iterator[str]:
+    for function, method in module.functions():
+        if framework_calls_it(function):
+            continue
+        plain = [*function.args.posonlyargs, *function.args.args]
+        if method:
+            plain = plain[1:]
+        rest = [function.args.vararg, function.args.kwarg]
+        count = len(plain) + len(function.args.kwonlyargs) + sum(1 for a in rest if a)
+        if count > PARAMETERS_MAX:
+            yield module.at(function, f"{function.name} has {count} parameters")
+        table = len(plain) == POSITIONAL_MAX + 1 and plain[-1].arg in NOW
+        if len(plain) > POSITIONAL_MAX and not table:
+            yield module.at(function, f"{function.name} takes {len(plain)} by position")
+
+
+def docstring(module: Module) -> Iterator[str]:
+    text = ast.get_docstring(module.tree)
+    if not text:
+        yield f"{module.path} does not say what it is"
+        return
+    if not text.splitlines()[0].rstrip().endswith((".", ":", "?")):
+        yield f"{module.path}: the first line of the docstring is no whole sentence"
+    if not module.path.endswith(("__init__.py", "__main__.py")) and not BORDER.search(text):
+        yield f"{module.path} does not say what it must not do"
