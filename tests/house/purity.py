@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tests.house.tree import Module, imports, under
 
 BANNED_IMPORTS = (
-    "_thread", "aiohttp", "asyncio", "calendar", "cassandra", "concurrent", 
+    "_thread", "aiohttp", "asyncio", "calendar", "cassandra", "concurrent",
     "ctypes", "gc", "getpass", "grpc", "http", "kazoo", "logging",
     "multiprocessing", "numpy.random", "os", "pathlib", "platform", "pykka", "queue", "random",
     "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",

@@ -27,11 +27,17 @@ BAD: list[tuple[Rule, str]] = [
     (purity.iteration_order, "for x in {1, 2}: f(x)"),
     (purity.iteration_order, "def f(s: set[int]) -> list[int]: return list(s)"),
     (purity.iteration_order, "def f(s: frozenset[int] | None): return [x for x in s]"),
-    (purity.iteration_order, "def f(s: immutables.Map[str, int]):\n    for k, v in s.items(): g(k)"),
+    (
+        purity.iteration_order,
+        "def f(s: immutables.Map[str, int]):\n    for k, v in s.items(): g(k)",
+    ),
     (purity.iteration_order, "def f(s: 'Map[str, int]'): return {k: 1 for k in s}"),
     (purity.iteration_order, "def f(a):\n    s = set(a) - {1}\n    return tuple(s)"),
     (purity.iteration_order, "class A:\n    m: Map[str, int]\ndef f(a): return [*a.m]"),
-    (purity.iteration_order, "class A:\n    m: Map[str, float]\ndef f(a): return sum(a.m.values())"),
+    (
+        purity.iteration_order,
+        "class A:\n    m: Map[str, float]\ndef f(a): return sum(a.m.values())",
+    ),
     (purity.iteration_order, "def f(s: set[str]): return ','.join(s)"),
     (purity.iteration_order, "def f(s: set[str]): return sorted(g(list(s)))"),
 ]

@@ -1,0 +1,105 @@
+"""Rules about who may import what, as far as they hang on file names or on outside packages.
+
+Must not repeat .importlinter, which draws the floors themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.house.tree import Module, imports, under
+
+# All a kind has to say to another.
+SHARED_FILES = ("messages",)
+VALUES = ("peloton.actors.resources", "peloton.actors.delays")
+
+VALUE_FOLDERS = ("peloton/actors/", "peloton/placement/", "peloton/runtime/")
+GRPC_FOLDERS = (
+    "peloton/gateway/",
+    "peloton/sdk/",
+    "peloton/runtime/adapters/grpc_exchange",
+)
+FACES = ("peloton/cli/", "peloton/__main__.py", "peloton/demo")
+# Each package in its own adapter, backend or shell: replacing one then means replacing one file.
+HOMES: dict[str, tuple[str, ...]] = {
+    "pykka": ("peloton/runtime/shells/", "peloton/runtime/simulation/"),
+    "msgspec": (*VALUE_FOLDERS, "peloton/config.py", "peloton/sdk/", "peloton/backends/"),
+    "immutables": VALUE_FOLDERS,
+    "numpy": ("peloton/placement/",),
+    "sqlite3": ("peloton/runtime/adapters/sqlite",),
+    "cassandra": ("peloton/runtime/adapters/cassandra",),
+    "kazoo": ("peloton/runtime/adapters/zookeeper",),
+    "click": FACES,
+    "rich": FACES,
+    "grpc": GRPC_FOLDERS,
+    "grpc_health": GRPC_FOLDERS,
+    "grpc_reflection": GRPC_FOLDERS,
+    "google.protobuf": GRPC_FOLDERS,
+    "peloton.api": GRPC_FOLDERS,
+    "peloton.private": GRPC_FOLDERS,
+    "peloton.ops": GRPC_FOLDERS,
+    "peloton.exchange": GRPC_FOLDERS,
+    "prometheus_client": ("peloton/gateway/", "peloton/runtime/shells/", "peloton/daemon"),
+}
+
+
+def homes(module: Module) -> Iterator[str]:
+    """Whether each outside package stays where it lives."""
+    seen = set()
+    for node, name in imports(module):
+        for package, folders in HOMES.items():
+            stranger = under(name, package) and not module.path.startswith(folders)
+            if stranger and (node.lineno, package) not in seen:
+                seen.add((node.lineno, package))
+                yield module.at(node, f"imports {package}, which lives in {', '.join(folders)}")
+
+
+def kind_of(path: str) -> str | None:
+    """The folder of a kind a module belongs to; placement counts as one."""
+    folder = path.rpartition("/")[0]
+    if folder.startswith("peloton/actors/"):
+        return folder.replace("/", ".")
+    if path.startswith("peloton/placement/"):
+        return "peloton.placement"
+    return None
+
+
+def kinds(module: Module) -> Iterator[str]:
+    """Whether a kind reads another's messages.py and nothing more."""
+    mine = kind_of(module.path)
+    values = module.path.removesuffix(".py").replace("/", ".") in VALUES
+    if mine is None and not values:
+        return
+    seen = set()
+    for node, name in imports(module):
+        if node.lineno in seen or not under(name, "peloton.actors", "peloton.placement"):
+            continue
+        if under(name, *VALUES) or name in ("peloton.actors", "peloton.placement"):
+            continue
+        if mine is not None and allowed(mine, name):
+            continue
+        seen.add(node.lineno)
+        yield module.at(node, f"reads {name}; of another kind only messages.py may be read")
+
+
+def allowed(mine: str, name: str) -> bool:
+    words = name.split(".")
+    if any(word in SHARED_FILES for word in words):
+        return True
+    if not under(name, mine):
+        # `from peloton.actors.task import messages` names the package as well as the module.
+        return name in KIND_PACKAGES
+    nested = [kind for kind in KIND_PACKAGES if under(kind, mine) and kind != mine]
+    return not any(under(name, kind) and name != kind for kind in nested)
+
+
+KIND_PACKAGES = (
+    "peloton.actors.job",
+    "peloton.actors.job.slice",
+    "peloton.actors.task",
+    "peloton.actors.respool",
+    "peloton.actors.respool.lot",
+    "peloton.actors.host",
+    "peloton.actors.host.inventory",
+    "peloton.placement",
+)

@@ -1,0 +1,49 @@
+"""Runs the rules about who may import what, and shows that each can fail.
+
+Must not excuse a kind: what two kinds share is a message or a value.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.house import floors
+from tests.house.tree import Rule, complaints, judge, read
+
+BAD: list[tuple[Rule, str, str]] = [
+    (floors.kinds, "job/decide.py", "from peloton.actors.task.state import Task"),
+    (floors.kinds, "job/decide.py", "from peloton.actors.task import state"),
+    (floors.kinds, "job/decide.py", "from peloton.actors.job.slice.state import Slice"),
+    (floors.kinds, "job/slice/tally.py", "import peloton.actors.job.facts"),
+    (floors.kinds, "task/decide.py", "from ..job.facts import Created"),
+    (floors.kinds, "task/decide.py", "from peloton.placement.placer import Placer"),
+    (floors.kinds, "resources.py", "from peloton.actors.task.messages import Launch"),
+    (floors.homes, "task/decide.py", "import pykka"),
+    (floors.homes, "task/decide.py", "from peloton.api.v0.job import job_pb2"),
+    (floors.homes, "job/decide.py", "import numpy as np"),
+]
+GOOD: list[tuple[Rule, str, str]] = [
+    (floors.kinds, "job/decide.py", "from peloton.actors.task.messages import Launch"),
+    (floors.kinds, "job/decide.py", "from peloton.actors.task import messages"),
+    (floors.kinds, "job/decide.py", "from peloton.actors.job.slice import messages as slices"),
+    (floors.kinds, "job/decide.py", "from peloton.actors.job.facts import Created"),
+    (floors.kinds, "job/slice/tally.py", "from peloton.actors.job.slice.state import Slice"),
+    (floors.kinds, "job/slice/tally.py", "from peloton.actors.resources import Resources"),
+    (floors.homes, "task/state.py", "import immutables\nimport msgspec"),
+]
+
+
+@pytest.mark.parametrize("rule", [floors.kinds, floors.homes], ids=lambda rule: rule.__name__)
+def test_the_package_keeps(rule: Rule) -> None:
+    found = complaints(rule, read("peloton"))
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(("rule", "file", "source"), BAD)
+def test_it_is_noticed(rule: Rule, file: str, source: str) -> None:
+    assert judge(rule, source, f"peloton/actors/{file}")
+
+
+@pytest.mark.parametrize(("rule", "file", "source"), GOOD)
+def test_it_is_allowed(rule: Rule, file: str, source: str) -> None:
+    assert judge(rule, source, f"peloton/actors/{file}") == []

@@ -1,0 +1,81 @@
+"""Runs ruff, mypy and import-linter, so that one command and one verdict cover them too.
+
+Must not configure them: pyproject.toml and .importlinter do, for editors as well.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import PURE, ROOT, read
+
+BIN = Path(sys.executable).parent
+
+
+def run(*command: str, where: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    # Colours and boxes would fill a report that is read in a log.
+    env = os.environ | {"NO_COLOR": "1", "TERM": "dumb", "PYTHONPATH": str(where)}
+    return subprocess.run(
+        command, cwd=where, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def passes(*command: str) -> None:
+    done = run(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def pure_paths() -> list[str]:
+    return [module.path for module in read("peloton") if module.path.startswith(PURE)]
+
+
+def test_ruff_finds_nothing() -> None:
+    passes(str(BIN / "ruff"), "check", "--output-format=concise", "peloton", "tests", "setup.py")
+
+
+@pytest.mark.timeout(300)
+def test_the_pure_folders_are_typed() -> None:
+    passes(str(BIN / "mypy"), *pure_paths())
+
+
+def test_imports_point_down() -> None:
+    passes(str(BIN / "lint-imports"), "--no-logo")
+
+
+def test_an_import_that_points_up_is_noticed(tmp_path: Path) -> None:
+    """The contracts of .importlinter, run on a package of one sin each."""
+    sins = {
+        "runtime/vocabulary.py": "import peloton.runtime.core.turn",
+        "runtime/core/turn.py": "import peloton.actors.task",
+    }
+    for path in [
+        "__init__.py",
+        *(f"{name}/__init__.py" for name in ("runtime", "runtime/core", "runtime/shells")),
+        *(f"{name}/__init__.py" for name in ("runtime/adapters", "runtime/simulation")),
+        *(f"{name}/__init__.py" for name in ("actors", "placement", "backends")),
+        *(f"{name}/__init__.py" for name in ("actors/task", "backends/keeper")),
+        "runtime/ports.py",
+        *sins,
+    ]:
+        file = tmp_path / "peloton" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(sins.get(path, ""))
+    (tmp_path / ".importlinter").write_text((ROOT / ".importlinter").read_text())
+    done = run(str(BIN / "lint-imports"), "--no-cache", "--no-logo", where=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Imports point down BROKEN" in done.stdout
+    assert "The runtime knows no job, task, pool or host BROKEN" in done.stdout
+
+
+def test_an_untyped_function_in_a_pure_folder_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "peloton" / "actors" / "task.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("def decide(task, message, now): ...\n")
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    done = run(str(BIN / "mypy"), "peloton/actors/task.py", where=tmp_path)
+    assert "no-untyped-def" in done.stdout
