@@ -1,0 +1,177 @@
+"""What a host hears: from tasks, from its backend, from the operator; and what it tells backends.
+
+A run is named by its pod id, `<job>-<instance>-<run>`, which is the backend's own task id too.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import Outcome
+from peloton.placement.messages import Label
+from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value
+
+
+class Port(Value, frozen=True, gc=False, array_like=True):
+    """A port of a run: a fixed number, or 0 for one that the host picks, told by `env`."""
+
+    name: str
+    number: int = 0
+    env: str = ""
+
+
+class RunSpec(Value, frozen=True, gc=False, array_like=True):
+    """What a host needs to run one instance; shared by all members with the same config."""
+
+    resources: Resources
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    ports: tuple[Port, ...] = ()
+    kill_grace_s: float = 30.0
+    image: str = ""  # named in the spec; backends without containers say that they ignore it
+
+
+# ---- from tasks ----
+
+
+class Launch(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to host: start this run of us. `spec` is filled in when the message leaves."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    run: int
+    spec: RunSpec | None = None
+
+
+class KillRun(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to host: end this run, from whatever state; answered "gone" when it is unknown."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    run: int
+    grace_s: float
+
+
+class RunSeen(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to host: the end or the refusal is journaled; forget the run."""
+
+    run: int
+
+
+# ---- from the operator and the backend ----
+
+
+class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
+    """Assembly to host: what the machine has. A host begins to exist by it."""
+
+    capacity: Resources
+    labels: tuple[Label, ...] = ()
+    backend: Key = Key("")
+    ports: tuple[int, int] = (31000, 32000)  # first, one past the last
+    unreachable_timeout_s: float = 60.0
+
+
+class BackendUp(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: I can be asked. Answered by asking what runs."""
+
+
+class BackendDown(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: nothing is known of your runs for now."""
+
+    text: str = ""
+
+
+class HostGone(Message, frozen=True, gc=False, array_like=True):
+    """Assembly to host: the machine is not part of the cluster any more; its runs are lost."""
+
+
+class RunsStarted(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: these processes run."""
+
+    runs: tuple[str, ...]
+
+
+class RunEnd(Value, frozen=True, gc=False, array_like=True):
+    """One run and how it ended."""
+
+    run: str
+    outcome: Outcome
+
+
+class RunsEnded(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: these runs are over."""
+
+    ends: tuple[RunEnd, ...]
+
+
+class RunsListed(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: all runs I know, with the end of those that are over."""
+
+    running: tuple[str, ...]
+    ends: tuple[RunEnd, ...] = ()
+
+
+# ---- to the backend ----
+
+
+class StartRun(Value, frozen=True, gc=False, array_like=True):
+    """One run to start: the environment is complete, ports included."""
+
+    run: str
+    spec: RunSpec
+    environment: tuple[tuple[str, str], ...]
+
+
+class StartRuns(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: start these; a run that is known already is left alone."""
+
+    host: Key
+    epoch: int
+    runs: tuple[StartRun, ...]
+
+
+class StopRuns(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: end these, politely first."""
+
+    host: Key
+    epoch: int
+    runs: tuple[str, ...]
+    grace_s: float
+
+
+class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: these ends are journaled."""
+
+    host: Key
+    runs: tuple[str, ...]
+
+
+class ListRuns(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: what do you know?"""
+
+    host: Key
+    epoch: int
+
+
+# ---- questions ----
+
+
+class GetHost(Query, frozen=True, gc=False, array_like=True):
+    """The host's state, as it is."""
+
+
+MESSAGES: dict[int, type] = {
+    1: Launch,
+    2: KillRun,
+    3: RunSeen,
+    4: ConfigureHost,
+    5: BackendUp,
+    6: BackendDown,
+    7: HostGone,
+    8: RunsStarted,
+    9: RunsEnded,
+    10: RunsListed,
+}

@@ -1,0 +1,95 @@
+"""Who is admitted next: priority, then arrival, as far as the room goes.
+
+Turns a tree into admissions: the head of each pool's queue takes what it can, and a head that does
+not fit blocks those behind it (which is what FIFO promises). Admitting touches the head, never
+the queue. It must not change use: that follows the lots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from peloton.actors.resources import COUNT_MAX, Resources, amount
+from peloton.actors.respool.entitlement import entitlement
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import Bits, Key
+
+LOTS_PER_LOOK_MAX = 1000
+
+
+class Admission(NamedTuple):
+    """Members of a lot for whom there is room."""
+
+    lot: Key
+    members: Bits
+
+
+def admissions(tree: Tree) -> list[Admission]:
+    """Look at every woken pool; what did not fit is noted in `tree.blocked`, with its reason."""
+    found: list[Admission] = []
+    taken: dict[Key, Resources] = {}
+    woken, tree.woken = tree.woken, {}
+    for pool in woken:
+        if len(found) >= LOTS_PER_LOOK_MAX:
+            tree.woken[pool] = None
+        else:
+            found += _look(tree, pool, taken, LOTS_PER_LOOK_MAX - len(found))
+    return found
+
+
+def room_for(tree: Tree, pool: Key, need: Resources, taken: dict[Key, Resources]) -> int:
+    """How many of `need` the pool, and every pool above it, still has room for."""
+    count = COUNT_MAX
+    for above in tree.up(pool):
+        room = entitlement(tree, above) - tree.use(above) - taken.get(above, Resources())
+        count = min(count, need.fits(room))
+    return count
+
+
+def why_blocked(tree: Tree, pool: Key, need: Resources) -> str:
+    """The first limit that one more member would break, and by how much."""
+    for above in tree.up(pool):
+        room = entitlement(tree, above) - tree.use(above)
+        short = need.short_of(room)
+        if short:
+            kind, missing = next(iter(short.items()))
+            index = Resources.KINDS.index(kind)
+            used = amount(tree.use(above).amounts()[index])
+            most = amount(entitlement(tree, above).amounts()[index])
+            what = "cluster capacity" if above == ROOT else f"limit of pool {tree.path(above)}"
+            return (
+                f"{what} reached: {kind} {used:g} of {most:g} used, "
+                f"{amount(missing):g} more needed"
+            )
+    return ""
+
+
+def _look(
+    tree: Tree, pool: Key, taken: dict[Key, Resources], most: int
+) -> list[Admission]:
+    found: list[Admission] = []
+    queue = tree.queues.get(pool)
+    if queue is None:
+        return found
+    if pool not in tree.pools:
+        tree.blocked[pool] = "pool deleted"
+        return found
+    tree.blocked.pop(pool, None)
+    for key in queue.in_order():
+        if len(found) >= most:
+            tree.woken[pool] = None
+            break
+        lot: Lot = tree.lots[key]
+        need = lot.shape.resources
+        count = room_for(tree, pool, need, taken)
+        if count:
+            members = lot.waiting.lowest(count)
+            found.append(Admission(key, members))
+            for above in tree.up(pool):
+                taken[above] = taken.get(above, Resources()) + need.times(len(members))
+        if count < len(lot.waiting):
+            tree.blocked[pool] = "full"
+            break
+    return found

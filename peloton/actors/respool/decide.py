@@ -1,0 +1,143 @@
+"""What a pool makes of what it hears.
+
+Turns commands of clients into a pool's config, under the rules of the tree, and the sums of
+inventories into the root's capacity. It must not touch lots or queues: `goals` serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import immutables
+
+from peloton.actors.respool import facts as f
+from peloton.actors.respool import messages as m
+from peloton.actors.respool.admission import why_blocked
+from peloton.actors.respool.lot.messages import GetLot, LotWaits
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.rules import BUSY, NOT_FOUND, check, check_delete
+from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.tree import Tree
+from peloton.actors.resources import Resources
+from peloton.runtime.vocabulary import At, Decision, Key, Refused
+
+_NO_INVENTORIES: immutables.Map[Key, InventorySum] = immutables.Map()
+
+
+def open_root(message: m.OpenRoot, at: At) -> Decision:
+    """The root begins to exist; its limit is whatever the cluster has."""
+    config = m.PoolConfig(m.ROOT_ID, m.ROOT, Resources(), Resources())
+    return Decision(facts=(f.PoolCreated(config),), because="first start")
+
+
+def root_open(pool: Pool, message: m.OpenRoot, at: At) -> Decision:
+    """It exists."""
+    return Decision()
+
+
+def create(message: m.CreatePool, at: At) -> Decision:
+    """A pool is to be, if the tree's rules allow it."""
+    refused = check(at.index, at.key, message.config)
+    if refused is not None:
+        return Decision(reply=refused, because=refused.text)
+    return Decision(facts=(f.PoolCreated(message.config),), reply=m.PoolDone(at.key))
+
+
+def exists(pool: Pool, message: m.CreatePool, at: At) -> Decision:
+    """The id is taken; a repeat of the very same creation is done already."""
+    if pool.config == message.config:
+        return Decision(reply=m.PoolDone(at.key))
+    return Decision(reply=Refused(BUSY, "resource pool already exists", "id"))
+
+
+def update(pool: Pool, message: m.UpdatePool, at: At) -> Decision:
+    """Another config, under the same rules unless forced."""
+    refused = None if message.force else check(at.index, at.key, message.config)
+    if refused is not None:
+        return Decision(reply=refused, because=refused.text)
+    return Decision(facts=(f.PoolUpdated(message.config),), reply=m.PoolDone(at.key))
+
+
+def delete(pool: Pool, message: m.DeletePool, at: At) -> Decision:
+    """The pool is to vanish."""
+    refused = check_delete(at.index, at.key)
+    if refused is not None:
+        return Decision(reply=refused, because=refused.text)
+    return Decision(facts=(f.PoolDeleted(),), reply=m.PoolDone(at.key))
+
+
+def missing(message: Any, at: At) -> Decision:
+    """There is no such pool."""
+    return Decision(reply=Refused(NOT_FOUND, "resource pool not found", "id"))
+
+
+def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
+    """An inventory's sum, unless it says what is known already."""
+    known = pool.inventories.get(message.inventory)
+    if known is not None and known.capacity == message.capacity:
+        return Decision()
+    fact = f.CapacityChanged(message.inventory, message.version, message.capacity)
+    return Decision(facts=(fact,), because="capacity of the cluster changed")
+
+
+def early(message: m.Capacity, at: At) -> Decision:
+    """The root does not exist yet; the inventory says it again."""
+    return Decision(because="the root pool is not open yet")
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.OpenRoot: root_open,
+    m.CreatePool: exists,
+    m.UpdatePool: update,
+    m.DeletePool: delete,
+    m.Capacity: capacity,
+}
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.OpenRoot: open_root,
+    m.CreatePool: create,
+    m.UpdatePool: missing,
+    m.DeletePool: missing,
+    m.Capacity: early,
+}
+
+
+def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]:
+    """Every pool of the tree."""
+    tree: Tree = at.index
+    return tuple(view(tree, key) for key in tree.all())
+
+
+def view(tree: Tree, pool: Key) -> m.PoolView:
+    """A pool as clients see it; the root shows the cluster's capacity as its own."""
+    config = tree.pools[pool].config
+    if pool == m.ROOT:
+        most = tree.limit(pool)
+        config = m.PoolConfig(config.name, config.parent, most, most)
+    return m.PoolView(
+        pool=pool,
+        path=tree.path(pool),
+        config=config,
+        children=tuple(sorted(tree.children.get(pool, {}))),
+        allocation=tree.use(pool),
+        demand=tree.demand(pool),
+        because=tree.blocked.get(pool, ""),
+    )
+
+
+def lot_waits(lot: Lot, query: GetLot, at: At) -> LotWaits:
+    """Why the waiting members of a lot wait, and how many asks stand before them."""
+    tree: Tree = at.index
+    pool = lot.shape.pool
+    position = 0
+    queue = tree.queues.get(pool)
+    for key in queue.in_order() if queue is not None and lot.waiting else ():
+        if key == at.key:
+            break
+        position += len(tree.lots[key].waiting)
+    because = "pool deleted" if pool not in tree.pools else ""
+    because = because or why_blocked(tree, pool, lot.shape.resources)
+    if not because and position:
+        because = f"{position} asks of the same pool stand before it"
+    return LotWaits(pool, tree.path(pool), lot.waiting, position, because, lot.arrived)

@@ -1,0 +1,34 @@
+"""What a pool writes down. Numbers are for good: journals hold them."""
+
+from __future__ import annotations
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.messages import PoolConfig
+from peloton.runtime.vocabulary import Fact, Key
+
+
+class PoolCreated(Fact, frozen=True, gc=False, array_like=True):
+    """The pool exists."""
+
+    config: PoolConfig
+
+
+class PoolUpdated(Fact, frozen=True, gc=False, array_like=True):
+    """The pool has another config."""
+
+    config: PoolConfig
+
+
+class PoolDeleted(Fact, frozen=True, gc=False, array_like=True):
+    """The pool does not exist any more."""
+
+
+class CapacityChanged(Fact, frozen=True, gc=False, array_like=True):
+    """An inventory's hosts sum to this (root pool only)."""
+
+    inventory: Key
+    version: int
+    capacity: Resources
+
+
+FACTS: dict[int, type] = {1: PoolCreated, 2: PoolUpdated, 3: PoolDeleted, 4: CapacityChanged}

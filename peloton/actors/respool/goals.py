@@ -1,0 +1,56 @@
+"""Goal table of a pool. A pool should serve its queue; the root takes the steps for all.
+
+The table is total. Only the root admits, because only it sees every pool and lot of the tree.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+
+from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.lot.messages import Admit
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.state import Pool
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send
+
+
+class PoolGoals(enum.Enum):
+    """What should be."""
+
+    SERVING = "serving"
+
+
+class PoolStates(enum.Enum):
+    """What is."""
+
+    ROOT = "root"
+    POOL = "pool"
+
+
+def serve(at: At) -> Decision | Rest:
+    """Admit what fits, wherever in the tree it waits."""
+    if at.index is None or not at.index.woken:
+        return SETTLED
+    found = admissions(at.index)
+    if not found:
+        return WAITING
+    sends = tuple(Send(lot, Admit(members)) for lot, members in found)
+    return Decision(sends=sends, because=f"{len(found)} lots have room")
+
+
+def settled(at: At) -> Decision | Rest:
+    """The root serves this pool's queue."""
+    return SETTLED
+
+
+TABLE: Mapping[PoolStates, Mapping[PoolGoals, Callable[[At], Decision | Rest]]] = {
+    PoolStates.ROOT: {PoolGoals.SERVING: serve},
+    PoolStates.POOL: {PoolGoals.SERVING: settled},
+}
+
+
+def pursue(pool: Pool, at: At) -> Decision | Rest:
+    """The next step towards the goal."""
+    state = PoolStates.ROOT if at.key == ROOT else PoolStates.POOL
+    return TABLE[state][PoolGoals.SERVING](at)

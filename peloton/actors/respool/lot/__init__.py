@@ -1,0 +1,1 @@
+"""A lot: members of one slice that are alike to their pool."""

@@ -1,0 +1,100 @@
+"""What a lot makes of what it hears.
+
+Turns asks and leaves of members into its bitmaps, and answers every repeat from them. It must not
+admit by itself: the tree of pools knows the room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.respool.lot import facts as f
+from peloton.actors.respool.lot import messages as m
+from peloton.actors.respool.lot.state import Lot, last_asks
+from peloton.actors.task.messages import Admitted, Left, Queued
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message, Send
+
+
+def asked(lot: Lot, message: m.Ask, at: At) -> Decision:
+    """Members ask: new asks join the queue, known ones are answered from what became of them."""
+    assert at.members is not None
+    facts: tuple[Fact, ...] = ()
+    sends: tuple[Send, ...] = ()
+    for last, members in last_asks(lot, at.members):
+        if last < message.ask:
+            facts = (*facts, f.LotAsked(members, message.ask, at.now))
+            sends = (*sends, _say(Queued(message.ask), members))
+        elif last == message.ask:
+            sends = (*sends, *_answers(lot, message.ask, members))
+    return Decision(facts=facts, sends=sends)
+
+
+def opened(message: m.Ask, at: At) -> Decision:
+    """The first ask of these members opens the lot."""
+    if message.shape is None or at.members is None or at.sender is None:
+        return Decision(because="an ask without its shape opens no lot")
+    return Decision(
+        facts=(
+            f.LotOpened(message.shape, at.sender, at.now),
+            f.LotAsked(at.members, message.ask, at.now),
+        ),
+        sends=(_say(Queued(message.ask), at.members),),
+    )
+
+
+def left(lot: Lot, message: m.Leave, at: At) -> Decision:
+    """Members leave: always answered, changed only where the ask still stands."""
+    assert at.members is not None
+    facts: tuple[Fact, ...] = ()
+    for last, members in last_asks(lot, at.members):
+        if last <= message.ask and (last < message.ask or members & (lot.waiting | lot.admitted)):
+            facts = (*facts, f.LotLeft(members, message.ask))
+    return Decision(facts=facts, sends=(_say(Left(message.ask), at.members),))
+
+
+def gone(message: m.Leave, at: At) -> Decision:
+    """Nobody is held by a lot that does not exist."""
+    return Decision(sends=(Send(SENDER, Left(message.ask), at.members),))
+
+
+def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
+    """The tree found room: the members that still wait are told, by their ask."""
+    members = message.members & lot.waiting
+    if not members:
+        return Decision(because="nobody of them waits any more")
+    sends = tuple(
+        Send(lot.crowd, Admitted(ask), group) for ask, group in last_asks(lot, members)
+    )
+    return Decision(facts=(f.LotAdmitted(members),), sends=sends)
+
+
+def nobody(message: m.Admit, at: At) -> Decision:
+    """All had left before they were admitted."""
+    return Decision(because="the lot is empty")
+
+
+def _answers(lot: Lot, ask: int, members: Bits) -> tuple[Send, ...]:
+    answers = (
+        (Queued(ask), members & lot.waiting),
+        (Admitted(ask), members & lot.admitted),
+        (Left(ask), members - lot.waiting - lot.admitted),
+    )
+    return tuple(_say(message, group) for message, group in answers if group)
+
+
+def _say(message: Message, members: Bits) -> Send:
+    return Send(SENDER, message, members)
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.Ask: asked,
+    m.Leave: left,
+    m.Admit: admit,
+}
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.Ask: opened,
+    m.Leave: gone,
+    m.Admit: nobody,
+}

@@ -1,0 +1,37 @@
+"""Goal table of a lot. Its goal is always that all who wait be admitted; the tree takes the steps.
+
+The states are seen by what the bitmaps hold. The table is total, as every kind's is.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from peloton.actors.respool.lot.state import Lot
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest
+
+
+class LotGoals(enum.Enum):
+    """What should be."""
+
+    ADMITTED = "admitted"
+
+
+class LotStates(enum.Enum):
+    """What is."""
+
+    QUEUED = "queued"  # somebody waits
+    ADMITTED = "admitted"  # nobody waits
+
+
+TABLE: Mapping[LotStates, Mapping[LotGoals, Rest]] = {
+    LotStates.QUEUED: {LotGoals.ADMITTED: WAITING},
+    LotStates.ADMITTED: {LotGoals.ADMITTED: SETTLED},
+}
+
+
+def pursue(lot: Lot, at: At) -> Decision | Rest:
+    """A lot waits for its pool's tree; see `respool.admission`."""
+    state = LotStates.QUEUED if lot.waiting else LotStates.ADMITTED
+    return TABLE[state][LotGoals.ADMITTED]

@@ -1,0 +1,86 @@
+"""The state of a lot: who waits, who is admitted, and the last ask heard of each member.
+
+Bounded by the members of a slice. The last asks are kept of those that left, too: that is how a
+late repeat of an old ask is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import immutables
+import msgspec
+
+from peloton.actors.respool.lot import facts as f
+from peloton.actors.respool.lot.messages import LotShape
+from peloton.runtime.vocabulary import Bits, Key, Value
+
+
+class Lot(Value, frozen=True, gc=False, array_like=True):
+    """Members of one slice with the same shape. The state of the lot's goal is its bitmaps."""
+
+    shape: LotShape
+    crowd: Key
+    arrived: float  # when its first waiting member came; the order within a priority
+    asks: immutables.Map[int, Bits]  # ask → members whose last ask it is
+    waiting: Bits = Bits()
+    admitted: Bits = Bits()
+
+
+def last_asks(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
+    """`members` by their last ask, ascending; 0 for those never heard of."""
+    found = []
+    rest = members
+    for ask in sorted(lot.asks):
+        hit = lot.asks[ask] & rest
+        if hit:
+            found.append((ask, hit))
+            rest = rest - hit
+    return [(0, rest), *found] if rest else found
+
+
+def _raise_asks(lot: Lot, members: Bits, ask: int) -> immutables.Map[int, Bits]:
+    asks = lot.asks
+    for number in sorted(asks):
+        kept = asks[number] - members
+        asks = asks.set(number, kept) if kept else asks.delete(number)
+    return asks.set(ask, asks.get(ask, Bits()) | members)
+
+
+def _opened(lot: Lot | None, fact: f.LotOpened) -> Lot:
+    return Lot(fact.shape, fact.crowd, fact.at, immutables.Map())
+
+
+def _asked(lot: Lot, fact: f.LotAsked) -> Lot:
+    return msgspec.structs.replace(
+        lot,
+        asks=_raise_asks(lot, fact.members, fact.ask),
+        waiting=lot.waiting | fact.members,
+        admitted=lot.admitted - fact.members,
+        arrived=lot.arrived if lot.waiting else fact.at,
+    )
+
+
+def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
+    return msgspec.structs.replace(
+        lot, waiting=lot.waiting - fact.members, admitted=lot.admitted | fact.members
+    )
+
+
+def _left(lot: Lot, fact: f.LotLeft) -> Lot | None:
+    waiting, admitted = lot.waiting - fact.members, lot.admitted - fact.members
+    if not waiting and not admitted:
+        # Nothing is held for anybody: a late ask would open the lot anew, and is then left again.
+        return None
+    return msgspec.structs.replace(
+        lot, asks=_raise_asks(lot, fact.members, fact.ask), waiting=waiting, admitted=admitted
+    )
+
+
+EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
+    f.LotOpened: _opened,
+    f.LotAsked: _asked,
+    f.LotAdmitted: _admitted,
+    f.LotLeft: _left,
+}

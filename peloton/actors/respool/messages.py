@@ -1,0 +1,83 @@
+"""What a pool hears: from clients, from inventories; and what may be asked of it."""
+
+from __future__ import annotations
+
+from peloton.actors.resources import Resources
+from peloton.runtime.vocabulary import Key, Latest, Message, Query, Value, key
+
+ROOT = Key("respool/root")
+ROOT_ID = "root"
+
+
+class PoolConfig(Value, frozen=True, gc=False, array_like=True):
+    """What clients say of a pool. A kind that is not listed has no reservation and limit 0."""
+
+    name: str
+    parent: Key
+    reservation: Resources
+    limit: Resources
+    share: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    static: tuple[bool, bool, bool, bool] = (False, False, False, False)
+    controller_percent: float | None = None
+    slack_percent: float = 20.0
+    raw: bytes = b""  # the config as the client wrote it, for reading back
+    problem: str = ""  # of the config itself, found when it was translated
+
+
+class OpenRoot(Message, frozen=True, gc=False, array_like=True):
+    """Assembly to the root pool: begin to exist."""
+
+
+class CreatePool(Message, frozen=True, gc=False, array_like=True):
+    """Client to a pool that is to be."""
+
+    config: PoolConfig
+
+
+class UpdatePool(Message, frozen=True, gc=False, array_like=True):
+    """Client to a pool: another config; `force` skips the validation."""
+
+    config: PoolConfig
+    force: bool = False
+
+
+class DeletePool(Message, frozen=True, gc=False, array_like=True):
+    """Client to a pool: vanish, if you are a leaf that holds and wants nothing."""
+
+
+class Capacity(Latest, frozen=True, gc=False, array_like=True):
+    """Inventory to the root pool: the sum of my hosts."""
+
+    inventory: Key
+    capacity: Resources
+
+
+class PoolDone(Value, frozen=True, gc=False, array_like=True):
+    """Answer to a command that was carried out."""
+
+    pool: Key
+
+
+class ListPools(Query, frozen=True, gc=False, array_like=True):
+    """To the root: every pool, as `PoolView`, parents before children."""
+
+
+class PoolView(Value, frozen=True, gc=False, array_like=True):
+    """A pool as clients see it."""
+
+    pool: Key
+    path: str
+    config: PoolConfig
+    children: tuple[Key, ...]
+    allocation: Resources
+    demand: Resources
+    because: str = ""  # why its first ask waits, if it does
+
+
+MESSAGES: dict[int, type] = {1: OpenRoot, 2: CreatePool, 3: UpdatePool, 4: DeletePool, 5: Capacity}
+ANSWERS: dict[int, type] = {1: PoolDone}
+
+
+def pool_key(pool_id: str) -> Key:
+    """The key of a pool by its id."""
+    return key("respool", pool_id)

@@ -1,0 +1,120 @@
+"""Which pools may be: the rules of the tree, in the original's order; the first broken one wins.
+
+Turns (tree, pool, config) into a refusal or None. It must not change the tree.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.resources import EPSILON, Resources, amount
+from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import Key, Refused
+
+INVALID, NOT_FOUND, BUSY, NOT_LEAF = "INVALID_CONFIG", "NOT_FOUND", "BUSY", "NOT_LEAF"
+
+
+def check(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+    """Whether `pool` may have this config; `pool` may exist (update) or not (create)."""
+    return (
+        _own(pool, config)
+        or _parent(tree, pool, config)
+        or _siblings(tree, pool, config)
+        or _reservations(tree, pool, config)
+        or _controller(config)
+    )
+
+
+def check_delete(tree: Tree, pool: Key) -> Refused | None:
+    """Whether `pool` may vanish."""
+    if pool not in tree.pools:
+        return Refused(NOT_FOUND, "resource pool not found", "path")
+    if pool == ROOT:
+        return Refused(INVALID, "the root resource pool cannot be deleted", "path")
+    if tree.children.get(pool):
+        return Refused(NOT_LEAF, f"resource pool {tree.path(pool)} is not a leaf", "path")
+    if any(tree.use(pool).amounts()) or any(tree.demand(pool).amounts()):
+        text = f"resource pool {tree.path(pool)} is busy: it holds or waits for resources"
+        return Refused(BUSY, text, "path")
+    return None
+
+
+def _own(pool: Key, config: PoolConfig) -> Refused | None:
+    if pool == ROOT:
+        return Refused(INVALID, "cannot change the root resource pool", "id")
+    if config.problem:
+        return Refused(INVALID, config.problem, "config")
+    if not config.name:
+        return Refused(INVALID, "resource pool name is empty", "config.name")
+    if "/" in config.name:
+        return Refused(INVALID, f"resource pool name {config.name!r} has a slash", "config.name")
+    for kind, reserved, limit in _kinds(config.reservation, config.limit):
+        if reserved - limit >= EPSILON:
+            text = (
+                f"resource {kind}: reservation {amount(reserved):g} "
+                f"exceeds limit {amount(limit):g}"
+            )
+            return Refused(INVALID, text, f"config.resources[{kind}].reservation")
+    if config.parent == pool:
+        return Refused(INVALID, "resource pool cannot be its own parent", "config.parent")
+    return None
+
+
+def _parent(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+    if config.parent not in tree.pools:
+        return Refused(INVALID, f"parent resource pool {config.parent} not found", "config.parent")
+    known = tree.pools.get(pool)
+    if known is not None and known.config.parent != config.parent:
+        return Refused(INVALID, "parent override not allowed", "config.parent")
+    # A pool that becomes a parent would strand the tasks it holds as a leaf.
+    held = tree.use(config.parent), tree.demand(config.parent)
+    if config.parent != ROOT and not tree.children.get(config.parent):
+        if any(held[0].amounts()) or any(held[1].amounts()):
+            text = f"parent resource pool {tree.path(config.parent)} holds tasks: it stays a leaf"
+            return Refused(INVALID, text, "config.parent")
+    for kind, limit, above in _kinds(config.limit, tree.limit(config.parent)):
+        if limit - above >= EPSILON:
+            text = (
+                f"resource {kind}: limit {amount(limit):g} exceeds "
+                f"limit {amount(above):g} of parent {tree.path(config.parent)}"
+            )
+            return Refused(INVALID, text, f"config.resources[{kind}].limit")
+    return None
+
+
+def _siblings(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+    for sibling in tree.children.get(config.parent, {}):
+        if sibling != pool and tree.pools[sibling].config.name == config.name:
+            text = f"resource pool {tree.path(sibling)} already exists"
+            return Refused(INVALID, text, "config.name")
+    return None
+
+
+def _reservations(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+    total = config.reservation
+    for sibling in tree.children.get(config.parent, {}):
+        if sibling != pool:
+            total = total + tree.pools[sibling].config.reservation
+    if config.parent == ROOT:
+        most = tree.limit(ROOT)
+    else:
+        most = tree.pools[config.parent].config.reservation
+    for kind, reserved, above in _kinds(total, most):
+        if reserved - above >= EPSILON:
+            text = (
+                f"resource {kind}: reservations of all children {amount(reserved):g} exceed "
+                f"reservation {amount(above):g} of parent {tree.path(config.parent)}"
+            )
+            return Refused(INVALID, text, f"config.resources[{kind}].reservation")
+    return None
+
+
+def _controller(config: PoolConfig) -> Refused | None:
+    percent = config.controller_percent
+    if percent is not None and percent > 100:
+        text = f"controller limit {percent:g} exceeds 100 percent"
+        return Refused(INVALID, text, "config.controllerLimit.maxPercent")
+    return None
+
+
+def _kinds(left: Resources, right: Resources) -> list[tuple[str, int, int]]:
+    return list(zip(Resources.KINDS, left.amounts(), right.amounts(), strict=True))

@@ -1,0 +1,51 @@
+"""The state of a pool: its config; of the root, the capacity of the cluster by inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import immutables
+import msgspec
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool import facts as f
+from peloton.actors.respool.messages import PoolConfig
+from peloton.runtime.vocabulary import Key, Value
+
+
+class InventorySum(Value, frozen=True, gc=False, array_like=True):
+    """What one inventory last said."""
+
+    version: int
+    capacity: Resources
+
+
+class Pool(Value, frozen=True, gc=False, array_like=True):
+    """One pool. Its use and its queue are no state: they follow the lots (`tree.Tree`)."""
+
+    config: PoolConfig
+    inventories: immutables.Map[Key, InventorySum] = immutables.Map()
+
+    @property
+    def capacity(self) -> Resources:
+        """The sum of all inventories; for the root, which has no other limit."""
+        total = Resources()
+        for inventory in sorted(self.inventories):
+            total = total + self.inventories[inventory].capacity
+        return total
+
+
+def _capacity(pool: Pool, fact: f.CapacityChanged) -> Pool:
+    found = InventorySum(fact.version, fact.capacity)
+    return msgspec.structs.replace(
+        pool, inventories=pool.inventories.set(fact.inventory, found)
+    )
+
+
+EVOLVE: Mapping[type, Callable[[Any, Any], Pool | None]] = {
+    f.PoolCreated: lambda pool, fact: Pool(fact.config),
+    f.PoolUpdated: lambda pool, fact: msgspec.structs.replace(pool, config=fact.config),
+    f.PoolDeleted: lambda pool, fact: None,
+    f.CapacityChanged: _capacity,
+}

@@ -1,0 +1,207 @@
+"""The tree of pools as its root sees it: an index over all pools and lots of one shard.
+
+Turns old and new states of pools and lots into use, demand and queues, in the same turn, so that a
+pool's use cannot drift: it is the sum of its lots. It is never journaled; recovery derives it by
+the same `put`. Nothing here admits: `admission.py` reads it and decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.state import Pool
+from peloton.runtime.vocabulary import Key, kind_of
+
+
+class Queue:
+    """The lots of one pool that have somebody waiting: by priority, then by arrival."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, deque[tuple[float, Key]]] = {}
+        self._places: dict[Key, tuple[int, float]] = {}  # lots that do wait: (priority, arrived)
+        self._unsorted: dict[int, None] = {}
+
+    def put(self, key: Key, priority: int, arrived: float) -> None:
+        """A lot waits; one that already did keeps its place."""
+        if self._places.get(key) == (priority, arrived):
+            return
+        self._places[key] = (priority, arrived)
+        level = self._levels.setdefault(priority, deque())
+        if level and level[-1] > (arrived, key):
+            # Only recovery and late asks arrive out of order; one sort mends all of them.
+            self._unsorted[priority] = None
+        level.append((arrived, key))
+
+    def drop(self, key: Key) -> None:
+        """A lot waits no more; its slot is skipped when it comes to the head."""
+        self._places.pop(key, None)
+
+    def head(self) -> Key | None:
+        """The lot whose turn it is."""
+        for priority in sorted(self._levels, reverse=True):
+            level = self._levels[priority]
+            if priority in self._unsorted:
+                self._levels[priority] = level = deque(sorted(level))
+                del self._unsorted[priority]
+            while level:
+                arrived, key = level[0]
+                if self._places.get(key) == (priority, arrived):
+                    return key
+                level.popleft()
+            del self._levels[priority]
+        return None
+
+    def in_order(self) -> Iterator[Key]:
+        """The lots that wait, lazily: a reader that stops early pays for what it saw."""
+        if self.head() is None:
+            return
+        for priority in sorted(self._levels, reverse=True):
+            level = self._levels[priority]
+            if priority in self._unsorted:
+                level = self._levels[priority] = deque(sorted(level))
+                del self._unsorted[priority]
+            for arrived, key in level:
+                if self._places.get(key) == (priority, arrived):
+                    yield key
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class Tree:
+    """Pools by key, with what their lots use and want."""
+
+    def __init__(self) -> None:
+        self.pools: dict[Key, Pool] = {}
+        self.lots: dict[Key, Lot] = {}
+        self.children: dict[Key, dict[Key, None]] = {}
+        self.queues: dict[Key, Queue] = {}
+        self._own: dict[Key, tuple[Resources, Resources]] = {}  # (use, demand) without children's
+        self._sums: dict[Key, tuple[Resources, Resources]] | None = None
+        self.woken: dict[Key, None] = {}  # pools whose head may fit now
+        self.blocked: dict[Key, str] = {}  # pools whose head did not fit, and why
+
+    def put(self, key: Key, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
+        """A pool or a lot has a new state; None where it does not exist."""
+        if kind_of(key) == "lot":
+            assert not isinstance(old, Pool) and not isinstance(new, Pool)
+            self._put_lot(key, old, new)
+        else:
+            assert not isinstance(old, Lot) and not isinstance(new, Lot)
+            self._put_pool(key, old, new)
+
+    def limit(self, pool: Key) -> Resources:
+        """The most a pool may use: its limit; of the root, the cluster's capacity."""
+        state = self.pools.get(pool)
+        if state is None:
+            return Resources()
+        return state.capacity if pool == ROOT else state.config.limit
+
+    def use(self, pool: Key) -> Resources:
+        """What the lots of a pool and of all pools below hold."""
+        return self._totals(pool)[0]
+
+    def demand(self, pool: Key) -> Resources:
+        """What they want beside that."""
+        return self._totals(pool)[1]
+
+    def up(self, pool: Key) -> list[Key]:
+        """A pool and its ancestors, the root last."""
+        path = []
+        while pool in self.pools and pool not in path:
+            path.append(pool)
+            if pool == ROOT:
+                break
+            pool = self.pools[pool].config.parent
+        return path
+
+    def path(self, pool: Key) -> str:
+        """The path of a pool, such as `/a/b`."""
+        names = [self.pools[key].config.name for key in self.up(pool) if key != ROOT]
+        return "/" + "/".join(reversed(names))
+
+    def find(self, path: str) -> Key | None:
+        """The pool at a path."""
+        pool = ROOT
+        for name in [part for part in path.split("/") if part]:
+            found = [c for c in self.children.get(pool, {}) if self.pools[c].config.name == name]
+            if not found:
+                return None
+            pool = found[0]
+        return pool
+
+    def all(self) -> list[Key]:
+        """Every pool, parents before children, siblings by name."""
+        found: list[Key] = []
+        open_pools = [ROOT] if ROOT in self.pools else []
+        while open_pools:
+            pool = open_pools.pop()
+            found.append(pool)
+            kids = sorted(self.children.get(pool, {}), key=lambda c: self.pools[c].config.name)
+            open_pools += reversed(kids)
+        return found
+
+    def _put_pool(self, key: Key, old: Pool | None, new: Pool | None) -> None:
+        if old is not None and key != ROOT:
+            self.children.get(old.config.parent, {}).pop(key, None)
+        if new is None:
+            self.pools.pop(key, None)
+        else:
+            self.pools[key] = new
+            if key != ROOT:
+                self.children.setdefault(new.config.parent, {})[key] = None
+        self._sums = None
+        # Any change of a limit may make room somewhere below, or for those that wait for the pool.
+        self._wake_all()
+
+    def _put_lot(self, key: Key, old: Lot | None, new: Lot | None) -> None:
+        if new is None:
+            self.lots.pop(key, None)
+        else:
+            self.lots[key] = new
+        lot = new if new is not None else old
+        if lot is None:
+            return
+        pool = lot.shape.pool
+        held, wanted = _numbers(new)[0] - _numbers(old)[0], _numbers(new)[1] - _numbers(old)[1]
+        self._charge(pool, lot.shape.resources.times(held), lot.shape.resources.times(wanted))
+        queue = self.queues.setdefault(pool, Queue())
+        if new is not None and new.waiting:
+            queue.put(key, new.shape.priority, new.arrived)
+            self.woken[pool] = None
+        else:
+            queue.drop(key)
+            if queue.head() is not None:
+                self.woken[pool] = None
+        if held < 0:
+            self._wake_all()
+
+    def _charge(self, pool: Key, use: Resources, demand: Resources) -> None:
+        nothing = Resources(), Resources()
+        own = self._own.get(pool, nothing)
+        self._own[pool] = own[0] + use, own[1] + demand
+        if self._sums is not None:
+            for above in self.up(pool):
+                total = self._sums.get(above, nothing)
+                self._sums[above] = total[0] + use, total[1] + demand
+
+    def _totals(self, pool: Key) -> tuple[Resources, Resources]:
+        if self._sums is None:
+            # The tree's shape changed: sum anew, O(pools), rare.
+            own, self._own, self._sums = self._own, {}, {}
+            for key, (use, demand) in own.items():
+                self._charge(key, use, demand)
+        return self._sums.get(pool, (Resources(), Resources()))
+
+    def _wake_all(self) -> None:
+        for pool in self.blocked:
+            self.woken[pool] = None
+        self.blocked = {}
+
+
+def _numbers(lot: Lot | None) -> tuple[int, int]:
+    return (len(lot.admitted), len(lot.waiting)) if lot is not None else (0, 0)

@@ -1,0 +1,201 @@
+"""What a task makes of what it hears.
+
+Turns (task, message) into facts and answers. Every late or repeated word is recognised by its run
+or ask number and answered from the state. It must not look at the clock, a column, or its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.delays import throttle_s
+from peloton.actors.host.messages import KillRun, Launch, RunSeen
+from peloton.actors.respool.lot.messages import Ask, Leave
+from peloton.actors.task import facts as f
+from peloton.actors.task import messages as m
+from peloton.actors.task.goals import HOST, LOT
+from peloton.actors.task.state import ON_HOST, Room, Task, TaskStates
+from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Send
+
+START, THROTTLE = "start", "throttle"
+_WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
+
+
+def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
+    """A goal, absolute; deletion is never taken back."""
+    if task.goal in (message.goal, m.TaskGoals.DELETED):
+        return Decision()
+    fact = f.TaskGoalSet(message.goal, message.reason)
+    return Decision(facts=(fact,), because=message.reason)
+
+
+def created(message: m.SetTaskGoal, at: At) -> Decision:
+    """The slice opens: the instance begins to exist, unless it is to vanish anyway."""
+    if message.goal == m.TaskGoals.DELETED:
+        return Decision(because="deleted before it was created")
+    return Decision(
+        facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),)
+    )
+
+
+def queued(task: Task, message: m.Queued, at: At) -> Decision:
+    """The lot has the ask."""
+    if task.room == Room.ASKED and message.ask == task.ask:
+        return Decision(facts=(f.RoomQueued(),))
+    return Decision()
+
+
+def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
+    """The pool has room; an ask that is not wanted any more is given back at once."""
+    if message.ask == task.ask and task.room in (Room.ASKED, Room.QUEUED):
+        return Decision(facts=(f.RoomAdmitted(),))
+    if message.ask == task.ask and task.room == Room.ADMITTED:
+        return Decision()
+    return Decision(
+        sends=(Send(SENDER, Leave(message.ask)),), because="room is not wanted any more"
+    )
+
+
+def left(task: Task, message: m.Left, at: At) -> Decision:
+    """The lot let go."""
+    if task.room == Room.LEAVING and message.ask >= task.ask:
+        return Decision(facts=(f.RoomLeft(),))
+    return Decision()
+
+
+def place(task: Task, message: m.Place, at: At) -> Decision:
+    """A host was found; the launch is owed until the run runs or the host refuses."""
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state != TaskStates.WAITING or task.room != Room.ADMITTED or not wanted:
+        return Decision(because="placed when it was not waiting for a host")
+    return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, Launch(task.run)),))
+
+
+def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
+    """The host holds room."""
+    if message.run != task.run or task.state not in ON_HOST:
+        return _cancel(task, message.run)
+    if task.state == TaskStates.LAUNCHING:
+        return Decision(facts=(f.LaunchAccepted(),))
+    return Decision()
+
+
+def started(task: Task, message: m.Started, at: At) -> Decision:
+    """The process runs."""
+    if message.run != task.run or task.state not in ON_HOST:
+        return _cancel(task, message.run)
+    if task.state in _WAITS_FOR_START:
+        return Decision(facts=(f.TaskStarted(),))
+    return Decision()
+
+
+def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
+    """The run never started. The next attempt is a new run, and asks no new room."""
+    seen = (Send(SENDER, RunSeen(message.run)),)
+    if message.run != task.run or task.state not in ON_HOST:
+        return Decision(sends=seen, because="refusal of another run")
+    return Decision(facts=(f.LaunchRefused(message.reason),), sends=seen, because=message.reason)
+
+
+def ended(task: Task, message: m.Ended, at: At) -> Decision:
+    """The run is over; the host keeps it until it hears "seen"."""
+    seen = (Send(SENDER, RunSeen(message.run)),)
+    if message.run != task.run or task.state not in ON_HOST:
+        return Decision(sends=seen, because="end of another run")
+    outcome = message.outcome
+    because = outcome.message or outcome.reason
+    return Decision(facts=(f.RunEnded(outcome),), sends=seen, because=because)
+
+
+def gone(task: Task, message: m.Gone, at: At) -> Decision:
+    """The host does not know the run: what was to be cancelled never began."""
+    if message.run != task.run or task.state != TaskStates.KILLING:
+        return Decision(because="another run is gone")
+    outcome = m.Outcome(m.End.KILLED, reason="cancelled", message="cancelled before it started")
+    return Decision(facts=(f.RunEnded(outcome),), because=outcome.message)
+
+
+def due(task: Task, message: Due, at: At) -> Decision:
+    """A deadline has come: the start took too long, or the rest is over."""
+    if message.name == THROTTLE:
+        ask = Send(LOT, Ask(task.ask + 1))
+        return Decision(facts=(f.TaskRetried(),), sends=(ask,), because="rescheduled after a rest")
+    kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
+    reason = f"did not start within {task.policy.start_timeout_s:g} s"
+    return Decision(facts=(f.TaskKilling(reason),), sends=(kill,), because=reason)
+
+
+def _cancel(task: Task, run: int) -> Decision:
+    kill = Send(SENDER, KillRun(run, task.policy.kill_grace_s))
+    return Decision(sends=(kill,), because=f"run {run} is not the current one: cancelled")
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.SetTaskGoal: goal_set,
+    m.Queued: queued,
+    m.Admitted: admitted,
+    m.Left: left,
+    m.Place: place,
+    m.Accepted: accepted,
+    m.RunRefused: refused,
+    m.Started: started,
+    m.Ended: ended,
+    m.Gone: gone,
+    Due: due,
+}
+
+
+def _cancel_unknown(message: m.Accepted | m.Started, at: At) -> Decision:
+    return Decision(sends=(Send(SENDER, KillRun(message.run, 0.0)),), because="no such instance")
+
+
+def _seen(message: m.RunRefused | m.Ended, at: At) -> Decision:
+    return Decision(sends=(Send(SENDER, RunSeen(message.run)),), because="no such instance")
+
+
+def _leave(message: m.Admitted, at: At) -> Decision:
+    return Decision(sends=(Send(SENDER, Leave(message.ask)),), because="no such instance")
+
+
+def _nothing(message: Any, at: At) -> Decision:
+    return Decision(because="no such instance")
+
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.SetTaskGoal: created,
+    m.Queued: _nothing,
+    m.Admitted: _leave,
+    m.Left: _nothing,
+    m.Place: _nothing,
+    m.Accepted: _cancel_unknown,
+    m.RunRefused: _seen,
+    m.Started: _cancel_unknown,
+    m.Ended: _seen,
+    m.Gone: _nothing,
+    Due: _nothing,
+}
+
+
+def owed(task: Task) -> tuple[Send, ...]:
+    """What is said again until it is answered: first by room, then by run."""
+    sends: tuple[Send, ...] = ()
+    if task.room in (Room.ASKED, Room.QUEUED):
+        sends = (Send(LOT, Ask(task.ask)),)
+    elif task.room == Room.LEAVING:
+        sends = (Send(LOT, Leave(task.ask)),)
+    if task.state in _WAITS_FOR_START:
+        # Also while the host has accepted: its answer to a repeat is how a lost "started" heals.
+        return (*sends, Send(HOST, Launch(task.run)))
+    if task.state == TaskStates.KILLING:
+        return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s)))
+    return sends
+
+
+def deadline(task: Task) -> tuple[str, float] | None:
+    """What must have happened when."""
+    if task.state in _WAITS_FOR_START:
+        return START, task.policy.start_timeout_s
+    if task.state == TaskStates.THROTTLED:
+        return THROTTLE, throttle_s(task.failures)
+    return None

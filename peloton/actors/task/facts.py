@@ -1,0 +1,109 @@
+"""What a task writes down. Numbers are for good: journals hold them."""
+
+from __future__ import annotations
+
+from peloton.actors.task.messages import Outcome, Policy, TaskGoals
+from peloton.runtime.vocabulary import Fact, Key
+
+
+class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
+    """The instance exists; its first run is 1."""
+
+    goal: TaskGoals
+    policy: Policy
+    spec: int
+    lot: Key
+
+
+class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
+    """The goal changed."""
+
+    goal: TaskGoals
+    reason: str = ""
+
+
+class RoomAsked(Fact, frozen=True, gc=False, array_like=True):
+    """A new ask, one higher than the last."""
+
+
+class RoomQueued(Fact, frozen=True, gc=False, array_like=True):
+    """The lot has the ask in its queue."""
+
+
+class RoomAdmitted(Fact, frozen=True, gc=False, array_like=True):
+    """The pool admitted the ask."""
+
+
+class RoomLeaving(Fact, frozen=True, gc=False, array_like=True):
+    """The ask is not wanted any more; the lot is told until it answers."""
+
+
+class RoomLeft(Fact, frozen=True, gc=False, array_like=True):
+    """The lot holds nothing any more."""
+
+
+class TaskLaunching(Fact, frozen=True, gc=False, array_like=True):
+    """The current run goes to the host in its column."""
+
+
+class LaunchAccepted(Fact, frozen=True, gc=False, array_like=True):
+    """The host holds room for the run."""
+
+
+class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):
+    """The run never started; the next attempt is a new run under the same ask."""
+
+    reason: str
+
+
+class TaskStarted(Fact, frozen=True, gc=False, array_like=True):
+    """The run's process runs."""
+
+
+class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
+    """The run is to end; the host is told until it answers."""
+
+    reason: str
+
+
+class RunEnded(Fact, frozen=True, gc=False, array_like=True):
+    """The run is over."""
+
+    outcome: Outcome
+
+
+class TaskRetried(Fact, frozen=True, gc=False, array_like=True):
+    """A new run under a new ask."""
+
+
+class TaskThrottled(Fact, frozen=True, gc=False, array_like=True):
+    """The next run waits for its time."""
+
+
+class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
+    """The instance ends as killed without its current run ever having been launched."""
+
+
+class TaskForgotten(Fact, frozen=True, gc=False, array_like=True):
+    """The instance does not exist any more."""
+
+
+FACTS: dict[int, type] = {
+    1: TaskCreated,
+    2: TaskGoalSet,
+    3: RoomAsked,
+    4: RoomQueued,
+    5: RoomAdmitted,
+    6: RoomLeaving,
+    7: RoomLeft,
+    8: TaskLaunching,
+    9: LaunchAccepted,
+    10: LaunchRefused,
+    11: TaskStarted,
+    12: TaskKilling,
+    13: RunEnded,
+    14: TaskRetried,
+    15: TaskThrottled,
+    16: TaskWithdrawn,
+    17: TaskForgotten,
+}

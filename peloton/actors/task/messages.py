@@ -1,0 +1,152 @@
+"""What a task hears. All of it comes as sets: one message to many members of a crowd.
+
+A task knows neither its own name nor its host; `run` and `ask` are the natural keys by which a
+repeat or a late word is told from a new one.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+from peloton.runtime.vocabulary import Delivery, Goal, Key, Message, Value, key
+
+SLICE_SIZE = 1000
+"""Instances a slice holds: slice k has the instances SLICE_SIZE·k and following."""
+
+
+class TaskGoals(enum.IntEnum):
+    """What should become of an instance."""
+
+    SUCCEEDED = 1
+    RUNNING = 2
+    KILLED = 3
+    DELETED = 4
+
+
+class End(enum.IntEnum):
+    """How a run ended."""
+
+    SUCCEEDED = 1
+    FAILED = 2
+    KILLED = 3
+    LOST = 4
+
+
+class Outcome(Value, frozen=True, gc=False, array_like=True):
+    """The end of a run as its host saw it. `reason` is a short name, `message` is for people."""
+
+    end: End
+    exit_code: int | None = None
+    signal: str = ""
+    reason: str = ""
+    message: str = ""
+    system: bool = False  # not the program's fault: the try is free
+
+
+class Policy(Value, frozen=True, gc=False, array_like=True):
+    """What a task decides by, shared by all members with the same config."""
+
+    max_failures: int = 0
+    start_timeout_s: float = 180 * 60.0
+    kill_grace_s: float = 30.0
+
+
+class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: the goal, and for those that do not exist yet what they are."""
+
+    goal: TaskGoals
+    policy: Policy
+    spec: int  # index into the slice's table of configs
+    lot: Key
+    reason: str = ""
+
+
+class Queued(Message, frozen=True, gc=False, array_like=True):
+    """Lot to tasks: your ask of this number stands in the queue."""
+
+    ask: int
+
+
+class Admitted(Message, frozen=True, gc=False, array_like=True):
+    """Lot to tasks: the pool has room for you under this ask."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    ask: int
+
+
+class Left(Message, frozen=True, gc=False, array_like=True):
+    """Lot to tasks: nothing is held for you under this ask or a lower one."""
+
+    ask: int
+
+
+class Place(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: launch; the values are the hosts, one for each."""
+
+
+class Accepted(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: there is room for this run, and it is held."""
+
+    run: int
+
+
+class RunRefused(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: this run will never start here."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    run: int
+    reason: str
+
+
+class Started(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: this run's process runs."""
+
+    run: int
+
+
+class Ended(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: this run is over."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    run: int
+    outcome: Outcome
+
+
+class Gone(Message, frozen=True, gc=False, array_like=True):
+    """Host to tasks: this run is unknown here, and will never start."""
+
+    run: int
+
+
+MESSAGES: dict[int, type] = {
+    1: SetTaskGoal,
+    2: Queued,
+    3: Admitted,
+    4: Left,
+    5: Place,
+    6: Accepted,
+    7: RunRefused,
+    8: Started,
+    9: Ended,
+    10: Gone,
+}
+
+
+def crowd_key(job: str, slice_number: int) -> Key:
+    """The key of the crowd of one slice's tasks."""
+    return key("task", job, slice_number)
+
+
+def slice_of_crowd(crowd: Key) -> Key:
+    """The slice whose tasks a crowd holds."""
+    return Key("slice" + crowd[len("task") :])
+
+
+def pod_id(crowd: Key, member: int, run: int) -> str:
+    """The name of one run, `<job>-<instance>-<run>`, as the original's clients know it."""
+    _, job, number = crowd.split("/")
+    return f"{job}-{int(number) * SLICE_SIZE + member}-{run}"

@@ -1,0 +1,197 @@
+"""The state of a task, and how facts change it.
+
+Only what `decide` reads is state; what differs from member to member (host, times, the end of the
+last run) stands in columns, so that a thousand tasks in step are one value. The ask number and
+what became of the ask (`room`) are state and not columns of the slice: they differ only where runs
+do, and so the whole way of an instance through queue, host and end is one table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from peloton.actors.task import facts as f
+from peloton.actors.task.messages import End, Outcome, Policy, TaskGoals
+from peloton.runtime.vocabulary import Value
+
+SYSTEM_FAILURES_FREE = 4
+RUNS_KEPT_MAX = 10
+
+
+class TaskStates(enum.IntEnum):
+    """What is."""
+
+    WAITING = 1
+    LAUNCHING = 2
+    LAUNCHED = 3
+    STARTING = 4
+    RUNNING = 5
+    KILLING = 6
+    SUCCEEDED = 7
+    FAILED = 8
+    LOST = 9
+    KILLED = 10
+    THROTTLED = 11
+
+
+class Room(enum.IntEnum):
+    """What became of the current ask for room in the pool."""
+
+    NONE = 0
+    ASKED = 1
+    QUEUED = 2
+    ADMITTED = 3
+    LEAVING = 4
+
+
+ENDED = frozenset(
+    (TaskStates.SUCCEEDED, TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED)
+)
+ON_HOST = frozenset(
+    (
+        TaskStates.LAUNCHING,
+        TaskStates.LAUNCHED,
+        TaskStates.STARTING,
+        TaskStates.RUNNING,
+        TaskStates.KILLING,
+    )
+)
+HOLDS_ROOM = frozenset((Room.ASKED, Room.QUEUED, Room.ADMITTED))
+
+
+class Task(Value, frozen=True, gc=False, array_like=True):
+    """One instance, or a thousand in step."""
+
+    goal: TaskGoals
+    state: TaskStates
+    policy: Policy
+    run: int = 1
+    ask: int = 0
+    room: Room = Room.NONE
+    failures: int = 0
+    system_failures: int = 0
+    free_try: bool = False  # the last run failed by no fault of the program
+    because: str = ""  # why it is being killed, or why its last launch came to nothing
+
+
+class PastRun(Value, frozen=True, gc=False, array_like=True):
+    """A run that ended before the current one."""
+
+    run: int
+    host: str | None
+    started_at: float | None
+    ended_at: float | None
+    outcome: Outcome | None
+
+
+_STATE_OF_END = {
+    End.SUCCEEDED: TaskStates.SUCCEEDED,
+    End.FAILED: TaskStates.FAILED,
+    End.KILLED: TaskStates.KILLED,
+    End.LOST: TaskStates.LOST,
+}
+
+replace = msgspec.structs.replace
+
+
+def _created(task: Task | None, fact: f.TaskCreated) -> Task:
+    return Task(fact.goal, TaskStates.WAITING, fact.policy)
+
+
+def _launch_refused(task: Task, fact: f.LaunchRefused) -> Task:
+    if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
+        return replace(task, state=TaskStates.KILLED, because=fact.reason)
+    return replace(task, state=TaskStates.WAITING, run=task.run + 1, because=fact.reason)
+
+
+def _ended(task: Task, fact: f.RunEnded) -> Task:
+    outcome = fact.outcome
+    state = _STATE_OF_END[outcome.end]
+    if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
+        return replace(task, state=TaskStates.KILLED)
+    if task.state == TaskStates.KILLING and state == TaskStates.KILLED:
+        # Killed by us with another goal: it did not start in time, which is nobody's failure.
+        state = TaskStates.LOST
+    if state == TaskStates.SUCCEEDED:
+        return replace(task, state=state, because="")
+    if outcome.system or state == TaskStates.LOST:
+        count = task.system_failures + 1
+        if count <= SYSTEM_FAILURES_FREE:
+            return replace(task, state=state, system_failures=count, free_try=True, because="")
+    return replace(task, state=state, failures=task.failures + 1, free_try=False, because="")
+
+
+def _asked(task: Task, fact: f.RoomAsked) -> Task:
+    return replace(task, ask=task.ask + 1, room=Room.ASKED)
+
+
+def _retried(task: Task, fact: f.TaskRetried) -> Task:
+    return replace(
+        task, state=TaskStates.WAITING, run=task.run + 1, ask=task.ask + 1, room=Room.ASKED
+    )
+
+
+def _room(room: Room) -> Callable[[Task, Any], Task]:
+    return lambda task, fact: replace(task, room=room)
+
+
+def _state(state: TaskStates) -> Callable[[Task, Any], Task]:
+    return lambda task, fact: replace(task, state=state)
+
+
+EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
+    f.TaskCreated: _created,
+    f.TaskGoalSet: lambda task, fact: replace(task, goal=fact.goal),
+    f.RoomAsked: _asked,
+    f.RoomQueued: _room(Room.QUEUED),
+    f.RoomAdmitted: _room(Room.ADMITTED),
+    f.RoomLeaving: _room(Room.LEAVING),
+    f.RoomLeft: _room(Room.NONE),
+    f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
+    f.LaunchAccepted: _state(TaskStates.LAUNCHED),
+    f.LaunchRefused: _launch_refused,
+    f.TaskStarted: _state(TaskStates.RUNNING),
+    f.TaskKilling: lambda t, fact: replace(t, state=TaskStates.KILLING, because=fact.reason),
+    f.RunEnded: _ended,
+    f.TaskRetried: _retried,
+    f.TaskThrottled: _state(TaskStates.THROTTLED),
+    f.TaskWithdrawn: _state(TaskStates.KILLED),
+    f.TaskForgotten: lambda task, fact: None,
+}
+
+COLUMNS: Mapping[str, Any] = {
+    "spec": int,
+    "lot": str,
+    "host": str | None,
+    "created_at": float | None,
+    "launched_at": float | None,
+    "started_at": float | None,
+    "ended_at": float | None,
+    "outcome": Outcome | None,
+    "runs": tuple[PastRun, ...] | None,
+}
+
+_FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
+
+WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
+    f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
+    f.TaskLaunching: lambda fact, now: {"launched_at": now},
+    f.TaskStarted: lambda fact, now: {"started_at": now},
+    f.RunEnded: lambda fact, now: {"ended_at": now, "outcome": fact.outcome},
+    f.TaskRetried: lambda fact, now: _FRESH,
+    f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
+    f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
+}
+
+
+def _put_run_away(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+    outcome = read("outcome")
+    past = PastRun(task.run, read("host"), read("started_at"), read("ended_at"), outcome)
+    return {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
+
+
+ARCHIVE = {f.TaskRetried: _put_run_away}
