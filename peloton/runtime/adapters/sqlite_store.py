@@ -188,8 +188,8 @@ class SqliteJournal:
             unclear = Unclear(self._failed(error), absent=not committing)
             self._pending.update(plans)
             return dict.fromkeys(plans, unclear)
-        except Broken:
-            self._discard()
+        except BaseException:
+            self._discard()  # with the transaction it is in
             raise
         for shard, answer in answers.items():
             self._pending.pop(shard, None)

@@ -1,0 +1,269 @@
+"""What only the SQLite journal promises: kills, a full disk, failed commits, a bounded file.
+
+It must not repeat the contract; `test_journal.py` runs that on SQLite too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.runtime.adapters import sqlite_wal
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.ports import (
+    Broken,
+    CheckpointPart,
+    Claimed,
+    Committed,
+    Cut,
+    EndedRow,
+    Fenced,
+    Floor,
+    Frame,
+    Refused,
+    ShardId,
+    Unclear,
+    Work,
+)
+from tests.contracts.houses import GROUPS, OTHER, SHARD
+from tests.contracts.sqlite_writer import SHARDS, body
+
+WRITER = Path(__file__).with_name("sqlite_writer.py")
+
+
+def opened(path: Path, *, page_count_max: int | None = None) -> SqliteJournal:
+    journal = SqliteJournal(path, page_count_max=page_count_max)
+    journal.bootstrap(GROUPS)
+    return journal
+
+
+def claim(journal: SqliteJournal, shard: ShardId = SHARD) -> int:
+    claimed = journal.claim(shard, "somebody")
+    assert isinstance(claimed, Claimed)
+    return claimed.epoch
+
+
+def tail(journal: SqliteJournal, shard: ShardId = SHARD) -> list[bytes]:
+    list(journal.read_checkpoint(shard))
+    return [frame.body for frame in journal.read_tail(shard)]
+
+
+# ---- kill -9 ---------------------------------------------------------------------------------
+
+
+def killed_after(path: Path, lines: int) -> int:
+    """Starts a writer, kills it after so many acknowledgements; the last one it made."""
+    command = [sys.executable, str(WRITER), str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
+    assert writer.stdout is not None
+    said = [writer.stdout.readline() for _ in range(lines)]
+    writer.send_signal(signal.SIGKILL)
+    said += writer.stdout.readlines()
+    writer.wait()
+    return int([line for line in said if line.endswith("\n")][-1])
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    journal = opened(path)
+    chance = random.Random(7)
+    acknowledged = 0
+    for _ in range(20):
+        last = killed_after(path, chance.randrange(1, 60))
+        assert last > acknowledged
+        acknowledged = last
+        for shard in SHARDS:
+            claimed = journal.claim(shard, "checker")
+            assert isinstance(claimed, Claimed)
+            assert claimed.last_position >= acknowledged
+            parts = list(journal.read_checkpoint(shard))
+            assert parts == ([str(claimed.floor).encode()] if claimed.floor else [])
+            for frame in journal.read_tail(shard):
+                assert frame.body == body(shard, frame.position)
+            for at in range(5, claimed.last_position + 1, 5):
+                row = journal.read_ended(shard, "k", str(at))
+                assert row == EndedRow("k", str(at), at, body(shard, at))
+    journal.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()
+
+
+# ---- a full disk -----------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_unclear_and_work_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    journal = opened(tmp_path / "j", page_count_max=60)
+    epochs = {shard: claim(journal, shard) for shard in (SHARD, OTHER)}
+    position = 0
+    while True:
+        position += 1
+        works = [
+            Work(SHARD, epochs[SHARD], Frame(position, bytes(9000))),
+            Work(OTHER, epochs[OTHER], Frame(position, b"small")),
+        ]
+        answers = journal.commit(works)
+        if isinstance(answers[0], Unclear):
+            break
+    assert position > 3
+    assert all(isinstance(answer, Unclear) and answer.absent for answer in answers)
+    again = journal.settle(SHARD)
+    assert isinstance(again, Unclear) and again.absent, "seen without it, and still no room"
+    with pytest.raises(Refused):
+        journal.commit([works[0]])
+    assert journal.settle(OTHER) == Committed(), "a small one still fits"
+    journal.page_count_max = 10_000
+    journal.settle(SHARD)  # on a connection from before there was room
+    assert journal.settle(SHARD) == Committed()
+    assert journal.commit([Work(SHARD, epochs[SHARD], Frame(position + 1, b"on"))]) == [Committed()]
+    assert len(tail(journal)) == position + 1
+    assert len(tail(journal, OTHER)) == position
+    journal.close()
+
+
+def test_a_shard_given_up_on_a_full_disk_is_whole_for_the_next_claim(tmp_path: Path) -> None:
+    journal = opened(tmp_path / "j", page_count_max=60)
+    epoch = claim(journal)
+    position = 1
+    while journal.commit([Work(SHARD, epoch, Frame(position, bytes(9000)))]) == [Committed()]:
+        position += 1
+    journal.drop(SHARD)
+    assert isinstance(journal.settle(SHARD), Fenced)
+    journal.page_count_max = None
+    claimed = journal.claim(SHARD, "again")
+    assert isinstance(claimed, Claimed)
+    assert claimed.last_position == position - 1 == len(tail(journal))
+    journal.close()
+
+
+# ---- a commit that fails ---------------------------------------------------------------------
+
+
+class FailingCommit:
+    """A connection whose COMMIT raises, having committed or not."""
+
+    def __init__(self, db: sqlite3.Connection, *, committed: bool) -> None:
+        self.db = db
+        self.committed = committed
+        self.closed = False
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        if statement == "COMMIT":
+            if self.committed:
+                self.db.execute("COMMIT")
+            raise sqlite3.OperationalError("the commit failed")
+        assert not self.closed, "a connection that failed is never used again"
+        return self.db.execute(statement, *values)
+
+    def executemany(self, statement: str, values: Any) -> Any:
+        return self.db.executemany(statement, values)
+
+    def close(self) -> None:
+        self.closed = True
+        self.db.close()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_failed_commit_is_settled_by_op(tmp_path: Path, committed: bool) -> None:
+    journal = opened(tmp_path / "j")
+    epoch = claim(journal)
+    assert journal._writer is not None
+    failing = FailingCommit(journal._writer, committed=committed)
+    journal._writer = failing  # type: ignore[assignment]
+    part = CheckpointPart(1, 0, b"state", True)
+    work = Work(SHARD, epoch, Frame(1, b"one"), (), (part,), Floor(1))
+    assert journal.commit([work]) == [Unclear(f"{journal.path}: the commit failed")]
+    assert failing.closed
+    assert journal.settle(SHARD) == Committed()
+    assert journal.commit([Work(SHARD, epoch, Frame(2, b"two"))]) == [Committed()]
+    claim(journal)
+    assert list(journal.read_checkpoint(SHARD)) == [b"state"]
+    assert tail(journal) == [b"two"]
+    journal.close()
+
+
+def test_a_failed_commit_that_another_owner_followed_is_fenced_and_unknown(tmp_path: Path) -> None:
+    journal, other = opened(tmp_path / "j"), opened(tmp_path / "j")
+    epoch = claim(journal)
+    assert journal._writer is not None
+    journal._writer = FailingCommit(journal._writer, committed=True)  # type: ignore[assignment]
+    journal.commit([Work(SHARD, epoch, Frame(1, b"one"))])
+    claim(other)
+    answer = journal.settle(SHARD)
+    assert isinstance(answer, Fenced) and not answer.definite
+    journal.close()
+    other.close()
+
+
+def test_a_position_in_the_file_twice_is_an_alarm(tmp_path: Path) -> None:
+    journal = opened(tmp_path / "j")
+    epoch = claim(journal)
+    assert journal._writer is not None
+    journal._writer.execute(
+        "INSERT INTO journal VALUES ('a', 0, 1, 0, 1, 1, x'00', x'00', x'00', x'00')"
+    )
+    with pytest.raises(Broken):
+        journal.commit([Work(SHARD, epoch, Frame(1, b"one"))])
+    journal.close()
+
+
+# ---- threads and size ------------------------------------------------------------------------
+
+
+def test_ended_rows_are_read_from_another_thread_while_we_commit(tmp_path: Path) -> None:
+    journal = opened(tmp_path / "j")
+    epoch = claim(journal)
+    known = threading.Event()
+    found: list[int] = []
+
+    def read() -> None:
+        known.wait(10)
+        for _ in range(200):
+            row = journal.read_ended(SHARD, "k", "x")
+            assert row is not None
+            found.append(row.position)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    position = 0
+    while reader.is_alive():
+        position += 1
+        row = EndedRow("k", "x", position, b"")
+        work = Work(SHARD, epoch, Frame(position, b""), ended=(row,))
+        assert journal.commit([work]) == [Committed()]
+        known.set()
+    assert len(found) == 200 and found == sorted(found)
+    journal.close()
+
+
+def test_the_file_and_its_log_stay_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_wal, "MOVE_BYTES", 1 << 20)
+    monkeypatch.setattr(sqlite_wal, "RESTART_BYTES", 2 << 20)
+    path = tmp_path / "j"
+    journal = opened(path)
+    epoch = claim(journal)
+    sizes, logs = [], []
+    for position in range(1, 1201):
+        work = Work(SHARD, epoch, Frame(position, bytes(50_000)), cut=Cut())
+        assert isinstance(journal.commit([work])[0], Committed)
+        if position % 60 == 0:
+            part = CheckpointPart(position, 0, bytes(900_000), True)
+            floor = Work(SHARD, epoch, parts=(part,), floor=Floor(position))
+            assert journal.commit([floor]) == [Committed()]
+            sizes.append(path.stat().st_size)
+            logs.append(path.with_name("j-wal").stat().st_size)
+    journal.close()
+    assert max(sizes) < 20_000_000, "three generations of 3 MB and a part, of 60 MB written"
+    assert max(logs) < 20_000_000
