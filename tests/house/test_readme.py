@@ -1,0 +1,92 @@
+"""Holds the README and the scripts to each other: what it tells people to type is there.
+
+Must not judge prose beyond the sections a newcomer looks for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.house import readme
+
+SECTIONS = ("problem", "promise", "first run", "map", "limits")
+
+
+def test_every_command_can_be_typed(root: Path) -> None:
+    typed = list(readme.commands((root / "README.md").read_text()))
+    assert typed, "a README without one command"
+    assert [c for c in typed if readme.unknown(c, root)] == []
+
+
+def test_the_sections_are_there(root: Path) -> None:
+    titles = [
+        line.lstrip("# ").lower()
+        for line in (root / "README.md").read_text().splitlines()
+        if line.startswith("## ")
+    ]
+    assert [s for s in SECTIONS if not any(s in title for title in titles)] == []
+
+
+def test_a_command_that_is_not_there_is_noticed(root: Path) -> None:
+    text = "```bash\n$ script/nonesuch --all\nscript/setup  # fine\nFOO=1 gone\n```\n"
+    wrong = [readme.unknown(command, root) for command in readme.commands(text)]
+    assert wrong == ["script/nonesuch", None, "gone"]
+
+
+def scripts(root: Path) -> list[Path]:
+    return [*sorted(p for p in (root / "script").iterdir() if p.is_file()), root / ".ci" / "run"]
+
+
+def test_scripts_are_executable_and_parse(root: Path) -> None:
+    for script in scripts(root):
+        assert os.access(script, os.X_OK), f"{script} is not executable"
+        if "bash" in script.read_text().splitlines()[0]:
+            done = subprocess.run(["bash", "-n", script], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+
+
+def copy_with_a_python_that_only_notes(root: Path, to: Path) -> Path:
+    """The files script/setup looks at, and in .venv a program that notes how it was called."""
+    for folder in ("script", "proto"):
+        shutil.copytree(root / folder, to / folder)
+    for file in ("pyproject.toml", "setup.py"):
+        shutil.copy(root / file, to / file)
+    notes = to / "notes"
+    python = to / ".venv" / "bin" / "python"
+    for path in (python, to / "peloton" / "api" / ".made-from"):
+        path.parent.mkdir(parents=True)
+        path.write_text(f'#!/bin/sh\necho "$@" >>{notes}\n')
+    python.chmod(0o755)
+    return notes
+
+
+def test_setup_installs_once_and_again_only_when_its_sources_change(
+    root: Path, tmp_path: Path
+) -> None:
+    notes = copy_with_a_python_that_only_notes(root, tmp_path)
+
+    def installs_after(*options: str) -> int:
+        subprocess.run([tmp_path / "script" / "setup", *options], check=True, capture_output=True)
+        return notes.read_text().count("pip install")
+
+    assert installs_after() == 1
+    assert installs_after() == 1
+    assert installs_after("--test") == 2
+    assert installs_after("--test") == 2
+    assert installs_after() == 2  # what the tests take is more than what running takes
+    with (tmp_path / "pyproject.toml").open("a") as project:
+        project.write("# changed\n")
+    assert installs_after() == 3
+
+
+def test_a_setup_that_fails_is_not_taken_for_done(root: Path, tmp_path: Path) -> None:
+    copy_with_a_python_that_only_notes(root, tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.write_text('#!/bin/sh\n[ "$2" != pip ]\n')
+    for _ in range(2):
+        done = subprocess.run([tmp_path / "script" / "setup"], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "run script/setup again" in done.stderr
