@@ -1,4 +1,4 @@
-"""The lock of the data folder: one process, told apart by pid; a program it starts holds nothing."""
+"""The lock of the data folder: one process, told by its pid; what it starts holds nothing."""
 
 from __future__ import annotations
 
