@@ -1,0 +1,20 @@
+"""The keeper: a small program that starts, watches and reaps real tasks and outlives the daemon.
+
+It turns launches and kills read from a Unix socket into process groups, and their ends into
+records that are safe on disk before anybody hears of them. It must use nothing but the standard
+library and import nothing of the package around it: it runs for as long as the longest task, so
+it must start fast, stay small, and never depend on what an upgrade of the package replaces.
+
+    __main__   arguments, detaching
+    keeping    the lock, the recovery, the loop
+    service    sockets and the loop
+    runs       every run from its launch to its acknowledged end
+    adoption   what a successor makes of a killed keeper's runs
+    kinds      the records: runs, ends, the words for how a run ended
+    journal    the durable lines
+    processes  fork, /proc, signals
+    watch      what is looked at now and then
+    sandboxes  the folders of the runs
+    calling    the daemon's side: reach it, start it
+    wire       lines of JSON
+"""

@@ -1,0 +1,127 @@
+"""Calling the keeper: reach it, start it, remember what it was asked.
+
+Turns a folder into a connected socket and unanswered questions into what a successor is to be
+asked again. It must not read answers' meaning beyond what they settle, nor hold a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from . import wire
+
+START_TIMEOUT_S = 20.0
+_KEEPER = Path(__file__).parent / "__main__.py"
+_READY_STATUS, _HELD_STATUS = 0, 3
+# The daemon's environment may hold secrets, and a task's parent shows its own to the task.
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+
+
+class KeeperUnavailable(Exception):
+    """No keeper answers and none could be started, for now."""
+
+
+class Book:
+    """What was asked and not answered yet, and under which epoch. Bounded by what its host's
+    ledger holds."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[str, int] = {}
+        self._launches: dict[str, wire.Message] = {}
+        self._kills: dict[str, wire.Message] = {}
+
+    def note(self, message: wire.Message) -> wire.Message | None:
+        """The message as it is to be said, or None while nobody owns its host here."""
+        question = message["q"]
+        if question == "ack":
+            return message
+        host = message["host"]
+        if "epoch" in message:
+            self._epochs[host] = max(message["epoch"], self._epochs.get(host, -1))
+        elif host not in self._epochs:
+            return None
+        else:
+            message["epoch"] = self._epochs[host]
+        if question == "launch":
+            for run in message["runs"]:
+                self._launches[run["run"]] = {**message, "runs": [run]}
+        elif question == "kill":
+            for pair in message["runs"]:
+                self._kills[pair[0]] = {**message, "runs": [pair]}
+        return message
+
+    def strike(self, message: wire.Message) -> None:
+        """`started` answers a launch, an end answers all; a refusal ends all of its host."""
+        answer = message["a"]
+        if answer in ("started", "ended"):
+            self._launches.pop(message["run"], None)
+        if answer in ("ended", "unknown"):
+            self._kills.pop(message["run"], None)
+        if answer == "refused":
+            self._forget(message["host"], message["epoch"])
+
+    def _forget(self, host: str, epoch: int) -> None:
+        if self._epochs.get(host, -1) <= epoch:
+            self._epochs.pop(host, None)
+        for book in (self._launches, self._kills):
+            for run_id in [r for r, m in book.items() if m["host"] == host]:
+                if book[run_id]["epoch"] <= epoch:
+                    del book[run_id]
+
+    def forget_questions(self) -> None:
+        """One of them was refused as nonsense; said again it would be refused for ever. Their
+        hosts ask again for what is missing in the next listing."""
+        self._launches.clear()
+        self._kills.clear()
+
+    def again(self) -> Iterator[wire.Message]:
+        for host, epoch in self._epochs.items():
+            yield {"q": "hello", "host": host, "epoch": epoch}
+            yield {"q": "list", "host": host, "epoch": epoch}
+        yield from self._launches.values()
+        yield from self._kills.values()
+
+
+def dial(folder: Path) -> socket.socket:
+    """Through a descriptor of the folder: a socket's path has room for 107 bytes only."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(f"/proc/self/fd/{fd}/socket")
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    finally:
+        os.close(fd)
+    return sock
+
+
+def start_keeper(folder: Path, settings: Sequence[str]) -> None:
+    """It detaches by itself and leaves a status behind. No fork of this process: gRPC's threads
+    would not survive one."""
+    command = [sys.executable, "-I", "-S", str(_KEEPER), str(folder), *settings]
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder / "keeper.log", "ab") as log:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+                timeout=START_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise KeeperUnavailable("the keeper does not start in time") from late
+    if done.returncode not in (_READY_STATUS, _HELD_STATUS):
+        raise KeeperUnavailable(f"the keeper does not start; see {folder / 'keeper.log'}")

@@ -1,0 +1,105 @@
+"""The keeper's journal: one file of JSON lines, appended, now and then rewritten.
+
+Turns records into bytes that survive a `kill -9` (once written) or a power cut (once synced).
+It must not know what a record means.
+
+One file instead of one per run: a whole batch of launches or ends then costs one sync.
+
+After a failed write or sync nothing is appended any more: what the file holds is unknown, and a
+second fsync after a failed one reports success for bytes that are gone. Only `rewrite`, which
+makes a new file from what memory knows, heals it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+Record = dict[str, Any]
+
+
+class JournalBroken(Exception):
+    """Not written, or perhaps not: nothing that rests on these records may be said."""
+
+
+class Journal:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+        self.size_bytes = 0
+        self.rewritten_bytes = 0
+        self.broken = False
+
+    def read(self) -> list[Record]:
+        """Everything up to the first line that is not whole: a keeper killed in the middle of a
+        write leaves such a tail, and nothing was said on the strength of it."""
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        records: list[Record] = []
+        for line in data.split(b"\n")[:-1]:
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break
+        return records
+
+    def rewrite(self, records: Iterable[Record]) -> None:
+        """Replaces the file; the old one stays whole until the new one is safe."""
+        data = _lines(records)
+        fresh = self._path + ".new"
+        try:
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+            try:
+                _write_all(fd, data)
+                os.fsync(fd)
+                os.rename(fresh, self._path)
+                sync_folder(os.path.dirname(self._path) or ".")
+            except BaseException:
+                os.close(fd)
+                raise
+        except OSError as trouble:
+            self.broken = True
+            raise JournalBroken(str(trouble)) from trouble
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+        self.size_bytes = self.rewritten_bytes = len(data)
+        self.broken = False
+
+    def append(self, records: Iterable[Record], *, sync: bool) -> None:
+        if self.broken:
+            raise JournalBroken("a write failed earlier")
+        data = _lines(records)
+        try:
+            _write_all(self._fd, data)
+            if sync:
+                os.fdatasync(self._fd)
+        except OSError as trouble:
+            self.broken = True
+            raise JournalBroken(str(trouble)) from trouble
+        self.size_bytes += len(data)
+
+
+def sync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _lines(records: Iterable[Record]) -> bytes:
+    return b"".join(
+        json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records
+    )
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,64 @@
+"""Keeping a folder: the lock, the recovery, the loop, in that order.
+
+Turns a detached process into the folder's keeper. It must not touch the journal or a process
+before it holds the lock: two keepers would adopt the same runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import time
+
+from .adoption import adopt
+from .journal import Journal
+from .kinds import Memory
+from .processes import become_subreaper, boot_id
+from .runs import Runs
+from .sandboxes import Sandboxes
+from .service import Service, Settings
+
+READY_STATUS, HELD_STATUS = 0, 3
+_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
+
+
+def keep(folder: str, arguments: list[str], teller: int) -> None:
+    defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
+    numbers = [float(word) for word in arguments] + defaults[len(arguments) :]
+    settings = Settings(idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2])
+    lock_fd = _lock()
+    if lock_fd < 0:
+        os.write(teller, bytes([HELD_STATUS]))
+        return
+    become_subreaper()
+    journal = Journal("journal")
+    memory = Memory(boot_id())
+    memory.fold(journal.read())
+    alive = adopt(memory, folder, now=time.time())
+    journal.rewrite(memory.records())
+    boxes = Sandboxes(folder, kept_max=settings.sandboxes_kept_max)
+    boxes.open(memory.runs)
+    runs = Runs(folder, memory, journal, boxes)
+    runs.adopted = {run.run_id: run for run in alive}
+    service = Service(runs, settings, lock_fd)
+    os.write(teller, bytes([READY_STATUS]))
+    os.close(teller)
+    # Fewer pages to copy per fork, and nothing here makes cycles.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    service.serve()
+
+
+def _lock() -> int:
+    """One keeper per folder. The number in the file is for people."""
+    fd = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return -1
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())
+    return fd

@@ -1,0 +1,183 @@
+"""The keeper's records: what a run is, how it ended, and their forms on disk and on the wire.
+
+Turns runs into journal records and events and back. It must not touch a process or a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Record = dict[str, Any]
+
+# A run id names a folder, and must not name another one.
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+SUCCEEDED, FAILED, KILLED, LOST = "SUCCEEDED", "FAILED", "KILLED", "LOST"
+
+EXITED = "exited"
+SIGNALLED = "ended by a signal"
+KILL_ASKED = "killed"
+OVER_MEMORY = "memory limit exceeded"
+NOT_RUNNABLE = "command cannot be run"
+NOT_STARTED = "could not be started"
+USED_BEFORE = "run id used before"
+KEEPER_DIED = "keeper died, exit status unknown"
+MACHINE_RESTARTED = "machine restarted, exit status unknown"
+
+
+class Run:
+    """One run, from its launch to its acknowledgement.
+
+    `end` is set when it is over, `told` once that end is safe on disk: until then nobody may
+    hear of it, or a keeper killed at that moment would have given its word for nothing.
+    """
+
+    __slots__ = (
+        "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
+        "kill_asked", "over_memory", "adopted", "end", "told", "recorded",
+    )  # fmt: skip
+
+    def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
+        self.run_id = run_id
+        self.host = host
+        self.command = command
+        self.memory_mb = memory_mb
+        self.pid = 0
+        self.birth = 0
+        self.started_at = 0.0
+        self.kill_asked = False
+        self.over_memory = ""
+        self.adopted = False
+        self.end: Record | None = None
+        self.told = False
+        self.recorded = False
+
+    @property
+    def live(self) -> bool:
+        return self.pid > 0 and self.end is None
+
+
+def end_of(
+    outcome: str,
+    *,
+    reason: str,
+    message: str = "",
+    status: int | None = None,
+    at: float,
+) -> Record:
+    """`status` as subprocess has it: an exit code, or a signal's negative."""
+    return {
+        "outcome": outcome,
+        "reason": reason,
+        "message": message,
+        "exit_code": status if status is not None and status >= 0 else None,
+        "signal": -status if status is not None and status < 0 else None,
+        "at": at,
+    }
+
+
+def launch_record(run: Run) -> Record:
+    """Without the environment: people put secrets there, and nobody needs it a second time."""
+    kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
+    return {
+        "is": "launch", "run": run.run_id, "host": run.host,
+        "command": kept, "memory_mb": run.memory_mb,
+    }  # fmt: skip
+
+
+def start_record(run: Run) -> Record:
+    return {
+        "is": "start", "run": run.run_id,
+        "pid": run.pid, "birth": run.birth, "at": run.started_at,
+    }  # fmt: skip
+
+
+def end_record(run: Run) -> Record:
+    return {"is": "end", "run": run.run_id, "end": run.end}
+
+
+def ack_record(run_id: str) -> Record:
+    return {"is": "ack", "run": run_id}
+
+
+def epoch_record(host: str, epoch: int) -> Record:
+    return {"is": "epoch", "host": host, "epoch": epoch}
+
+
+def boot_record(boot_id: str) -> Record:
+    return {"is": "boot", "id": boot_id}
+
+
+class Memory:
+    """All that a keeper must not forget: the fold of its journal."""
+
+    def __init__(self, boot_id: str) -> None:
+        self.boot_id = boot_id
+        self.epochs: dict[str, int] = {}
+        self.runs: dict[str, Run] = {}
+
+    def fold(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._fold_one(record)
+
+    def _fold_one(self, record: Record) -> None:
+        kind = record["is"]
+        if kind == "boot":
+            self.boot_id = record["id"]
+        elif kind == "epoch":
+            self.epochs[record["host"]] = record["epoch"]
+        elif kind == "launch":
+            run = Run(
+                record["run"], record["host"],
+                command=record["command"], memory_mb=record["memory_mb"],
+            )  # fmt: skip
+            run.recorded = True
+            self.runs[run.run_id] = run
+        elif kind == "start":
+            run = self.runs[record["run"]]
+            run.pid, run.birth, run.started_at = record["pid"], record["birth"], record["at"]
+        elif kind == "end":
+            run = self.runs[record["run"]]
+            run.end, run.told = record["end"], True
+        elif kind == "ack":
+            self.runs.pop(record["run"], None)
+        else:
+            raise ValueError(f"a record of an unknown kind: {kind!r}")
+
+    def records(self) -> Iterator[Record]:
+        """The shortest journal with the same fold."""
+        yield boot_record(self.boot_id)
+        for host, epoch in self.epochs.items():
+            yield epoch_record(host, epoch)
+        for run in self.runs.values():
+            if not run.recorded:
+                continue
+            yield launch_record(run)
+            if run.pid:
+                yield start_record(run)
+            if run.end is not None:
+                yield end_record(run)
+
+
+def started_event(run: Run) -> Record:
+    return {"a": "started", "run": run.run_id, "pid": run.pid, "at": run.started_at}
+
+
+def ended_event(run_id: str, end: Record) -> Record:
+    return {"a": "ended", "run": run_id, **end}
+
+
+def listed(run: Run) -> Record:
+    """An end not yet safe is shown as running: it may still be unknown to a successor."""
+    if run.told:
+        state = "ended"
+    elif run.pid:
+        state = "running"
+    else:
+        state = "queued"
+    return {
+        "run": run.run_id, "state": state, "pid": run.pid, "at": run.started_at,
+        "end": run.end if run.told else None,
+    }  # fmt: skip

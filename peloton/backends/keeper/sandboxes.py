@@ -1,0 +1,63 @@
+"""Sandboxes: the folders of the runs, made once, kept for a while, removed by a helper.
+
+Turns a run id into `runs/<run id>/sandbox`. The folder is the run's intent: as long as it stands
+the id cannot be started again, whatever the journal has forgotten. It must never remove the
+folder of a run whose end is not acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Container
+
+_RUNS = "runs"
+_TRASH = "trash"
+# Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait.
+_TRASH_BATCH_MAX = 256
+
+
+class Sandboxes:
+    def __init__(self, folder: str, *, kept_max: int) -> None:
+        self._folder = folder
+        self._kept_max = kept_max
+        self._finished: deque[str] = deque()
+        self.helper_pid = 0
+
+    def open(self, unfinished: Container[str]) -> None:
+        """Takes up the folders of runs that were acknowledged in an earlier keeper's time."""
+        os.makedirs(_RUNS, mode=0o700, exist_ok=True)
+        ages = []
+        with os.scandir(_RUNS) as entries:
+            for entry in entries:
+                if entry.name not in unfinished:
+                    ages.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+        self._finished.extend(name for _, name in sorted(ages))
+
+    def make(self, run_id: str) -> None:
+        """FileExistsError: this id has been taken, now or ever."""
+        os.mkdir(f"{_RUNS}/{run_id}", 0o700)
+        os.mkdir(f"{_RUNS}/{run_id}/sandbox", 0o700)
+
+    def path(self, run_id: str) -> str:
+        return f"{self._folder}/{_RUNS}/{run_id}/sandbox"
+
+    def finish(self, run_id: str) -> None:
+        self._finished.append(run_id)
+
+    def prune(self) -> None:
+        """Moves the oldest out of the way at once and lets one helper at a time remove them."""
+        excess = min(len(self._finished) - self._kept_max, _TRASH_BATCH_MAX)
+        if excess <= 0 or self.helper_pid:
+            return
+        os.makedirs(_TRASH, mode=0o700, exist_ok=True)
+        for _ in range(excess):
+            run_id = self._finished.popleft()
+            try:
+                os.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
+            except OSError:
+                # Somebody removed it, or a namesake in the trash could not be removed.
+                continue
+        command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]
+        environment = {"PATH": os.environ.get("PATH", os.defpath)}
+        self.helper_pid = os.posix_spawnp("rm", command, environment)

@@ -1,0 +1,258 @@
+"""The keeper's door and loop: one thread, one selector, one Unix socket.
+
+Turns readable sockets and signals into calls of `Runs`, and its events into lines for the
+daemon that last said hello for the host. It must not wait anywhere but in the selector, and
+must not keep a daemon that stops reading.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from typing import NamedTuple
+
+from . import kinds, watch, wire
+from .journal import JournalBroken
+from .runs import BadRequest, EpochRefused, Runs
+
+SOCKET_NAME = "socket"
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+# Adopted runs send us no signal when they end.
+ADOPTED_ROUND_S = 0.2
+_READ_BYTES = 262144
+_LISTEN_BACKLOG = 16
+
+
+class Settings(NamedTuple):
+    idle_s: float
+    round_s: float
+    sandboxes_kept_max: int
+
+
+class Connection:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.lines = wire.Lines()
+        self.unsent = bytearray()
+
+
+class Service:
+    def __init__(self, runs: Runs, settings: Settings, lock_fd: int) -> None:
+        self._runs = runs
+        self._settings = settings
+        self._lock_fd = lock_fd
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        self._owners: dict[str, Connection] = {}
+        self._asked_to_leave = False
+        self._folder_gone = False
+        now = time.monotonic()
+        self._idle_since = now
+        self._next_round = now
+        self._next_adopted_round = now
+        self._alarm = self._catch_signals()
+        self._listener = self._listen()
+        self._selector.register(runs.complaints_fd, selectors.EVENT_READ)
+
+    def _catch_signals(self) -> int:
+        """The handlers do nothing: the wake-up descriptor makes the selector return, and what
+        happened is asked of the kernel."""
+        alarm, bell = os.pipe()
+        os.set_blocking(alarm, False)
+        os.set_blocking(bell, False)
+        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._leave)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._selector.register(alarm, selectors.EVENT_READ)
+        return alarm
+
+    def _leave(self, *_: object) -> None:
+        """Asked politely: as soon as no run needs us, and no sooner."""
+        self._asked_to_leave = True
+
+    def _listen(self) -> socket.socket:
+        """By a relative name, from within the folder: a socket's path has room for 107 bytes."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.setblocking(False)
+        try:
+            os.unlink(SOCKET_NAME)
+        except FileNotFoundError:
+            pass
+        listener.bind(SOCKET_NAME)
+        listener.listen(_LISTEN_BACKLOG)
+        self._selector.register(listener, selectors.EVENT_READ)
+        return listener
+
+    def serve(self) -> None:
+        while not self._done():
+            self._turn(self._selector.select(self._timeout()))
+        if not self._folder_gone:
+            os.unlink(SOCKET_NAME)
+
+    def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Deaths first: a run that ended before its kill was read ended by itself."""
+        self._runs.reap()
+        for key, mask in ready:
+            if key.fileobj is self._listener:
+                self._accept()
+            elif key.fd == self._alarm:
+                _drain(self._alarm)
+            elif key.fd == self._runs.complaints_fd:
+                self._runs.hear_complaints()
+            elif mask & selectors.EVENT_READ:
+                self._read(key.data)
+        now = time.monotonic()
+        self._runs.start_some()
+        self._runs.kill_overdue(now)
+        self._rounds(now)
+        self._runs.commit()
+        self._tell()
+        if self._runs.busy or self._connections:
+            self._idle_since = now
+
+    def _rounds(self, now: float) -> None:
+        if now >= self._next_adopted_round:
+            self._next_adopted_round = now + ADOPTED_ROUND_S
+            watch.look_after_adopted(self._runs)
+        if now >= self._next_round:
+            self._next_round = now + self._settings.round_s
+            watch.look_around(self._runs)
+            if not self._folder_stands():
+                self._folder_gone = True
+                self._runs.kill_all()
+
+    def _folder_stands(self) -> bool:
+        """The lock's file stands for the folder: whoever sees another one holds another lock."""
+        try:
+            seen = os.stat(f"{self._runs.folder}/lock")
+        except OSError:
+            return False
+        held = os.fstat(self._lock_fd)
+        return (seen.st_dev, seen.st_ino) == (held.st_dev, held.st_ino)
+
+    def _timeout(self) -> float:
+        if self._runs.queued:
+            return 0.0
+        until = self._next_adopted_round if self._runs.adopted else self._next_round
+        kill_at = self._runs.next_kill()
+        if kill_at is not None:
+            until = min(until, kill_at)
+        return max(0.0, until - time.monotonic())
+
+    def _done(self) -> bool:
+        if self._folder_gone:
+            return not (self._runs.by_pid or self._runs.adopted)
+        if self._runs.busy:
+            return False
+        idle = not self._connections
+        return self._asked_to_leave or (
+            idle and time.monotonic() - self._idle_since >= self._settings.idle_s
+        )
+
+    # Connections.
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        connection = Connection(sock)
+        self._connections.add(connection)
+        self._selector.register(sock, selectors.EVENT_READ, connection)
+
+    def _drop(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._selector.unregister(connection.sock)
+            connection.sock.close()
+            self._owners = {h: c for h, c in self._owners.items() if c is not connection}
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            data = connection.sock.recv(_READ_BYTES)
+            if not data:
+                self._drop(connection)
+                return
+            for message in connection.lines.feed(data):
+                self._answer(connection, message)
+        except BlockingIOError:
+            return
+        except JournalBroken:
+            self._drop(connection)  # the epoch could not be kept; the daemon will come again
+        except OSError:
+            self._drop(connection)
+        except (wire.BadLine, BadRequest, KeyError, TypeError, ValueError, AttributeError) as bad:
+            self._send(connection, {"a": "bad", "why": f"{type(bad).__name__}: {bad}"})
+            self._flush(connection)
+            self._drop(connection)
+
+    def _answer(self, connection: Connection, message: wire.Message) -> None:
+        question = message["q"]
+        if question == "ack":
+            self._runs.ack(message["runs"])
+            return
+        host, epoch = message["host"], message["epoch"]
+        try:
+            self._runs.hello(host, epoch)
+        except EpochRefused as refused:
+            answer = {"a": "refused", "host": host, "epoch": epoch, "known": refused.known}
+            self._send(connection, answer)
+            return
+        self._owners[host] = connection
+        if question == "hello":
+            self._send(connection, {"a": "hello", "host": host, "epoch": epoch})
+        elif question == "launch":
+            self._runs.launch(host, message["runs"])
+        elif question == "kill":
+            for run_id, grace_s in message["runs"]:
+                self._runs.kill(host, run_id, grace_s=grace_s)
+        elif question == "list":
+            runs = self._runs.listing(host)
+            self._send(connection, {"a": "listed", "host": host, "at": time.time(), "runs": runs})
+        else:
+            raise BadRequest(f"unknown question {question!r}")
+
+    def _tell(self) -> None:
+        events, self._runs.events = self._runs.events, []
+        for host, event in events:
+            owner = self._owners.get(host)
+            if owner is not None:
+                self._send(owner, {"host": host, **event})
+        for connection in list(self._connections):
+            if connection.unsent:
+                self._flush(connection)
+
+    def _send(self, connection: Connection, message: kinds.Record) -> None:
+        connection.unsent += wire.encode(message)
+
+    def _flush(self, connection: Connection) -> None:
+        try:
+            while connection.unsent:
+                sent = connection.sock.send(memoryview(connection.unsent)[:_READ_BYTES])
+                del connection.unsent[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(connection)
+            return
+        if len(connection.unsent) > UNSENT_BYTES_MAX:
+            self._drop(connection)
+        elif connection in self._connections:
+            wanted = selectors.EVENT_READ
+            if connection.unsent:
+                wanted |= selectors.EVENT_WRITE
+            self._selector.modify(connection.sock, wanted, connection)
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return

@@ -1,0 +1,71 @@
+"""The round: what is looked at now and then, because no kernel event tells of it.
+
+Turns /proc into limits enforced, adopted runs found gone, and strays killed. It must cost
+nothing while there is nothing to look at, and must not be what ends an ordinary run.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from . import adoption, processes
+from .runs import Runs
+
+# A shell alone is larger than some tasks' limits; the original's agents had the same floor.
+MEMORY_FLOOR_MB = 32
+# Pages shared within a group are counted once per process, and a peak is no leak.
+MEMORY_LEEWAY = 1.25
+JOURNAL_COMPACT_BYTES_MIN = 4 * 1024 * 1024
+
+
+def look_around(runs: Runs) -> None:
+    _watch_memory(runs)
+    _end_strays(runs)
+    runs.sandboxes.prune()
+    runs.compact(JOURNAL_COMPACT_BYTES_MIN)
+
+
+def look_after_adopted(runs: Runs) -> None:
+    """The leader's end ends the run, here as for our own children."""
+    for run in list(runs.adopted.values()):
+        if not processes.is_alive(run.pid, run.birth):
+            adoption.hunt_session(run.pid)
+            adoption.hunt(runs.folder, run.run_id.__eq__)
+            runs.lose(run)
+
+
+def _watch_memory(runs: Runs) -> None:
+    """Polled, never RLIMIT_AS: address space is not memory, and a runtime that reserves much
+    and touches little would die of it."""
+    limited = {
+        run.pid: run
+        for run in [*runs.by_pid.values(), *runs.adopted.values()]
+        if run.memory_mb > 0 and not run.kill_asked and not run.over_memory
+    }
+    if not limited:
+        return
+    for pid, rss_bytes in processes.rss_by_session(limited).items():
+        run = limited[pid]
+        limit_mb = max(run.memory_mb, MEMORY_FLOOR_MB) * MEMORY_LEEWAY
+        used_mb = rss_bytes / 1024 / 1024
+        if used_mb > limit_mb:
+            message = f"{used_mb:.0f} MB resident, {run.memory_mb:g} MB asked for"
+            runs.kill_over_memory(run, message)
+
+
+def _end_strays(runs: Runs) -> None:
+    """Orphans that came to us, their session left or their run over.
+
+    One whose birth cannot be told (it changed session and environment) is left in peace while
+    any run lives that may be its own, and not a round longer.
+    """
+    live = {run.run_id for run in runs.by_pid.values()} | runs.adopted.keys()
+    for pid in processes.children():
+        if pid in runs.by_pid or pid == runs.sandboxes.helper_pid:
+            continue
+        found = processes.stat(pid)
+        if found is None or found.state in "ZX" or found.session in runs.by_pid:
+            continue
+        run_id = processes.marked_run(pid, runs.folder)
+        if not (run_id in live if run_id else live):
+            processes.signal_one(pid, signal.SIGKILL)
