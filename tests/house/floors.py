@@ -12,6 +12,9 @@ from tests.house.tree import Module, imports, under
 # All a kind has to say to another.
 SHARED_FILES = ("messages",)
 VALUES = ("peloton.actors.resources", "peloton.actors.delays")
+# A parent whose index is derived from its children's states, where the two share a shard, may be
+# named here with those children; it may then read their state.py as well.
+FOLLOWS: dict[str, tuple[str, ...]] = {}
 
 VALUE_FOLDERS = ("peloton/actors/", "peloton/placement/", "peloton/runtime/")
 GRPC_FOLDERS = (
@@ -85,6 +88,8 @@ def kinds(module: Module) -> Iterator[str]:
 def allowed(mine: str, name: str) -> bool:
     words = name.split(".")
     if any(word in SHARED_FILES for word in words):
+        return True
+    if any(under(name, f"{child}.state") for child in FOLLOWS.get(mine, ())):
         return True
     if not under(name, mine):
         # `from peloton.actors.task import messages` names the package as well as the module.

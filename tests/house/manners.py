@@ -28,8 +28,8 @@ MEASURES = (
     "timeout delay interval period grace backoff ttl duration elapsed latency lifetime "
     "memory disk cooldown"
 ).split()
-# The unit of these fields is the class's: all four amounts of a vector are millionths.
-OF_A_VECTOR = ("peloton/actors/resources.py",)
+# A vector of amounts has one unit for all, and then its docstring says which.
+VECTOR_UNIT = re.compile(r"\b(millionths|MB)\b")
 BOUND = re.compile(r"_(max|min|default|limit)$", re.I)
 
 
@@ -115,9 +115,17 @@ def named_numbers(module: Module) -> Iterator[tuple[ast.AST, str]]:
                 yield node, name
 
 
+def vector_fields(node: ast.AST) -> list[ast.AnnAssign]:
+    """The fields of a class that holds cpu and memory and says in which unit."""
+    if not isinstance(node, ast.ClassDef) or not VECTOR_UNIT.search(ast.get_docstring(node) or ""):
+        return []
+    fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+    names = {ast.unparse(field.target) for field in fields}
+    return fields if {"cpu", "memory"} <= names else []
+
+
 def units(module: Module) -> Iterator[str]:
-    if module.path in OF_A_VECTOR:
-        return
+    vectors = {field for node in module.walk() for field in vector_fields(node)}
     for node, name in named_numbers(module):
-        if unitless(name):
+        if unitless(name) and node not in vectors:
             yield module.at(node, f"{name} has no unit: {name}_s, {name}_ms, {name}_mb, ...")

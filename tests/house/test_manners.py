@@ -25,6 +25,7 @@ BAD: list[tuple[Rule, str]] = [
     (manners.units, "def f(*, timeout: float): ..."),
     (manners.units, "class A:\n    kill_grace: float | None = None"),
     (manners.units, "START_TIMEOUT = 5"),
+    (manners.units, "class A:\n    'Amounts.'\n    cpu: int\n    memory: int"),
     (manners.units, "BACKOFF_MAX = 5.0"),
 ]
 GOOD: list[tuple[Rule, str]] = [
@@ -36,6 +37,7 @@ GOOD: list[tuple[Rule, str]] = [
     (manners.mocks, "def test_a(monkeypatch): monkeypatch.setattr(a, 'FRAME_BYTES_MAX', 1)"),
     (manners.mocks, "def test_planted(monkeypatch): monkeypatch.setattr(a, 'b', 1)"),
     (manners.units, "def f(*, timeout_s: float, deadline: float, policy: Backoff): ..."),
+    (manners.units, "class A:\n    'Amounts, in millionths.'\n    cpu: int\n    memory: int"),
     (manners.units, "START_TIMEOUT_S = 5\nBACKOFF_MAX_S = 9\nmemory_mb = 1"),
 ]
 
