@@ -237,7 +237,7 @@ class Journal(Protocol):
         while reading. Raises as above.
         """
 
-    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+    def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         """The newest final state; None if there is none or the newest says deleted."""
 
     def sizes(self, shard: ShardId) -> Sizes:

@@ -427,13 +427,13 @@ def test_of_ended_rows_the_highest_position_counts(house: House) -> None:
     journal = house.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
-    assert journal.read_ended(SHARD, "k", "x") is None
+    assert journal.read_ended(SHARD, kind="k", key="x") is None
     rows = [EndedRow("k", "x", 2, b"second"), EndedRow("k", "x", 1, b"first")]
     for row in rows:
         assert one(journal, Work(SHARD, epoch, ended=(row, row))) == Committed()
-    assert house.open().read_ended(SHARD, "k", "x") == rows[0]
-    assert journal.read_ended(SHARD, "other", "x") is None
-    assert journal.read_ended(OTHER, "k", "x") is None
+    assert house.open().read_ended(SHARD, kind="k", key="x") == rows[0]
+    assert journal.read_ended(SHARD, kind="other", key="x") is None
+    assert journal.read_ended(OTHER, kind="k", key="x") is None
 
 
 def test_a_deleted_key_is_gone_until_it_ends_again(house: House) -> None:
@@ -444,7 +444,7 @@ def test_a_deleted_key_is_gone_until_it_ends_again(house: House) -> None:
     ):
         work = Work(SHARD, epoch, Frame(position + 1, b""), ended=(row,))
         assert one(journal, work) == Committed()
-        found = journal.read_ended(SHARD, "k", "x")
+        found = journal.read_ended(SHARD, kind="k", key="x")
         assert found == (None if row.deleted else row)
 
 
@@ -453,4 +453,4 @@ def test_a_row_cannot_end_beyond_what_is_committed(house: House) -> None:
     epoch = claim(journal).epoch
     with pytest.raises(Refused):
         journal.commit([Work(SHARD, epoch, ended=(EndedRow("k", "x", 1, b""),))])
-    assert journal.read_ended(SHARD, "k", "x") is None
+    assert journal.read_ended(SHARD, kind="k", key="x") is None

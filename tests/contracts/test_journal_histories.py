@@ -106,7 +106,7 @@ def test_a_journal_answers_as_the_model(
                 else:
                     assert isinstance(answer, Fenced)
             for key, ended in model.ended.items():
-                row = journals[who].read_ended(shard, "kind", key)
+                row = journals[who].read_ended(shard, kind="kind", key=key)
                 assert (row.body if row is not None else None) == ended
         house.close()
 

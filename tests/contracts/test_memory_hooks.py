@@ -84,7 +84,7 @@ def check_heir(store: MemoryStore, acknowledged: int) -> int:
     tail = [frame.position for frame in heir.read_tail(SHARD)]
     assert tail == list(range(claimed.floor + 1, claimed.last_position + 1))
     for position in range(1, acknowledged + 1):
-        assert heir.read_ended(SHARD, "k", str(position)) is not None
+        assert heir.read_ended(SHARD, kind="k", key=str(position)) is not None
     return claimed.last_position
 
 
@@ -142,4 +142,4 @@ def test_a_lost_read_is_unreachable(name: str) -> None:
     with pytest.raises(Unreachable):
         list(journal.read_checkpoint(SHARD))
         list(journal.read_tail(SHARD))
-        journal.read_ended(SHARD, "k", "1")
+        journal.read_ended(SHARD, kind="k", key="1")

@@ -91,7 +91,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
             for frame in journal.read_tail(shard):
                 assert frame.body == body(shard, frame.position)
             for at in range(5, claimed.last_position + 1, 5):
-                row = journal.read_ended(shard, "k", str(at))
+                row = journal.read_ended(shard, kind="k", key=str(at))
                 assert row == EndedRow("k", str(at), at, body(shard, at))
     journal.close()
     with sqlite3.connect(path) as db:
@@ -229,7 +229,7 @@ def test_ended_rows_are_read_from_another_thread_while_we_commit(tmp_path: Path)
     def read() -> None:
         known.wait(10)
         for _ in range(200):
-            row = journal.read_ended(SHARD, "k", "x")
+            row = journal.read_ended(SHARD, kind="k", key="x")
             assert row is not None
             found.append(row.position)
 

@@ -307,7 +307,7 @@ def test_storms_break_no_promise_and_work_gets_done() -> None:
 # ---- planted faults: each must be found ------------------------------------------------------
 
 
-def claim_without_op(shard: ShardId, op: bytes, owner: str) -> fencing.Talk[Hold | Fenced]:
+def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> fencing.Talk[Hold | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
@@ -316,7 +316,7 @@ def claim_without_op(shard: ShardId, op: bytes, owner: str) -> fencing.Talk[Hold
     return Hold(shard, after)
 
 
-def claim_reads_first(shard: ShardId, op: bytes, owner: str) -> fencing.Talk[Hold | Fenced]:
+def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> fencing.Talk[Hold | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
@@ -415,7 +415,7 @@ def row(**changes: object) -> RegisterRow:
 
 
 def test_a_claim_looks_bumps_and_reads_again() -> None:
-    talk = fencing.claim(SHARD, b"mine", "me")
+    talk = fencing.claim(SHARD, op=b"mine", owner="me")
     assert next(talk) == (ReadRegister(SHARD),)
     assert talk.send((Found((row(),)),)) == (Bump(SHARD, 4, b"mine", "me"),)
     assert talk.send((Failed("timeout"),)) == Unclear("timeout")
@@ -430,7 +430,7 @@ def test_a_claim_looks_bumps_and_reads_again() -> None:
     "after", [row(epoch=5, op=b"theirs"), row(epoch=6, op=b"mine"), row(epoch=4)]
 )
 def test_a_claim_that_reads_anything_else_is_fenced(after: RegisterRow) -> None:
-    talk = fencing.claim(SHARD, b"mine", "me")
+    talk = fencing.claim(SHARD, op=b"mine", owner="me")
     next(talk)
     talk.send((Found((row(),)),))
     talk.send((Applied(),))

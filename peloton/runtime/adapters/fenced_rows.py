@@ -69,7 +69,7 @@ class FencedRows:
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)
-        talk = fencing.claim(shard, self._ops.next(), owner)
+        talk = fencing.claim(shard, op=self._ops.next(), owner=owner)
         ask = next(talk)
         while not isinstance(ask, Unclear):
             try:
@@ -95,7 +95,7 @@ class FencedRows:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
                 answers[work.shard] = Fenced(text, definite=True)
             else:
-                talks[work.shard] = fencing.commit(hold, register.plan(hold, work, self._ops))
+                talks[work.shard] = fencing.commit(hold, register.plan(hold, work, ops=self._ops))
         answers.update(self._drive(talks))
         return [answers[work.shard] for work in works]
 
@@ -177,7 +177,7 @@ class FencedRows:
             else:
                 replies = tuple(self.rows.run(ask))
 
-    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+    def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         reply = self._run(ReadEnded(shard, kind, key))
         row = reply.rows[0] if isinstance(reply, Found) and reply.rows else None
         return row if isinstance(row, EndedRow) and not row.deleted else None

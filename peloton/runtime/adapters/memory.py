@@ -107,7 +107,7 @@ class MemoryJournal:
         files = self._files(shard)
         op = self._ops.next()
         try:
-            self._step(shard, "claim", lambda: _bump(files, op, owner))
+            self._step(shard, ("claim", lambda: _bump(files, op, owner=owner)))
         except Lost as lost:
             return Unclear(str(lost))
         hold = self._holds[shard] = Hold(shard, files.register)
@@ -125,7 +125,7 @@ class MemoryJournal:
                 files.register = msgspec.structs.replace(row, owner="", op=self._ops.next())
 
         try:
-            self._step(shard, "release", free)
+            self._step(shard, ("release", free))
         except Lost:
             pass  # a hint only: the next owner bumps the epoch anyway
 
@@ -154,27 +154,27 @@ class MemoryJournal:
             raise Refused(f"{work.shard}: settle what is pending first")
         if hold is None or hold.epoch != work.epoch:
             return Fenced(f"{work.shard}: epoch {work.epoch} is not held here", definite=True)
-        plan = register.plan(hold, work, self._ops)
+        plan = register.plan(hold, work, ops=self._ops)
         return self._run(work.shard, deque(self._steps(hold, plan)), repeated=False)
 
     def _steps(self, hold: Hold, plan: Plan) -> Iterator[Step]:
         files, work = self._files(hold.shard), plan.work
         if work.frame is not None:
-            yield "append", lambda: _append(files, hold, plan)
+            yield "append", lambda: _append(files, hold, plan=plan)
         if work.ended:
-            yield "ended", lambda: _end(files, hold, plan)
+            yield "ended", lambda: _end(files, hold, plan=plan)
         if work.parts:
-            yield "parts", lambda: _write_parts(files, hold, plan)
+            yield "parts", lambda: _write_parts(files, hold, plan=plan)
         if work.floor is not None:
-            yield "floor", lambda: _move_floor(files, hold, plan)
+            yield "floor", lambda: _move_floor(files, hold, plan=plan)
         if work.cut is not None:
             yield "cut", lambda: _cut(files, hold)
 
     def _run(self, shard: ShardId, steps: deque[Step], *, repeated: bool) -> Answer:
         while steps:
-            name, do = steps[0]
+            name = steps[0][0]
             try:
-                self._step(shard, name, do)
+                self._step(shard, steps[0])
             except _Superseded:
                 self.drop(shard)
                 definite = name == "append" and not repeated
@@ -185,7 +185,8 @@ class MemoryJournal:
             steps.popleft()
         return Committed()
 
-    def _step(self, shard: ShardId, name: str, do: Callable[[], None]) -> None:
+    def _step(self, shard: ShardId, step: Step) -> None:
+        name, do = step
         if self.hook is not None:
             self.hook(Call(name, shard, "before"))
         do()
@@ -199,7 +200,7 @@ class MemoryJournal:
         position, key = hold.floor[0], hold.floor[:2]
         if position == 0:
             return
-        rows = self._read(shard, "read_checkpoint", lambda: files.checkpoints.get(key))
+        rows = self._read(shard, "read_checkpoint", read=lambda: files.checkpoints.get(key))
         if not rows or rows[-1].parts != len(rows) or not all(map(chain.intact, rows)):
             self._trouble(hold, f"{shard}: checkpoint {position} is not what was written")
         hold.checkpoint_read(chain.unpack_manifest(rows[0].body), len(rows))
@@ -210,8 +211,8 @@ class MemoryJournal:
         if hold.manifest is None:
             raise Refused(f"{shard}: read the checkpoint first")
         floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
-        walk = chain.Walk(shard, floor, hold.manifest.chain)
-        frames = self._read(shard, "read_tail", lambda: dict(files.frames))
+        walk = chain.Walk(shard, floor=floor, note=hold.manifest.chain)
+        frames = self._read(shard, "read_tail", read=lambda: dict(files.frames))
         try:
             for position in range(floor + 1, last_position + 1):
                 rows = frames.get(position)
@@ -224,9 +225,9 @@ class MemoryJournal:
         except chain.Mismatch as mismatch:
             self._trouble(hold, str(mismatch))
 
-    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+    def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         rows = self._read(
-            shard, "read_ended", lambda: self._files(shard).ended.get((kind, key), {})
+            shard, "read_ended", read=lambda: self._files(shard).ended.get((kind, key), {})
         )
         newest = rows[max(rows)] if rows else None
         return None if newest is None or newest.deleted else newest
@@ -242,7 +243,7 @@ class MemoryJournal:
             len(ended), sum(len(row.body) for row in ended),
         )  # fmt: skip
 
-    def _read(self, shard: ShardId, name: str, read: Callable[[], T]) -> T:
+    def _read(self, shard: ShardId, name: str, *, read: Callable[[], T]) -> T:
         try:
             if self.hook is not None:
                 self.hook(Call(name, shard, "before"))
@@ -274,7 +275,7 @@ class MemoryJournal:
 # ---- steps: each may be done twice, and the second time changes nothing ----------------------
 
 
-def _bump(files: ShardFiles, op: bytes, owner: str) -> None:
+def _bump(files: ShardFiles, op: bytes, *, owner: str) -> None:
     row = files.register
     files.register = msgspec.structs.replace(row, epoch=row.epoch + 1, op=op, owner=owner)
 
@@ -284,7 +285,7 @@ def _fence(files: ShardFiles, hold: Hold) -> None:
         raise _Superseded
 
 
-def _append(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+def _append(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
     _fence(files, hold)
     position = plan.frame_rows[0].position
     if files.register.op != plan.op:
@@ -295,13 +296,13 @@ def _append(files: ShardFiles, hold: Hold, plan: Plan) -> None:
     register.frame_done(hold, plan)
 
 
-def _end(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+def _end(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
     _fence(files, hold)
     for row in plan.work.ended:
         files.ended.setdefault((row.kind, row.key), {})[row.position] = row
 
 
-def _write_parts(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+def _write_parts(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
     _fence(files, hold)
     for row in plan.part_rows:
         rows = files.checkpoints.setdefault((row.position, row.epoch), [])
@@ -309,7 +310,7 @@ def _write_parts(files: ShardFiles, hold: Hold, plan: Plan) -> None:
     register.parts_done(hold, plan)
 
 
-def _move_floor(files: ShardFiles, hold: Hold, plan: Plan) -> None:
+def _move_floor(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
     _fence(files, hold)
     assert plan.written is not None
     files.register = msgspec.structs.replace(

@@ -26,12 +26,13 @@ class Superseded(Exception):
     """The register has a newer epoch than the work's."""
 
 
-def write(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
+def write(db: sqlite3.Connection, hold: Hold, *, plan: Plan) -> bool:
     """All of the plan; True if there is more to cut. Raises Superseded, Broken."""
     work, shard = plan.work, hold.shard
     if work.frame is not None:
         key = (*shard, hold.epoch, plan.op_before)
-        _expect_one(db, hold, sql.ADVANCE, (work.frame.position, plan.chain, plan.op, *key))
+        values = (work.frame.position, plan.chain, plan.op, *key)
+        _expect_one(db, hold, update=sql.ADVANCE, values=values)
         db.executemany(sql.INSERT_FRAME, [(*shard, *_frame(row)) for row in plan.frame_rows])
     elif db.execute(sql.READ_REGISTER, shard).fetchone()[:2] != (hold.epoch, hold.op):
         _refused(db, hold)
@@ -49,9 +50,10 @@ def write(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
             ],
         )
     if work.floor is not None:
-        values = (work.floor.position, hold.epoch, plan.floor_op)
-        _expect_one(db, hold, sql.MOVE_FLOOR, (*values, *shard, hold.epoch, plan.op))
-    return work.cut is not None and _cut(db, hold, plan)
+        moved = (work.floor.position, hold.epoch, plan.floor_op)
+        condition = (*shard, hold.epoch, plan.op)
+        _expect_one(db, hold, update=sql.MOVE_FLOOR, values=(*moved, *condition))
+    return work.cut is not None and _cut(db, hold, plan=plan)
 
 
 def fold(hold: Hold, plan: Plan) -> None:
@@ -73,7 +75,7 @@ def _frame(row: FrameRow) -> tuple[object, ...]:
 
 
 def _expect_one(
-    db: sqlite3.Connection, hold: Hold, update: str, values: tuple[object, ...]
+    db: sqlite3.Connection, hold: Hold, *, update: str, values: tuple[object, ...]
 ) -> None:
     if db.execute(update, values).rowcount != 1:
         _refused(db, hold)
@@ -88,7 +90,7 @@ def _refused(db: sqlite3.Connection, hold: Hold) -> NoReturn:
     raise Broken(f"{hold.shard}: the file lost acknowledged writes of our epoch")
 
 
-def _cut(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
+def _cut(db: sqlite3.Connection, hold: Hold, *, plan: Plan) -> bool:
     """A piece: some frames up to the previous checkpoint, and then parts of one older than it.
 
     Inside the transaction the floor of this very plan is already moved, so it counts.
@@ -106,7 +108,7 @@ def _cut(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
     kept = {manifest.previous[:2], hold.floor[:2]}
     if plan.written is not None:
         kept.add((plan.written.position, hold.epoch))
-    doomed = _doomed(db, hold.shard, kept)
+    doomed = _doomed(db, hold.shard, kept=kept)
     if doomed is None:
         return False
     key = (*hold.shard, *doomed)
@@ -115,7 +117,7 @@ def _cut(db: sqlite3.Connection, hold: Hold, plan: Plan) -> bool:
 
 
 def _doomed(
-    db: sqlite3.Connection, shard: ShardId, kept: set[tuple[int, int]]
+    db: sqlite3.Connection, shard: ShardId, *, kept: set[tuple[int, int]]
 ) -> tuple[int, int] | None:
     """The oldest checkpoint that nobody needs."""
     at = (0, 0)
@@ -136,7 +138,7 @@ def vacuum(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES_PER_ROUND})").fetchall()
 
 
-def frames(walk: chain.Walk, rows: list[FrameRow], upto: int) -> Iterator[Frame]:
+def frames(walk: chain.Walk, rows: list[FrameRow], *, upto: int) -> Iterator[Frame]:
     """Frames of consecutive rows, checked; the rows must reach `upto`. Raises Mismatch."""
     at = 0
     while at < len(rows):

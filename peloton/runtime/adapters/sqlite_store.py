@@ -148,7 +148,7 @@ class SqliteJournal:
                     text = f"{work.shard}: epoch {work.epoch} is not held here"
                     answers[work.shard] = Fenced(text, definite=True)
                 else:
-                    plans[work.shard] = register.plan(hold, work, self._ops)
+                    plans[work.shard] = register.plan(hold, work, ops=self._ops)
             if plans:
                 answers.update(self._round(plans, repeated=False))
             return [answers[work.shard] for work in works]
@@ -201,9 +201,10 @@ class SqliteJournal:
         return answers
 
     def _savepoint(self, db: sqlite3.Connection, plan: Plan, *, repeated: bool) -> Answer:
+        hold = self._holds[plan.work.shard]
         db.execute("SAVEPOINT shard")
         try:
-            answer: Answer = Committed(sqlite_round.write(db, self._holds[plan.work.shard], plan))
+            answer: Answer = Committed(sqlite_round.write(db, hold, plan=plan))
         except sqlite_round.Superseded as superseded:
             db.execute("ROLLBACK TO shard")
             answer = Fenced(str(superseded), definite=not repeated)
@@ -239,17 +240,17 @@ class SqliteJournal:
         if hold.manifest is None:
             raise Refused(f"{shard}: read the checkpoint first")
         last_position, last_chain = hold.last_position, hold.chain
-        walk = chain.Walk(shard, hold.floor[0], hold.manifest.chain)
+        walk = chain.Walk(shard, floor=hold.floor[0], note=hold.manifest.chain)
         try:
             while walk.position < last_position:
                 upto = min(walk.position + READ_FRAMES_AT_ONCE, last_position)
                 found = self._read(sql.READ_FRAMES, (*shard, walk.position, upto))
-                yield from sqlite_round.frames(walk, [FrameRow(*row) for row in found], upto)
+                yield from sqlite_round.frames(walk, [FrameRow(*row) for row in found], upto=upto)
             walk.finish(last_position, last_chain)
         except chain.Mismatch as mismatch:
             self._trouble(hold, str(mismatch))
 
-    def read_ended(self, shard: ShardId, kind: str, key: str) -> EndedRow | None:
+    def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         for found in self._read(sql.READ_ENDED, (*shard, kind, key)):
             row = EndedRow(found[0], found[1], found[2], found[3], bool(found[4]))
             return None if row.deleted else row

@@ -34,7 +34,7 @@ def shard_bytes(shard: ShardId) -> bytes:
     return len(name).to_bytes(2, "big") + name
 
 
-def link(previous: bytes, where: tuple[ShardId, int], op: bytes, body: bytes) -> bytes:
+def link(previous: bytes, where: tuple[ShardId, int], *, op: bytes, body: bytes) -> bytes:
     """Chain value of the frame at `where` (shard, position), whose commit is named `op`."""
     shard, position = where
     head = previous + shard_bytes(shard) + position.to_bytes(8, "big")
@@ -63,13 +63,13 @@ def unpack_manifest(body: bytes) -> Manifest:
     return msgspec.msgpack.decode(body, type=Manifest)
 
 
-def part_row(key: tuple[int, int, int], parts: int, body: bytes) -> PartRow:
+def part_row(key: tuple[int, int, int], *, parts: int, body: bytes) -> PartRow:
     """A checkpoint's row; key is (position, epoch, number)."""
     position, epoch, number = key
-    return PartRow(position, epoch, number, parts, body, part_digest(key, parts, body))
+    return PartRow(position, epoch, number, parts, body, part_digest(key, parts=parts, body=body))
 
 
-def part_digest(key: tuple[int, int, int], parts: int, body: bytes) -> bytes:
+def part_digest(key: tuple[int, int, int], *, parts: int, body: bytes) -> bytes:
     """Digest of a part and of where it belongs, so that a row in a wrong place is noticed."""
     head = b"".join(number.to_bytes(8, "big") for number in (*key, parts))
     return sha256(head + body).digest()
@@ -77,7 +77,7 @@ def part_digest(key: tuple[int, int, int], parts: int, body: bytes) -> bytes:
 
 def intact(row: PartRow) -> bool:
     key = (row.position, row.epoch, row.number)
-    return row.digest == part_digest(key, row.parts, row.body)
+    return row.digest == part_digest(key, parts=row.parts, body=row.body)
 
 
 class Mismatch(Exception):
@@ -87,7 +87,7 @@ class Mismatch(Exception):
 class Walk:
     """Follows the chain over a tail, from a note at the floor to the register's last value."""
 
-    def __init__(self, shard: ShardId, floor: int, note: bytes) -> None:
+    def __init__(self, shard: ShardId, *, floor: int, note: bytes) -> None:
         self.shard = shard
         self.position = floor
         self.value = note
@@ -99,7 +99,7 @@ class Walk:
             raise Mismatch(f"{self.shard}: no frame at position {position}")
         if row.prev_chain != self.value:
             raise Mismatch(f"{self.shard}: frame {position} does not continue the chain")
-        if link(self.value, (self.shard, position), row.op, body) != row.chain:
+        if link(self.value, (self.shard, position), op=row.op, body=body) != row.chain:
             raise Mismatch(f"{self.shard}: frame {position} is not what was written")
         self.position, self.value = position, row.chain
 

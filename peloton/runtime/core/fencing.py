@@ -140,7 +140,7 @@ def _register(shard: ShardId) -> Talk[RegisterRow]:
 # ---- talks of the owner ----------------------------------------------------------------------
 
 
-def claim(shard: ShardId, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+def claim(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
     """Look, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
     row = yield from _register(shard)
     bump = Bump(shard, row.epoch, op, owner)
@@ -312,19 +312,19 @@ def load_tail(hold: Hold) -> Reading:
     if hold.manifest is None:
         raise Refused(f"{hold.shard}: read the checkpoint first")
     floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
-    walk = chain.Walk(hold.shard, floor, hold.manifest.chain)
+    walk = chain.Walk(hold.shard, floor=floor, note=hold.manifest.chain)
     try:
         first, last = floor // SEGMENT_FRAMES, (last_position - 1) // SEGMENT_FRAMES
         for segment in range(first, last + 1 if last_position > floor else first):
             found = yield from _read(ReadSegment(hold.shard, segment))
-            picked = pick(found, hold.epoch, range(floor + 1, last_position + 1))
+            picked = pick(found, epoch=hold.epoch, tail=range(floor + 1, last_position + 1))
             yield Piece(tuple(_frames(walk, picked)))
         walk.finish(last_position, last_chain)
     except chain.Mismatch as mismatch:
         yield from _trouble(hold, str(mismatch))
 
 
-def pick(found: tuple[object, ...], epoch: int, tail: range) -> list[list[FrameRow]]:
+def pick(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
     """Of each position in the tail the rows of the largest epoch not above ours.
 
     Rows of lower epochs are losers: a later owner began with a last position at or beyond what

@@ -94,7 +94,7 @@ class Hold:
             self.floor = (*self.floor[:2], rows)
             self.cut_to = manifest.cut_to
 
-    def appended(self, position: int, op: bytes, value: bytes) -> None:
+    def appended(self, position: int, *, op: bytes, value: bytes) -> None:
         self.op, self.last_position, self.chain = op, position, value
         self.still_ours = True
         self.chains[position] = value
@@ -131,12 +131,12 @@ class Plan(Struct, gc=False):
         return self.floor_op if self.work.floor is not None else self.op
 
 
-def plan(hold: Hold, work: Work, ops: Ops) -> Plan:
+def plan(hold: Hold, work: Work, *, ops: Ops) -> Plan:
     """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller."""
     op, value, last = hold.op, hold.chain, hold.last_position
     rows: tuple[FrameRow, ...] = ()
     if work.frame is not None:
-        op, value, rows = _frame_rows(hold, work.frame, ops)
+        op, value, rows = _frame_rows(hold, work.frame, ops=ops)
         last = work.frame.position
     for row in work.ended:
         if not 0 < row.position <= last:
@@ -144,7 +144,7 @@ def plan(hold: Hold, work: Work, ops: Ops) -> Plan:
     writing = hold.writing
     part_rows: tuple[PartRow, ...] = ()
     if work.parts:
-        writing, part_rows = _part_rows(hold, work, {**hold.chains, last: value})
+        writing, part_rows = _part_rows(hold, work, chains={**hold.chains, last: value})
     if work.cut is not None and hold.manifest is None:
         raise Refused("read the checkpoint at the floor before cutting")
     floor_op = b""
@@ -156,14 +156,14 @@ def plan(hold: Hold, work: Work, ops: Ops) -> Plan:
 
 
 def _frame_rows(
-    hold: Hold, frame: Frame, ops: Ops
+    hold: Hold, frame: Frame, *, ops: Ops
 ) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
     if frame.position != hold.last_position + 1:
         raise Refused(f"frame {frame.position} after {hold.last_position}")
     if len(frame.body) > FRAME_BYTES_MAX:
         raise Refused(f"frame of {len(frame.body)} bytes, limit {FRAME_BYTES_MAX}")
     op = ops.next()
-    value = chain.link(hold.chain, (hold.shard, frame.position), op, frame.body)
+    value = chain.link(hold.chain, (hold.shard, frame.position), op=op, body=frame.body)
     step = FRAME_PART_BYTES_MAX
     pieces = [frame.body[at : at + step] for at in range(0, len(frame.body), step)] or [b""]
     rows = tuple(
@@ -174,22 +174,22 @@ def _frame_rows(
 
 
 def _part_rows(
-    hold: Hold, work: Work, chains: dict[int, bytes]
+    hold: Hold, work: Work, *, chains: dict[int, bytes]
 ) -> tuple[Writing | None, tuple[PartRow, ...]]:
     writing, rows = hold.writing, []
     for part in work.parts:
         if part.position != work.parts[0].position:
             raise Refused("one round holds parts of one checkpoint")
         if part.number == 0:
-            writing, row = _begin(hold, part, chains.get(part.position))
+            writing, row = _begin(hold, part, value=chains.get(part.position))
             rows.append(row)
-        writing, row = _add_part(hold, part, writing)
+        writing, row = _add_part(hold, part, writing=writing)
         rows.append(row)
     return writing, tuple(rows)
 
 
 def _begin(
-    hold: Hold, part: CheckpointPart, value: bytes | None
+    hold: Hold, part: CheckpointPart, *, value: bytes | None
 ) -> tuple[Writing, PartRow]:
     """The manifest, in front of the caller's first part."""
     begun = max(hold.begun, hold.floor[0])
@@ -203,12 +203,12 @@ def _begin(
     key = (part.position, hold.epoch, 0)
     return (
         Writing(part.position, 1, False, manifest),
-        chain.part_row(key, 0, chain.pack_manifest(manifest)),
+        chain.part_row(key, parts=0, body=chain.pack_manifest(manifest)),
     )
 
 
 def _add_part(
-    hold: Hold, part: CheckpointPart, writing: Writing | None
+    hold: Hold, part: CheckpointPart, *, writing: Writing | None
 ) -> tuple[Writing, PartRow]:
     if len(part.body) > CHECKPOINT_PART_BYTES_MAX:
         raise Refused(f"part of {len(part.body)} bytes, limit {CHECKPOINT_PART_BYTES_MAX}")
@@ -218,7 +218,7 @@ def _add_part(
         raise Refused(f"part {part.number} of checkpoint {part.position}, not {writing.rows - 1}")
     rows = writing.rows + 1
     key = (part.position, hold.epoch, rows - 1)
-    row = chain.part_row(key, rows if part.last else 0, part.body)
+    row = chain.part_row(key, parts=rows if part.last else 0, body=part.body)
     return Writing(part.position, rows, part.last, writing.manifest), row
 
 
@@ -237,7 +237,7 @@ def parts_done(hold: Hold, done: Plan) -> None:
 def frame_done(hold: Hold, done: Plan) -> None:
     """The frame of the plan is committed."""
     if done.work.frame is not None:
-        hold.appended(done.work.frame.position, done.op, done.chain)
+        hold.appended(done.work.frame.position, op=done.op, value=done.chain)
 
 
 def floor_done(hold: Hold, done: Plan) -> None:
