@@ -82,8 +82,10 @@ def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
 
 
 def early(message: m.Capacity, at: At) -> Decision:
-    """The root does not exist yet; the inventory says it again."""
-    return Decision(because="the root pool is not open yet")
+    """The inventory was faster than the root: the root begins to exist by its word."""
+    fact = f.CapacityChanged(message.inventory, message.version, message.capacity)
+    opened = open_root(m.OpenRoot(), at)
+    return Decision(facts=(*opened.facts, fact), because="an inventory spoke first")
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {

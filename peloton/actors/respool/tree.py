@@ -59,13 +59,15 @@ class Queue:
         """The lots that wait, lazily: a reader that stops early pays for what it saw."""
         if self.head() is None:
             return
+        seen: dict[Key, None] = {}  # a lot that came back at the same moment has two slots
         for priority in sorted(self._levels, reverse=True):
             level = self._levels[priority]
             if priority in self._unsorted:
                 level = self._levels[priority] = deque(sorted(level))
                 del self._unsorted[priority]
             for arrived, key in level:
-                if self._places.get(key) == (priority, arrived):
+                if self._places.get(key) == (priority, arrived) and key not in seen:
+                    seen[key] = None
                     yield key
 
     def __len__(self) -> int:

@@ -83,7 +83,6 @@ class Shard:
         self.endings = Endings(self.turns, codec, self.answered)
         self.checkpointer = Checkpointer(codec)
         self.position = 0  # of the last frame made
-        self.epoch = 0
         self._sharding = sharding
         self._pending = Pending()
         self._queue: deque[Envelope] = outbox.local
@@ -144,6 +143,15 @@ class Shard:
         self.views.commit()
         self.endings.committed()
         self.checkpointer.committed(more_to_cut)
+
+    @property
+    def epoch(self) -> int:
+        """Under which claim this shard acts; orders to the outside carry it."""
+        return self.turns.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.turns.epoch = epoch
 
     def redrive(self, key: Key) -> None:
         """A person's order: try again what was set aside."""

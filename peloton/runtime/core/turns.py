@@ -57,6 +57,7 @@ class Turns:
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
         self.now = 0.0
         self.position = 0
+        self.epoch = 0
         self.rows: list[bytes] = []
         self.bytes = 0
         self._codec = codec
@@ -78,6 +79,7 @@ class Turns:
             index=self.population.index_for(kind, envelope.to),
             who=envelope.who,
             notes=self.population.notes.get(envelope.to),
+            epoch=self.epoch,
             position=self.position,
         )
 
