@@ -186,13 +186,16 @@ class ProcessRuns:
         self._closing = True
         self._ring()
         self._thread.join()
+        self._bell.close()
+        self._ringer.close()
 
     def _ask(self, message: wire.Message) -> None:
         self._asked.append(message)
         self._ring()
 
     def _ring(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        """A full bell has rung already, and a closed one has nobody to wake."""
+        with contextlib.suppress(OSError):
             self._ringer.send(b"!")
 
     # The thread.
@@ -213,8 +216,6 @@ class ProcessRuns:
                 self._rest(pause_s)
                 pause_s = min(pause_s * 2, BACKOFF_LAST_S)
         self._hang_up()
-        self._bell.close()
-        self._ringer.close()
 
     def _connect(self) -> None:
         """First the keeper that may be there, then one of our own. Another one holding the lock

@@ -1,0 +1,148 @@
+"""What the keeper's tests share: a daemon's ear, and a folder whose keeper is gone afterwards.
+
+Turns reports that come from another thread into things a test can wait for, with a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.backends.process_runs import ProcessRuns, RunEnded, RunReport, RunRequest
+
+DEADLINE_S = 20.0
+HOST = "host-1"
+
+
+class Ear:
+    """All reports in order; `hear` waits for the first one that fits."""
+
+    def __init__(self) -> None:
+        self.reports: list[RunReport] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, report: RunReport) -> None:
+        with self._changed:
+            self.reports.append(report)
+            self._changed.notify_all()
+
+    def hear(self, kind: type, **wanted: object) -> Any:
+        def fits(report: object) -> bool:
+            return isinstance(report, kind) and all(
+                getattr(report, name) == value for name, value in wanted.items()
+            )
+
+        with self._changed:
+            found = self._changed.wait_for(
+                lambda: next((r for r in self.reports if fits(r)), None), DEADLINE_S
+            )
+        assert found is not None, f"no {kind.__name__} {wanted} in {self.reports}"
+        return found
+
+
+class Daemon:
+    """A daemon that owns one host."""
+
+    def __init__(self, folder: Path, *, epoch: int = 1, **settings: Any) -> None:
+        self.ear = Ear()
+        self.epoch = epoch
+        settings = {"idle_s": 0.2, "round_s": 0.1, **settings}
+        self.runs = ProcessRuns(folder, self.ear, **settings)
+        self.runs.hello(HOST, epoch)
+
+    def launch(self, run_id: str, value: str, **request: Any) -> None:
+        self.runs.launch(HOST, self.epoch, [RunRequest(run_id, HOST, value, **request)])
+
+    def end(self, run_id: str) -> RunEnded:
+        ended: RunEnded = self.ear.hear(RunEnded, run_id=run_id)
+        return ended
+
+    def output(self, run_id: str, name: str = "stdout") -> str:
+        return (self.runs.sandbox(run_id) / name).read_text()
+
+
+def keeper_pid(folder: Path) -> int:
+    return int((folder / "lock").read_text())
+
+
+def alive(pid: int) -> bool:
+    """Zombies are not: whoever should reap them may be slow."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def marked(folder: Path) -> list[int]:
+    """Every process that was started for a run of this folder."""
+    mark = f"PELOTON_KEEPER={folder}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                    found.append(int(name))
+    return found
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        pause.wait(0.01)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Whatever a failed test leaves running ends here."""
+    path = tmp_path.resolve() / "keeper"
+    yield path
+    with contextlib.suppress(OSError, ValueError):
+        pid = keeper_pid(path)
+        if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    for pid in marked(path):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def daemon_of(folder: Path) -> Iterator[Callable[..., Daemon]]:
+    daemons: list[Daemon] = []
+
+    def make(**settings: Any) -> Daemon:
+        daemons.append(Daemon(folder, **settings))
+        return daemons[-1]
+
+    yield make
+    for daemon in daemons:
+        daemon.runs.close()
+
+
+@pytest.fixture
+def daemon(daemon_of: Callable[..., Daemon]) -> Daemon:
+    return daemon_of()
+
+
+@pytest.fixture
+def procs() -> Any:
+    """The helpers above, for tests: pytest's import mode lets no test import another file."""
+    return _Procs
+
+
+class _Procs:
+    keeper_pid = staticmethod(keeper_pid)
+    alive = staticmethod(alive)
+    marked = staticmethod(marked)
+    until = staticmethod(until)
+    HOST = HOST
