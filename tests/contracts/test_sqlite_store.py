@@ -32,6 +32,7 @@ from peloton.runtime.ports import (
     Refused,
     ShardId,
     Unclear,
+    Unreachable,
     Work,
 )
 from tests.contracts.houses import GROUPS, OTHER, SHARD
@@ -97,6 +98,56 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
+
+
+def test_three_journals_fight_over_three_shards_and_lose_nothing(tmp_path: Path) -> None:
+    journals = [opened(tmp_path / "j") for _ in range(3)]
+    acknowledged: dict[tuple[ShardId, int], bytes] = {}
+    fenced: list[ShardId] = []
+    all_have_claimed = threading.Barrier(3, timeout=30)
+
+    def owner(journal: SqliteJournal, seed: int) -> None:
+        chance = random.Random(seed)
+        for fight in range(50):
+            held = {shard: journal.claim(shard, str(seed)) for shard in SHARDS}
+            if fight % 2:
+                all_have_claimed.wait()
+            for step in range(1, chance.randrange(2, 8)):
+                works = [
+                    Work(shard, c.epoch, Frame(c.last_position + step, chance.randbytes(300)))
+                    for shard, c in held.items()
+                    if isinstance(c, Claimed)
+                ]
+                for work, answer in zip(works, journal.commit(works), strict=True):
+                    if isinstance(answer, Committed) and work.frame is not None:
+                        acknowledged[work.shard, work.frame.position] = work.frame.body
+                    else:
+                        fenced.append(work.shard)
+                        del held[work.shard]
+
+    fighters = [
+        threading.Thread(target=owner, args=(journal, seed))
+        for seed, journal in enumerate(journals)
+    ]
+    for fighter in fighters:
+        fighter.start()
+    for fighter in fighters:
+        fighter.join()
+    assert len(fenced) >= 25 * 2 * len(SHARDS), "of three claimers of a shard two are fenced"
+    for shard in SHARDS:
+        claim(journals[0], shard)
+        frames = {frame.position: frame.body for frame in journals[0].read_tail(shard)}
+        assert frames == {at: found for (one, at), found in acknowledged.items() if one == shard}
+    for journal in journals:
+        journal.close()
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "j").write_bytes(b"not a database, whatever it is" * 100)
+    with pytest.raises(Broken):
+        SqliteJournal(tmp_path / "j")
+    with pytest.raises(Unreachable):
+        SqliteJournal(tmp_path / "missing" / "j")
 
 
 # ---- a full disk -----------------------------------------------------------------------------

@@ -140,7 +140,15 @@ class MemoryJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        return [self._begin(work) for work in works]
+        begun: dict[ShardId, Answer | deque[Step]] = {}
+        for work in works:
+            if work.shard in begun:
+                raise Refused(f"{work.shard} comes twice in one round")
+            begun[work.shard] = self._begin(work)
+        return [
+            self._run(shard, steps, repeated=False) if isinstance(steps, deque) else steps
+            for shard, steps in begun.items()
+        ]
 
     def settle(self, shard: ShardId) -> Answer:
         steps = self._pending.pop(shard, None)
@@ -148,14 +156,15 @@ class MemoryJournal:
             return Fenced(f"{shard}: nothing is pending, the shard is not ours")
         return self._run(shard, steps, repeated=True)
 
-    def _begin(self, work: Work) -> Answer:
+    def _begin(self, work: Work) -> Answer | deque[Step]:
+        """The steps of one work; nothing is written before all works of a round have theirs."""
         hold = self._holds.get(work.shard)
         if work.shard in self._pending:
             raise Refused(f"{work.shard}: settle what is pending first")
         if hold is None or hold.epoch != work.epoch:
             return Fenced(f"{work.shard}: epoch {work.epoch} is not held here", definite=True)
         plan = register.plan(hold, work, ops=self._ops)
-        return self._run(work.shard, deque(self._steps(hold, plan)), repeated=False)
+        return deque(self._steps(hold, plan))
 
     def _steps(self, hold: Hold, plan: Plan) -> Iterator[Step]:
         files, work = self._files(hold.shard), plan.work

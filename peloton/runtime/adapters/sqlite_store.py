@@ -66,7 +66,11 @@ class SqliteJournal:
         self._reader: sqlite3.Connection | None = None
         self._holds: dict[ShardId, Hold] = {}
         self._pending: dict[ShardId, Plan] = {}
-        self._writer: sqlite3.Connection | None = self._open()
+        self._writer: sqlite3.Connection | None = None
+        try:
+            self._connection()
+        except sqlite3.Error as error:
+            raise Unreachable(self._failed(error)) from error
         self._mover = WalMover(path, self._lock)
 
     # ---- life of a shard ----
@@ -285,12 +289,9 @@ class SqliteJournal:
 
     # ---- connections ----
 
-    def _open(self) -> sqlite3.Connection:
-        return sql.open_writer(self.path, page_count_max=self.page_count_max)
-
     def _connection(self) -> sqlite3.Connection:
         if self._writer is None:
-            self._writer = self._open()
+            self._writer = sql.open_writer(self.path, page_count_max=self.page_count_max)
         return self._writer
 
     def _begin(self) -> sqlite3.Connection:
