@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
-from tests.house.tree import Module, imports, under
+from tests.house.tree import Module, imports, read, under
 
 BANNED_IMPORTS = (
     "_thread", "aiohttp", "asyncio", "calendar", "cassandra", "concurrent",
@@ -76,34 +77,65 @@ def unordered_type(annotation: ast.expr | None) -> bool:
     return isinstance(annotation, ast.Name) and annotation.id in UNORDERED
 
 
+Fields = dict[str, dict[str, bool]]
+"""Of each class, by name: its fields, and whether what they hold has no order."""
+
+
+def fields_of(module: Module) -> Fields:
+    found: Fields = {}
+    for node in module.walk():
+        if isinstance(node, ast.ClassDef):
+            fields = found.setdefault(node.name, {})
+            for item in ast.walk(node):
+                if isinstance(item, ast.AnnAssign):
+                    name = ast.unparse(item.target).removeprefix("self.")
+                    fields[name] = unordered_type(item.annotation)
+    return found
+
+
+@cache
+def fields_of_the_pure() -> Fields:
+    found: Fields = {}
+    for module in read("peloton"):
+        if module.pure:
+            for name, fields in fields_of(module).items():
+                found.setdefault(name, {}).update(fields)
+    return found
+
+
+def classes_in(annotation: ast.expr | None) -> list[str]:
+    """The class names an annotation is made of: `f.A | B | None` gives A and B."""
+    match annotation:
+        case ast.BinOp(left=left, right=right):
+            return classes_in(left) + classes_in(right)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [name]
+    return []
+
+
 class Orders:
     """Follows, in one module, which names and fields hold what has no order."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.fields = self._fields()
+        self.classes = fields_of_the_pure() | fields_of(module)
+        self.annotated: dict[str, list[str]] = {}
 
-    def _fields(self) -> set[str]:
-        """Fields that are unordered in every class of the module that has one of that name."""
-        kinds: dict[str, list[bool]] = {}
-        for node in self.module.walk():
-            if isinstance(node, ast.AnnAssign):
-                name = node.target
-                if isinstance(name, ast.Attribute):
-                    kinds.setdefault(name.attr, []).append(unordered_type(node.annotation))
-            if isinstance(node, ast.ClassDef):
-                for item in node.body:
-                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-                        found = kinds.setdefault(item.target.id, [])
-                        found.append(unordered_type(item.annotation))
-        return {name for name, found in kinds.items() if all(found)}
+    def field(self, owner: ast.expr, name: str) -> bool:
+        """By the owner's class where a parameter says it; else only if all classes agree."""
+        told = self.annotated.get(owner.id, []) if isinstance(owner, ast.Name) else []
+        owners = [self.classes[c] for c in told if c in self.classes]
+        found = [f[name] for f in owners or self.classes.values() if name in f]
+        return any(found) if owners else bool(found) and all(found)
 
     def names(self, scope: ast.AST) -> set[str]:
         """Local names of a function (or of the module) that hold something unordered."""
         known: set[str] = set()
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             a = scope.args
+            self.annotated = {}
             for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs]:
+                self.annotated[arg.arg] = classes_in(arg.annotation)
                 if unordered_type(arg.annotation):
                     known.add(arg.arg)
         for node in own_nodes(scope):
@@ -120,8 +152,8 @@ class Orders:
                 return True
             case ast.Name(id=name):
                 return name in known
-            case ast.Attribute(attr=name):
-                return name in self.fields
+            case ast.Attribute(value=owner, attr=name):
+                return self.field(owner, name)
             case ast.BinOp(left=left, op=ast.BitOr() | ast.BitAnd() | ast.Sub(), right=right):
                 return self.unordered(left, known) or self.unordered(right, known)
             case ast.Call(func=ast.Name(id="set" | "frozenset" | "Map")):
@@ -159,7 +191,8 @@ def with_freedom(scope: ast.AST, free: bool = False) -> Iterator[tuple[ast.AST, 
             continue
         direct = isinstance(scope, ast.Call) and child in scope.args and order_free(scope)
         makes = isinstance(child, ast.GeneratorExp | ast.ListComp | ast.Call | ast.Starred)
-        freed = (direct and makes) or isinstance(child, ast.SetComp)
+        into_a_set = isinstance(child, ast.SetComp) or isinstance(scope, ast.Set)
+        freed = (direct and makes) or into_a_set
         yield child, freed
         yield from with_freedom(child, freed)
 

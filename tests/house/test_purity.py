@@ -39,6 +39,11 @@ BAD: list[tuple[Rule, str]] = [
         "class A:\n    m: Map[str, float]\ndef f(a): return sum(a.m.values())",
     ),
     (purity.iteration_order, "def f(s: set[str]): return ','.join(s)"),
+    (
+        purity.iteration_order,
+        "class A:\n    m: Map[str, int]\nclass B:\n    m: tuple[str, ...]\n"
+        "def f(a: A): return list(a.m)",
+    ),
     (purity.iteration_order, "def f(s: set[str]): return sorted(g(list(s)))"),
 ]
 GOOD: list[tuple[Rule, str]] = [
@@ -51,6 +56,12 @@ GOOD: list[tuple[Rule, str]] = [
     (purity.iteration_order, "def f(s: set[int]): return any(x > 1 for x in s)"),
     (purity.iteration_order, "def f(s: set[int]): return {x + 1 for x in s}"),
     (purity.iteration_order, "def f(s: set[int]): return sorted(x + 1 for x in s)"),
+    (
+        purity.iteration_order,
+        "class A:\n    m: Map[str, int]\nclass B:\n    m: tuple[str, ...]\n"
+        "def f(b: B | None): return list(b.m)",
+    ),
+    (purity.iteration_order, "def f(s: set[int]): return {1, *s}"),
     (purity.iteration_order, "def f(d: dict[str, int]): return list(d)"),
 ]
 
