@@ -52,9 +52,10 @@ def test_a_closed_folder_is_free(tmp_path: Path) -> None:
 def test_a_program_that_we_start_does_not_hold_the_folder(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     child = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"],
-        stdin=subprocess.PIPE, close_fds=False,
+        [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False,
     )  # fmt: skip
+    assert child.stdout is not None and child.stdout.readline() == b"up\n"
     folder.close()
     DataFolder(tmp_path).close()
     child.communicate()
