@@ -1,0 +1,147 @@
+"""Two hundred `kill -9`s of keeper and daemon: what must hold whatever moment they hit.
+
+Turns a seed into moments and victims, then compares what the tasks wrote themselves with what
+the daemons were told. It must not be gentle: no victim is asked whether it is ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KILLS = 200
+KEEPER_SHARE = 0.4
+PROGRAM = Path(__file__).parent / "kill_daemon.py"
+REPOSITORY = Path(__file__).parents[3]
+FINISH_DEADLINE_S = 30.0
+SEED = int(os.environ.get("PELOTON_KILL_SEED", "1"))
+
+
+class Field:
+    """The folder, the daemon of the moment, and who was killed when."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ledger = folder.parent / "ledger"
+        self.epoch = 0
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.keeper_kills: list[float] = []
+        self.daemon_kills = 0
+
+    def keep_daemon(self) -> subprocess.Popen[bytes]:
+        if self.daemon is None or self.daemon.poll() is not None:
+            assert self.daemon is None or self.daemon.returncode == -signal.SIGKILL
+            self.epoch += 1
+            words = [sys.executable, str(PROGRAM), str(self.folder), str(self.ledger)]
+            self.daemon = subprocess.Popen(
+                [*words, str(self.epoch)], env={**os.environ, "PYTHONPATH": str(REPOSITORY)}
+            )
+        return self.daemon
+
+    def kill_daemon(self) -> None:
+        daemon = self.keep_daemon()
+        daemon.kill()
+        daemon.wait()
+        self.daemon_kills += 1
+
+    def kill_keeper(self) -> bool:
+        """Between two keepers there is none to kill."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self.folder / "lock").read_text())
+            if str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                before = time.time()
+                os.kill(pid, signal.SIGKILL)
+                self.keeper_kills.append(before)
+                return True
+        return False
+
+    def size(self) -> int:
+        return self.ledger.stat().st_size if self.ledger.exists() else 0
+
+    def lines(self) -> list[dict[str, Any]]:
+        lines = []
+        for line in self.ledger.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(line))
+        return lines
+
+
+def storm(field: Field, chance: random.Random) -> None:
+    """A moment is some bytes of ledger away, or some milliseconds, whichever comes first: so
+    kills hit starts of daemons and keepers as well as full work."""
+    pause = threading.Event()
+    while field.daemon_kills + len(field.keeper_kills) < KILLS:
+        field.keep_daemon()
+        goal = field.size() + chance.choice([1, 60, 300, 1500])
+        until = time.monotonic() + chance.uniform(0, 0.5)
+        while field.size() < goal and time.monotonic() < until:
+            pause.wait(0.001)
+        if chance.random() < KEEPER_SHARE:
+            field.kill_keeper()
+        else:
+            field.kill_daemon()
+
+
+def calm(field: Field) -> None:
+    (field.folder.parent / "stop").touch()
+    daemon = field.keep_daemon()
+    assert daemon.wait(FINISH_DEADLINE_S) == 0
+
+
+@pytest.fixture
+def field(folder: Path):
+    made = Field(folder)
+    yield made
+    if made.daemon is not None and made.daemon.poll() is None:
+        made.daemon.kill()
+        made.daemon.wait()
+
+
+@pytest.mark.timeout(180)
+def test_two_hundred_kills(field, folder, procs):
+    storm(field, random.Random(SEED))
+    calm(field)
+    launched = {line["launched"]: line["at"] for line in field.lines() if "launched" in line}
+    ended = {line["ended"]: line for line in field.lines() if "ended" in line}
+    marks = Counter(int(word) for word in (folder.parent / "started").read_text().split())
+    outcomes = Counter(line["status"][0] for line in ended.values())
+    print(
+        f"{field.daemon_kills} daemons and {len(field.keeper_kills)} keepers killed; "
+        f"{len(launched)} runs, {len(marks)} started, {dict(outcomes)}"
+    )
+    assert [n for n, times in marks.items() if times > 1] == [], "started twice"
+    assert launched.keys() - ended.keys() == set(), "lost"
+    assert marks.keys() - launched.keys() == set(), "never asked for"
+    for number, line in ended.items():
+        judge(number, line, field=field, launched_at=launched[number], marks=marks)
+    procs.until(lambda: not procs.marked(folder), "nothing is left running")
+    assert outcomes["SUCCEEDED"] and outcomes["FAILED"] and outcomes["KILLED"]
+    assert len(launched) > KILLS and field.daemon_kills > KILLS / 4
+    assert len(field.keeper_kills) > KILLS / 5
+
+
+def judge(number: int, line: dict[str, Any], *, field: Field, launched_at: float, marks) -> None:
+    """Exact, unless a keeper was killed during the run's life."""
+    outcome, exit_code, number_of_signal, reason = line["status"]
+    if outcome == "LOST":
+        assert reason in ("keeper died, exit status unknown", "run id used before"), line
+        assert any(launched_at <= at <= line["over"] for at in field.keeper_kills), line
+        return
+    assert marks[number] == 1, line
+    if number % 5 == 0:
+        assert (outcome, exit_code, number_of_signal) == ("KILLED", None, signal.SIGTERM), line
+    else:
+        wanted = "SUCCEEDED" if number % 7 == 0 else "FAILED"
+        assert (outcome, exit_code, number_of_signal) == (wanted, number % 7, None), line
