@@ -17,19 +17,22 @@ import pytest
 from peloton.runtime.adapters import memory_rows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
-from peloton.runtime.core import fencing, register
+from peloton.runtime.core import chain, fencing, register
 from peloton.runtime.core.register import Hold, Plan
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
+    Conditional,
     DeleteSegment,
     Done,
     Failed,
     Found,
+    FrameRow,
     InsertRow,
     MoveFloor,
     NotApplied,
+    Plain,
     ReadRegister,
     RegisterRow,
     Reply,
@@ -381,23 +384,52 @@ def not_all_durable(statements: Sequence[Statement]) -> fencing.Talk[None]:
 
 REAL_COMMIT = fencing.commit
 
-PLANTED = [
-    ("claim", claim_without_op),
-    ("claim", claim_reads_first),
-    ("_decide", believe_a_read),
-    ("_decide", op_not_looked_at),
-    ("_write", not_all_durable),
-    ("_trouble", trouble_is_damage),
-    ("commit", cut_first),
-    ("commit", commit_first),
+REAL_PLAIN = MemoryRows._plain
+REAL_CONDITIONAL = MemoryRows._conditional
+
+
+def keyed_without_epoch(rows: MemoryRows, ask: Plain) -> None:
+    """An old owner's late row overwrites the committed one."""
+    if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
+        segment = rows.journal.get((ask.shard, (ask.row.position - 1) // 3), {})
+        for key in [key for key in segment if key[0] == ask.row.position]:
+            del segment[key]
+    REAL_PLAIN(rows, ask)
+
+
+def condition_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+    """A repeated write applies twice."""
+    if isinstance(ask, (Advance, MoveFloor)):
+        ask = msgspec.structs.replace(ask, expected=rows.registers[ask.shard].op)
+    return REAL_CONDITIONAL(rows, ask)
+
+
+def op_without_process(process: bytes, count: int) -> bytes:
+    return count.to_bytes(24, "big")
+
+
+PLANTED: list[tuple[object, str, Callable[..., object]]] = [
+    (fencing, "claim", claim_without_op),
+    (fencing, "claim", claim_reads_first),
+    (fencing, "_decide", believe_a_read),
+    (fencing, "_decide", op_not_looked_at),
+    (fencing, "_write", not_all_durable),
+    (fencing, "_trouble", trouble_is_damage),
+    (fencing, "commit", cut_first),
+    (fencing, "commit", commit_first),
+    (chain, "op_name", op_without_process),
+    (MemoryRows, "_plain", keyed_without_epoch),
+    (MemoryRows, "_conditional", condition_without_op),
 ]
 
 
-@pytest.mark.parametrize(("name", "fault"), PLANTED, ids=[f.__name__ for _, f in PLANTED])
+@pytest.mark.parametrize(
+    ("where", "name", "fault"), PLANTED, ids=[fault.__name__ for _, _, fault in PLANTED]
+)
 def test_a_planted_fault_is_found(
-    name: str, fault: object, monkeypatch: pytest.MonkeyPatch
+    where: object, name: str, fault: object, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fencing, name, fault)
+    monkeypatch.setattr(where, name, fault)
     with pytest.raises((Wrong, Damaged, Broken)):
         for _ in every_single_fault():
             pass
