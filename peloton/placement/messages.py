@@ -55,6 +55,9 @@ class HostSummary(Value, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()
     up: bool = True
     ports: int = 0  # free ports
+    running: tuple[tuple[Label, int], ...] | None = None
+    """Labels of the tasks on it, counted; None where the inventory does not tell. Without them
+    a constraint of kind "task" cannot be judged, and the host is refused for that reason."""
 
 
 class HostDeltas(Message, frozen=True, gc=False, array_like=True):
@@ -68,6 +71,7 @@ class HostDeltas(Message, frozen=True, gc=False, array_like=True):
     sequence: int
     hosts: tuple[HostSummary, ...]
     snapshot: bool = False
+    gone: tuple[Key, ...] = ()  # hosts that were deleted; a snapshot drops whom it does not name
 
 
 class SnapshotWanted(Message, frozen=True, gc=False, array_like=True):

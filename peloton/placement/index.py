@@ -1,0 +1,312 @@
+"""What a placer believes about hosts, as arrays with one row a host.
+
+Takes summaries in, subtracts the placer's own proposals, and forgets a proposal once its host has
+spoken later than it was made. It must never grant room: the host does, and a belief that is wrong
+costs one refusal. It must not know constraints or strategies.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from peloton.actors.resources import EPSILON
+from peloton.placement.labels import Ints, LabelTable
+from peloton.placement.messages import HostSummary, Label, Shape
+from peloton.placement.order import KeptOrder, Place
+from peloton.runtime.vocabulary import Key, key
+
+Flags = npt.NDArray[np.bool_]
+
+CPU, MEMORY, DISK, GPU, PORTS = range(5)
+HOSTNAME = "hostname"
+EXCLUSIVE = "peloton/exclusive"
+
+PROPOSAL_KEEP_S = 5.0
+"""How long a proposal is subtracted when its host stays silent; then the launch was lost."""
+
+NEVER = -1
+
+
+class Need(NamedTuple):
+    """What one member takes of each column of room, and the least room that is enough."""
+
+    shape: Shape
+    amounts: tuple[int, int, int, int, int]
+    least: tuple[int, int, int, int, int]
+    vector: Ints  # amounts, as a column to multiply with counts
+    nothing: bool  # within the epsilon of nothing: such a member would fit a host without room
+
+
+def need_of(shape: Shape) -> Need:
+    """The need of one member of `shape`."""
+    of = shape.resources
+    amounts = (of.cpu, of.memory, of.disk, of.gpu, shape.ports)
+    slack = EPSILON - 1
+    return Need(
+        shape=shape,
+        amounts=amounts,
+        least=(of.cpu - slack, of.memory - slack, of.disk - slack, of.gpu - slack, shape.ports),
+        vector=np.array(amounts, np.int64).reshape(5, 1),
+        nothing=max(amounts[:PORTS]) < EPSILON,
+    )
+
+
+class Proposal(NamedTuple):
+    """Members proposed at one moment: `counts[i]` of them to `rows[i]`."""
+
+    expires_at: float
+    need: Need
+    rows: Ints
+    counts: Ints
+    heard: Ints  # how often each row's room had been heard of: a later word makes this moot
+    told: Ints | None  # the same of its tasks' labels; None where no label was added
+
+
+class HostIndex:
+    """Hosts in rows that never move; a row that is free serves the next new host.
+
+    Of several placers each begins in its own part, so that they seldom want the same host: every
+    `parts`-th row is of one part, which stays true while hosts come and go. Rows without a host
+    are simply down.
+    """
+
+    def __init__(self, part: int = 0, parts: int = 1, keep_s: float = PROPOSAL_KEEP_S) -> None:
+        if not 0 <= part < parts:
+            raise ValueError(f"part {part} of {parts}")
+        self.part, self.parts, self.keep_s = part, parts, keep_s
+        self.room = np.zeros((5, 0), np.int64)  # free, less own proposals
+        self.has_host = np.zeros(0, np.bool_)
+        self.up = np.zeros(0, np.bool_)
+        self.has_gpu = np.zeros(0, np.bool_)
+        self.exclusive = np.zeros(0, np.bool_)
+        self.tells_tasks = np.zeros(0, np.bool_)
+        self.group = np.zeros(0, np.int64)  # hosts without GPU first, own part first
+        self.heard = np.zeros(0, np.int64)
+        self.told = np.zeros(0, np.int64)
+        self.names: list[Key] = []
+        self.rows: dict[Key, int] = {}
+        self.host_labels, self.task_labels = LabelTable(), LabelTable()
+        self.outlook = 0  # rises when anything but room has changed
+        self.kept: list[KeptOrder] = []
+        self._position_of_room: list[int] = []
+        self._position_of_rest: list[int] = []
+        self._labels: list[tuple[Label, ...]] = []
+        self._inventory: list[Key] = []
+        self._members: dict[Key, dict[int, None]] = {}  # inventory → its rows
+        self._spare: list[int] = []  # descending, so the lowest is taken first
+        self._proposals: deque[Proposal] = deque()
+        self._any_tells_tasks = False
+
+    @property
+    def size(self) -> int:
+        """Rows, those without a host included."""
+        return len(self.names)
+
+    @property
+    def groups(self) -> int:
+        """How many values `group` has."""
+        return 2 * self.parts
+
+    def host_counts(self, label: Label) -> Ints:
+        """How many labels like this each host has; every host has its name as a label."""
+        if label.key != HOSTNAME:
+            return self.host_labels.counts(label, self.size)
+        counts = np.zeros(self.size, np.int64)
+        row = self.rows.get(key("host", label.value))
+        if row is not None:
+            counts[row] = 1
+        return counts
+
+    def task_counts(self, label: Label) -> Ints:
+        """How many labels like this the tasks on each host have, own proposals included."""
+        return self.task_labels.counts(label, self.size)
+
+    # --- what inventories and refusals tell ---
+
+    def hear(self, inventory: Key, hosts: Sequence[HostSummary], whole: bool = False) -> None:
+        """Take summaries in; `whole` says that the inventory has no other hosts."""
+        self._make_rows(inventory, hosts)
+        rows: list[int] = []
+        room: list[tuple[int, ...]] = []
+        for host in hosts:
+            row = self.rows[host.host]
+            if host.position > self._position_of_rest[row]:
+                self._position_of_rest[row] = host.position
+                self._hear_rest(row, host)
+            if host.position > self._position_of_room[row]:
+                self._position_of_room[row] = host.position
+                rows.append(row)
+                room.append((*host.free.amounts(), host.ports))
+        if rows:
+            self._hear_room(rows, room)
+        if whole:
+            named = {host.host for host in hosts}
+            gone = [row for row in self._members.get(inventory, ()) if self.names[row] not in named]
+            self.drop([self.names[row] for row in gone])
+
+    def hear_refusal(self, host: HostSummary) -> int | None:
+        """Take a refusal in; its row, if nobody has told anything newer about that host.
+
+        A refusal brings position and room. Its labels are not looked at: a host that refuses has
+        no reason to repeat them, and their absence would lift a fence.
+        """
+        row = self.rows.get(host.host)
+        if row is None or host.position < self._position_of_room[row]:
+            return None
+        if host.position > self._position_of_room[row]:
+            self._position_of_room[row] = host.position
+            self._hear_room([row], [(*host.free.amounts(), host.ports)])
+        if not host.up and self.up[row]:
+            self.up[row] = False
+            self._changed([row])
+        return row
+
+    def drop(self, hosts: Sequence[Key]) -> None:
+        """Forget these hosts."""
+        for name in hosts:
+            row = self.rows.pop(name, None)
+            if row is None:
+                continue
+            del self._members[self._inventory[row]][row]
+            self.has_host[row] = self.up[row] = False
+            self.host_labels.replace(row, ())
+            self.task_labels.replace(row, ())
+            self.tells_tasks[row] = False
+            self.heard[row] += 1  # so that no proposal to this host is given back to the next
+            self.told[row] += 1
+            self._labels[row] = ()
+            self._spare.append(row)
+            self._changed([row])
+        self._spare.sort(reverse=True)
+
+    def _hear_room(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
+        self.room[:, rows] = np.array(room, np.int64).T
+        self.heard[rows] += 1
+        for kept in self.kept:
+            kept.touch(rows)
+
+    def _hear_rest(self, row: int, host: HostSummary) -> None:
+        """All but room. Labels are compared first: that they change is rare."""
+        if host.running is not None or self.tells_tasks[row]:
+            self.task_labels.replace(row, host.running or ())
+            self.tells_tasks[row] = host.running is not None
+            self.told[row] += 1
+            self._any_tells_tasks = self._any_tells_tasks or host.running is not None
+        has_gpu = host.capacity.gpu > 0
+        if (
+            host.labels == self._labels[row]
+            and host.up == self.up[row]
+            and has_gpu == self.has_gpu[row]
+            and self.has_host[row]
+        ):
+            return
+        self.has_host[row], self.up[row], self.has_gpu[row] = True, host.up, has_gpu
+        self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
+        self.group[row] = has_gpu * self.parts + (row - self.part) % self.parts
+        self._labels[row] = host.labels
+        told = [(label, 1) for label in host.labels if label.key != HOSTNAME]
+        self.host_labels.replace(row, ())
+        for label, count in told:  # one by one: an attribute may carry a value twice
+            self.host_labels.change(row, label, count)
+        self._changed([row])
+
+    def _changed(self, rows: list[int]) -> None:
+        self.outlook += 1
+        for kept in self.kept:
+            kept.touch(rows)
+
+    def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
+        fresh = dict.fromkeys(host.host for host in hosts if host.host not in self.rows)
+        if len(fresh) > len(self._spare):
+            self._grow(max(len(fresh) - len(self._spare), 64, self.size // 8))
+        members = self._members.setdefault(inventory, {})
+        for name in fresh:
+            row = self._spare.pop()
+            self.rows[name], self.names[row] = row, name
+            self._inventory[row] = inventory
+            self._position_of_room[row] = self._position_of_rest[row] = NEVER
+            members[row] = None
+
+    def _grow(self, extra: int) -> None:
+        size = self.size
+        self.room = np.concatenate((self.room, np.zeros((5, extra), np.int64)), axis=1)
+        self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
+        self.heard = np.concatenate((self.heard, np.zeros(extra, np.int64)))
+        self.told = np.concatenate((self.told, np.zeros(extra, np.int64)))
+        more = np.zeros(extra, np.bool_)
+        self.has_host = np.concatenate((self.has_host, more))
+        self.up = np.concatenate((self.up, more))
+        self.has_gpu = np.concatenate((self.has_gpu, more))
+        self.exclusive = np.concatenate((self.exclusive, more))
+        self.tells_tasks = np.concatenate((self.tells_tasks, more))
+        self.names += [Key("")] * extra
+        self._inventory += [Key("")] * extra
+        self._labels += [()] * extra
+        self._position_of_room += [NEVER] * extra
+        self._position_of_rest += [NEVER] * extra
+        self._spare = [*range(size + extra - 1, size - 1, -1), *self._spare]
+        self.outlook += 1
+
+    # --- own proposals ---
+
+    def propose(self, need: Need, rows: Ints, counts: Ints, now: float) -> None:
+        """Subtract what was just proposed; each row is named once."""
+        self._take(need, rows, counts)
+        told = None
+        if need.shape.labels and self._any_tells_tasks:
+            self._label(need, rows, counts)
+            told = self.told[rows]
+        heard = self.heard[rows]
+        self._proposals.append(Proposal(now + self.keep_s, need, rows, counts, heard, told))
+
+    def expire(self, now: float) -> None:
+        """Give back what was proposed long ago to hosts that have said nothing since."""
+        while self._proposals and self._proposals[0].expires_at <= now:
+            old = self._proposals.popleft()
+            silent = self.heard[old.rows] == old.heard
+            if silent.any():
+                self._take(old.need, old.rows[silent], -old.counts[silent])
+            if old.told is not None:
+                silent = self.told[old.rows] == old.told
+                self._label(old.need, old.rows[silent], -old.counts[silent])
+
+    def _take(self, need: Need, rows: Ints, counts: Ints) -> None:
+        if len(rows) == 1:  # a scalar at a time is three times as fast as the general way
+            row, count = int(rows[0]), int(counts[0])
+            for column, amount in enumerate(need.amounts):
+                if amount:
+                    self.room[column, row] -= amount * count
+            touched = [row]
+        else:
+            self.room[:, rows] -= need.vector * counts
+            touched = rows.tolist()
+        for kept in self.kept:
+            kept.touch(touched)
+
+    def _label(self, need: Need, rows: Ints, counts: Ints) -> None:
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            if self.tells_tasks[row]:
+                for label in need.shape.labels:
+                    self.task_labels.change(row, label, count)
+
+    # --- kept orders ---
+
+    def keep_order(self, sign: int) -> KeptOrder:
+        """The order of hosts by room, ascending (sign 1) or descending (sign -1), from now on."""
+        for kept in self.kept:
+            if kept.sign == sign:
+                return kept
+        self.kept.append(KeptOrder(sign, self._place_of))
+        return self.kept[-1]
+
+    def _place_of(self, row: int, sign: int) -> Place | None:
+        if not self.up[row]:
+            return None
+        cpu, memory, disk, gpu, _ = self.room[:, row].tolist()
+        group = int(self.group[row])
+        return group, sign * max(gpu, 0), sign * cpu, sign * memory, sign * disk, row

@@ -1,0 +1,69 @@
+"""Labels by row: which rows carry a label, and how often.
+
+Kept sparse, because most labels stand on few hosts; a label that constraints ask for is held as
+an array too, so that one comparison judges all rows. It must not know what a label means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from peloton.placement.messages import Label
+
+Ints = npt.NDArray[np.int64]
+
+DENSE_LABELS_MAX = 256
+"""Labels held as arrays; the one asked for first leaves when there are more."""
+
+
+class LabelTable:
+    """Counts of labels, by row and by label."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[Label, dict[int, int]] = {}
+        self._by_row: dict[int, dict[Label, int]] = {}
+        self._dense: dict[Label, Ints] = {}
+
+    def change(self, row: int, label: Label, by: int) -> None:
+        """Add `by` to the count of `label` at `row`; counts of zero are forgotten."""
+        rows = self._by_label.setdefault(label, {})
+        labels = self._by_row.setdefault(row, {})
+        count = rows.get(row, 0) + by
+        if count:
+            rows[row] = labels[label] = count
+        else:
+            rows.pop(row, None)
+            labels.pop(label, None)
+        if not rows:
+            del self._by_label[label]
+        if not labels:
+            del self._by_row[row]
+        dense = self._dense.get(label)
+        if dense is not None:
+            if row < len(dense):
+                dense[row] = count
+            else:
+                del self._dense[label]
+
+    def replace(self, row: int, counted: Iterable[tuple[Label, int]]) -> None:
+        """Make `counted` all the labels of `row`."""
+        for label, count in list(self._by_row.get(row, {}).items()):
+            self.change(row, label, -count)
+        for label, count in counted:
+            if count:
+                self.change(row, label, count)
+
+    def counts(self, label: Label, size: int) -> Ints:
+        """The count of `label` at each of `size` rows. The caller must not write to it."""
+        dense = self._dense.get(label)
+        if dense is None or len(dense) != size:
+            dense = np.zeros(size, np.int64)
+            for row, count in self._by_label.get(label, {}).items():
+                dense[row] = count
+            if label not in self._dense and len(self._dense) >= DENSE_LABELS_MAX:
+                del self._dense[next(iter(self._dense))]
+            self._dense[label] = dense
+        return dense

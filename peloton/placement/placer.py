@@ -1,0 +1,227 @@
+"""The placer: hears of hosts and wishes, and proposes hosts.
+
+Turns the messages of one call into answers; all wishes of a call that are alike are decided as
+one. Wishes are answered at once and forgotten: who found no host asks again. It must hold no word
+that matters: a new placer knows as much as the inventories tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from peloton.placement.constraints import asks_tasks
+from peloton.placement.feeds import Feeds
+from peloton.placement.index import GPU, PROPOSAL_KEEP_S, HostIndex, Need, need_of
+from peloton.placement.labels import Ints
+from peloton.placement.messages import (
+    HostDeltas,
+    Placed,
+    Shape,
+    SnapshotWanted,
+    Unplaced,
+    Wish,
+)
+from peloton.placement.order import Search
+from peloton.placement.reasons import UNKNOWN_STRATEGY, Checks
+from peloton.placement.strategies import STRATEGIES, Strategy, choose
+from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
+
+SHAPES_MAX = 1024
+"""Shapes whose need is remembered; the oldest leaves."""
+
+
+class PlacerSettings(Value, frozen=True):
+    """What differs between placers, and what operators may choose."""
+
+    part: int = 0  # this placer is number `part` of `parts`
+    parts: int = 1
+    scarce_gpu: bool = False  # hosts with GPUs reject members that ask for none
+    proposal_keep_s: float = PROPOSAL_KEEP_S
+
+
+class Known(NamedTuple):
+    """What was worked out about a shape."""
+
+    number: int
+    need: Need
+    strategy: Strategy | None
+    search: Search | None  # where a single member may be looked up in a kept order
+
+
+class Group(NamedTuple):
+    """Wishes that are decided as one, and the rows that have just refused them."""
+
+    known: Known
+    wishes: list[Wish]
+    besides: list[int]
+
+
+class Placer:
+    """A placer, by its key. `inventories` are asked for their hosts at the first call."""
+
+    def __init__(
+        self,
+        key: Key,
+        settings: PlacerSettings | None = None,
+        *,
+        inventories: Sequence[Key] = (),
+        strategies: Mapping[str, Strategy] = STRATEGIES,
+    ) -> None:
+        self.key = key
+        of = settings or PlacerSettings()
+        self.index = HostIndex(of.part, of.parts, of.proposal_keep_s)
+        self._checks = Checks(self.index, of.scarce_gpu)
+        self._feeds = Feeds(inventories)
+        self._strategies = strategies
+        self._shapes: dict[Shape, Known] = {}
+        self._numbers = 0
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to call `receive` though nothing has come: a snapshot has to be asked for again."""
+        return self._feeds.wake_at
+
+    def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
+        """Take messages in and answer: first all that is told of hosts, then the wishes."""
+        self.index.expire(now)
+        wishes: list[Wish] = []
+        for _, message in messages:
+            if isinstance(message, Wish):
+                if message.members:
+                    wishes.append(message)
+            elif isinstance(message, HostDeltas):
+                self._hear(message, now)
+            else:
+                raise TypeError(f"a placer does not know {type(message).__name__}")
+        sends: list[Send] = []
+        if wishes:
+            for group in self._groups(wishes):
+                self._place(group, now, sends)
+        wanted = SnapshotWanted(self.key)
+        sends += [Send(inventory, wanted) for inventory in self._feeds.due(now)]
+        return sends
+
+    def _hear(self, deltas: HostDeltas, now: float) -> None:
+        self.index.hear(deltas.inventory, deltas.hosts, deltas.snapshot)
+        self.index.drop(deltas.gone)
+        self._feeds.hear(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
+
+    def _groups(self, wishes: list[Wish]) -> list[Group]:
+        """Wishes decided as one, in the order in which the first of each came.
+
+        Refusals of all wishes are heard first, so that nobody is sent where another was refused
+        for want of room.
+        """
+        refused = [self._refusals(wish) for wish in wishes]
+        alike: dict[int, Group] = {}
+        groups: list[Group] = []
+        for wish, besides in zip(wishes, refused, strict=True):
+            known = self._known(wish.shape)
+            apart = bool(besides) or known.strategy is None or not known.strategy.shares
+            group = None if apart else alike.get(known.number)
+            if group is None:
+                group = Group(known, [], besides)
+                groups.append(group)
+                if not apart:
+                    alike[known.number] = group
+            group.wishes.append(wish)
+        return groups
+
+    def _refusals(self, wish: Wish) -> list[int]:
+        """Rows that refused this wish and have said nothing since.
+
+        If they seem to have room, they refused for a reason that no summary shows; to propose
+        them again at once would go round for ever.
+        """
+        heard = [self.index.hear_refusal(host) for host in wish.refused]
+        return [row for row in heard if row is not None]
+
+    def _known(self, shape: Shape) -> Known:
+        known = self._shapes.get(shape)
+        if known is None:
+            need = need_of(shape)
+            strategy = self._strategies.get(shape.strategy)
+            plain = strategy is not None and strategy.sign != 0 and not need.nothing
+            search = None
+            if plain and not shape.ports and not asks_tasks(shape.constraint):
+                cpu, memory, disk, gpu, _ = need.least
+                search = Search(cpu, memory, disk, gpu, need.amounts[GPU] > 0)
+            known = Known(self._numbers, need, strategy, search)
+            self._numbers += 1
+            if len(self._shapes) >= SHAPES_MAX:
+                del self._shapes[next(iter(self._shapes))]
+            self._shapes[shape] = known
+        return known
+
+    def _place(self, group: Group, now: float, sends: list[Send]) -> None:
+        """Decide a group and answer each of its wishes, in the order in which they came."""
+        known, wishes, besides = group
+        if known.strategy is None:
+            self._refuse(wishes, ((UNKNOWN_STRATEGY, 1),), now, sends=sends)
+            return
+        count = sum(len(wish.members) for wish in wishes)
+        rows, counts = self._decide(known, known.strategy, count, besides=besides)
+        if len(rows):
+            self.index.propose(known.need, rows, counts, now)
+        names = self.index.names
+        hosts = [names[row] for row in np.repeat(rows, counts).tolist()]
+        at = 0
+        left: list[Wish] = []
+        for wish in wishes:
+            wanted = len(wish.members)
+            got = tuple(hosts[at : at + wanted])
+            at += len(got)
+            members = wish.members.lowest(len(got))
+            if got:
+                sends.append(Send(wish.slice, Placed(wish.number, members, got)))
+            if len(got) < wanted:
+                left.append(wish if not got else _rest(wish, members))
+        if left:
+            used = rows.tolist() if not known.strategy.shares else []
+            reasons = self._checks.reasons(known.need, besides, used)
+            self._refuse(left, reasons, now, sends=sends)
+
+    def _decide(
+        self, known: Known, strategy: Strategy, count: int, *, besides: list[int]
+    ) -> tuple[Ints, Ints]:
+        """Rows for up to `count` members and how many go to each."""
+        if count == 1 and known.search is not None and not besides:
+            row = self._look_up(known, known.search, strategy)
+            if row is not None:
+                return np.array((row,)), np.array((1,))
+        rows, limits = self._checks.fit(known.need, besides)
+        if not len(rows):
+            return rows, rows
+        return choose(self.index, known.need, rows, strategy=strategy, count=count, limits=limits)
+
+    def _look_up(self, known: Known, search: Search, strategy: Strategy) -> int | None:
+        """The host for one member, from a kept order; None where a vector has to look."""
+        index = self.index
+        order = index.keep_order(strategy.sign)
+        if not order.ready(index.size):
+            return None
+        return order.first(
+            search,
+            classes=index.groups,
+            allowed=self._checks.open_to(known.need),
+            gpu=index.room[GPU],
+        )
+
+    def _refuse(
+        self,
+        wishes: Sequence[Wish],
+        reasons: tuple[tuple[str, int], ...],
+        now: float,
+        *,
+        sends: list[Send],
+    ) -> None:
+        self._feeds.hungry(now)
+        for wish in wishes:
+            sends.append(Send(wish.slice, Unplaced(wish.number, wish.members, reasons)))
+
+
+def _rest(wish: Wish, placed: Bits) -> Wish:
+    return Wish(wish.slice, wish.number, wish.members - placed, wish.shape)

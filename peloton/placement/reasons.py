@@ -1,0 +1,146 @@
+"""Whether hosts would do, and if not, for which reason: the checks in the original's order.
+
+Turns a need into the rows that have room for one member, and into counts of hosts by the first
+check that each fails. It must not prefer one host to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from peloton.placement.constraints import (
+    MATCH,
+    UNKNOWN,
+    allowance,
+    asks_tasks,
+    opens_exclusive,
+    truths,
+)
+from peloton.placement.index import CPU, GPU, PORTS, Flags, HostIndex, Need
+from peloton.placement.labels import Ints
+from peloton.placement.messages import Constraint
+
+MISMATCH_STATUS = "mismatch_status"
+NO_OFFER = "no_offer"
+INSUFFICIENT = "insufficient_offer_resources"
+SCARCE = "scarce_resources"
+MISMATCH_CONSTRAINTS = "mismatch_constraints"
+UNKNOWN_TASKS = "unknown_task_labels"
+HOST_LIMIT = "mismatch_max_host_limit"
+UNKNOWN_STRATEGY = "unknown_strategy"
+
+REASONS = (
+    MISMATCH_STATUS,
+    NO_OFFER,
+    INSUFFICIENT,
+    SCARCE,
+    MISMATCH_CONSTRAINTS,
+    UNKNOWN_TASKS,
+    HOST_LIMIT,
+    UNKNOWN_STRATEGY,
+)
+"""Every reason, in the order in which they are told. The last three are not the original's
+checks: task labels that no inventory tells, hosts that already have their member of a spread
+wish, and a strategy that nobody has registered (counted once, not by host)."""
+
+OUTLOOKS_MAX = 256
+"""Constraints whose hosts are remembered."""
+
+
+class Checks:
+    """Judges hosts by the index; remembers what does not depend on room."""
+
+    def __init__(self, index: HostIndex, scarce_gpu: bool = False) -> None:
+        self._index = index
+        self._scarce_gpu = scarce_gpu
+        self._outlook = -1
+        self._open: dict[tuple[Constraint | None, bool], Flags] = {}
+
+    def open_to(self, need: Need) -> Flags:
+        """Hosts that would take such a member if they had room, conditions on tasks apart."""
+        index, shape = self._index, need.shape
+        if self._outlook != index.outlook:
+            self._open.clear()
+            self._outlook = index.outlook
+        name = (shape.constraint, shape.resources.gpu > 0)
+        known = self._open.get(name)
+        if known is None:
+            known = index.up & ~self._scarce(need) & ~self._shut(need)
+            if shape.constraint is not None and not asks_tasks(shape.constraint):
+                known &= truths(shape.constraint, index) >= MATCH
+            if len(self._open) >= OUTLOOKS_MAX:
+                del self._open[next(iter(self._open))]
+            self._open[name] = known
+        return known
+
+    def fit(self, need: Need, besides: list[int]) -> tuple[Ints, Ints | None]:
+        """Rows that would take one member now, ascending, and limits by row if there are any.
+
+        `besides` are rows to leave out.
+        """
+        mask = self.open_to(need).copy()
+        room, least = self._index.room, need.least
+        for kind in range(PORTS):
+            mask &= room[kind] >= least[kind]
+        if need.amounts[PORTS]:
+            mask &= room[PORTS] >= need.amounts[PORTS]
+        if need.nothing:
+            mask &= ~self._no_offer()
+        limits = None
+        if asks_tasks(need.shape.constraint):
+            limits = allowance(need.shape, self._index)
+            mask &= limits > 0
+        if besides:
+            mask[besides] = False
+        return np.flatnonzero(mask), limits
+
+    def reasons(
+        self, need: Need, besides: list[int], used: list[int]
+    ) -> tuple[tuple[str, int], ...]:
+        """Why hosts would not do, counted; `besides` refused just now, `used` had their share."""
+        counts = dict.fromkeys(REASONS, 0)
+        left = self._index.has_host.copy()
+        for reason, fails in self._failing(need, besides, used):
+            failed = left & fails
+            counts[reason] += int(np.count_nonzero(failed))
+            left &= ~failed
+        return tuple((reason, count) for reason, count in counts.items() if count)
+
+    def _failing(
+        self, need: Need, besides: list[int], used: list[int]
+    ) -> Iterator[tuple[str, Flags]]:
+        index, room = self._index, self._index.room
+        refused = ~index.up
+        refused[besides] = True
+        yield MISMATCH_STATUS, refused
+        yield NO_OFFER, self._no_offer()
+        yield INSUFFICIENT, np.any(room[:PORTS] < np.array(need.least[:PORTS])[:, None], axis=0)
+        yield SCARCE, self._scarce(need)
+        yield INSUFFICIENT, room[PORTS] < need.amounts[PORTS]
+        yield MISMATCH_CONSTRAINTS, self._shut(need)
+        truth = truths(need.shape.constraint, index)
+        yield UNKNOWN_TASKS, truth == UNKNOWN
+        mismatch: Flags = truth < MATCH
+        if asks_tasks(need.shape.constraint):
+            mismatch |= allowance(need.shape, index) == 0
+        yield MISMATCH_CONSTRAINTS, mismatch
+        taken = np.zeros(index.size, np.bool_)
+        taken[used] = True
+        yield HOST_LIMIT, taken
+
+    def _no_offer(self) -> Flags:
+        """Hosts without room of any kind: nothing there to offer."""
+        empty: Flags = self._index.room[CPU : GPU + 1].max(axis=0, initial=0) <= 0
+        return empty
+
+    def _scarce(self, need: Need) -> Flags:
+        if self._scarce_gpu and need.shape.resources.gpu <= 0:
+            return self._index.has_gpu
+        return np.zeros(self._index.size, np.bool_)
+
+    def _shut(self, need: Need) -> Flags:
+        if opens_exclusive(need.shape.constraint):
+            return np.zeros(self._index.size, np.bool_)
+        return self._index.exclusive

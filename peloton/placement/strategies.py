@@ -1,0 +1,120 @@
+"""Strategies: which of the hosts that would do come first, and how many members each takes.
+
+A strategy is a record, so that another can be registered: columns to sort by, and the most that
+one host takes of one wish. Choosing is one decision over arrays, however many members there are.
+It must not judge whether a host would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from peloton.actors.resources import COUNT_MAX, EPSILON
+from peloton.placement.index import CPU, DISK, GPU, MEMORY, PORTS, HostIndex, Need
+from peloton.placement.labels import Ints
+from peloton.runtime.vocabulary import Value
+
+Columns = tuple[Ints, ...]
+
+
+class Strategy(Value, frozen=True):
+    """How hosts are ranked. `columns` are compared one after another, the least first.
+
+    `sign` says that the columns are those of a kept order (see `HostIndex.keep_order`), so that
+    single members need no scan; 0 where they are not.
+    """
+
+    name: str
+    columns: Callable[[HostIndex], Columns]
+    each_max: int = COUNT_MAX
+    sign: int = 0
+
+    @property
+    def shares(self) -> bool:
+        """Whether wishes of one shape may be placed as one: the result is the same."""
+        return self.each_max == COUNT_MAX
+
+
+def tightest(index: HostIndex) -> Columns:
+    """Least room first, hosts without GPU before others: keeps large gaps whole."""
+    room = index.room
+    return index.group, np.maximum(room[GPU], 0), room[CPU], room[MEMORY], room[DISK]
+
+
+def emptiest(index: HostIndex) -> Columns:
+    """Most room first, hosts without GPU before others."""
+    group, *room = tightest(index)
+    return group, *(-column for column in room)
+
+
+PACK = Strategy("pack", tightest, sign=1)
+SPREAD = Strategy("spread", emptiest, each_max=1, sign=-1)
+
+STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in (PACK, SPREAD)}
+
+
+def foremost(rows: Ints, columns: Sequence[Ints], count: int) -> Ints:
+    """The `count` first of `rows` in the order of `columns`, then of rows; not yet in order.
+
+    Selects instead of sorting: only ties at the edge are carried to the next column.
+    """
+    chosen: list[Ints] = []
+    for column in columns:
+        if len(rows) <= count:
+            break
+        values = column[rows]
+        edge = values.min()
+        ties = rows[values == edge]
+        if len(ties) < count:
+            edge = np.partition(values, count - 1)[count - 1]
+            below = rows[values < edge]
+            ties = rows[values == edge]
+            chosen.append(below)
+            count -= len(below)
+        rows = ties
+    chosen.append(rows[:count])
+    return np.concatenate(chosen) if len(chosen) > 1 else chosen[0]
+
+
+def in_order(rows: Ints, columns: Sequence[Ints]) -> Ints:
+    """`rows` sorted by `columns`, then by themselves."""
+    if len(rows) < 2:
+        return rows
+    rows = np.sort(rows)
+    keys = [column[rows] for column in columns]
+    telling = [values for values in reversed(keys) if values.min() != values.max()]
+    return rows[np.lexsort(telling)] if telling else rows
+
+
+def fits(need: Need, room: Ints) -> Ints:
+    """How many members each column of `room` holds, as `Resources.fits` counts."""
+    most = np.full(room.shape[1], COUNT_MAX, np.int64)
+    for kind, amount in enumerate(need.amounts):
+        if amount > 0:
+            spare = 0 if kind == PORTS else EPSILON - 1
+            np.minimum(most, np.maximum((room[kind] + spare) // amount, 0), out=most)
+        else:
+            most[room[kind] < need.least[kind]] = 0
+    return most
+
+
+def choose(
+    index: HostIndex, need: Need, rows: Ints, *, strategy: Strategy, count: int, limits: Ints | None
+) -> tuple[Ints, Ints]:
+    """Hosts for up to `count` members out of `rows`, each fit for one: rows and counts, in order.
+
+    `limits` bounds the members of each row of the index, where a constraint does.
+    """
+    columns = strategy.columns(index)
+    rows = in_order(foremost(rows, columns, count), columns)
+    most = np.minimum(fits(need, index.room[:, rows]), min(strategy.each_max, count))
+    if limits is not None:
+        most = np.minimum(most, limits[rows])
+    ends = np.cumsum(most)
+    used = int(np.searchsorted(ends, count)) + 1
+    rows, counts = rows[:used], most[:used]
+    if used <= len(ends):
+        counts[-1] -= ends[used - 1] - count
+    return rows, counts
