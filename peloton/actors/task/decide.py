@@ -11,12 +11,13 @@ from typing import Any
 
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
+from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.respool.lot.messages import Ask, Leave
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
 from peloton.actors.task.state import ON_HOST, Room, Task, TaskStates
-from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Send
+from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Send
 
 START, THROTTLE = "start", "throttle"
 _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
@@ -95,7 +96,9 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
-    return Decision(facts=(f.LaunchRefused(message.reason),), sends=seen, because=message.reason)
+    told = Send(PARENT, HostRefused(message.reason, message.summary))
+    fact = f.LaunchRefused(message.reason)
+    return Decision(facts=(fact,), sends=(*seen, told), because=message.reason)
 
 
 def ended(task: Task, message: m.Ended, at: At) -> Decision:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import ClassVar
 
+from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Delivery, Goal, Key, Message, Value, key
 
 SLICE_SIZE = 1000
@@ -42,6 +43,16 @@ class Outcome(Value, frozen=True, gc=False, array_like=True):
     reason: str = ""
     message: str = ""
     system: bool = False  # not the program's fault: the try is free
+
+
+class PastRun(Value, frozen=True, gc=False, array_like=True):
+    """A run that ended before the current one."""
+
+    run: int
+    host: str | None
+    started_at: float | None
+    ended_at: float | None
+    outcome: Outcome | None
 
 
 class Policy(Value, frozen=True, gc=False, array_like=True):
@@ -99,6 +110,7 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
 
     run: int
     reason: str
+    summary: HostSummary | None = None  # the host's room as of the refusal
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):

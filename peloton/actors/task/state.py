@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.messages import End, Outcome, Policy, TaskGoals
+from peloton.actors.task.messages import End, Outcome, PastRun, Policy, TaskGoals
 from peloton.runtime.vocabulary import Value
 
 SYSTEM_FAILURES_FREE = 4
@@ -76,16 +76,6 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     system_failures: int = 0
     free_try: bool = False  # the last run failed by no fault of the program
     because: str = ""  # why it is being killed, or why its last launch came to nothing
-
-
-class PastRun(Value, frozen=True, gc=False, array_like=True):
-    """A run that ended before the current one."""
-
-    run: int
-    host: str | None
-    started_at: float | None
-    ended_at: float | None
-    outcome: Outcome | None
 
 
 _STATE_OF_END = {

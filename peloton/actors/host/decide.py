@@ -1,0 +1,226 @@
+"""What a host makes of what tasks tell it. Here, and nowhere else, room is granted.
+
+Turns (host, message) into ledger facts, answers to tasks, and orders for the backend, which leave
+only after the facts are safe. A run id that was refused or has ended stays known until its task
+has seen it, so that a late repeat of its launch can never start it. What the backend says is in
+`reports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host.goals import deadline as deadline
+from peloton.actors.host.ledger import Phase, Run, bits, pick_ports, pods, start_run
+from peloton.actors.host.reports import (
+    backend_down,
+    backend_up,
+    host_gone,
+    runs_ended,
+    runs_listed,
+    runs_started,
+    unreachable,
+)
+from peloton.actors.host.state import Host, HostStates
+from peloton.actors.task import messages as t
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
+
+
+def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
+    """What the machine has; unchanged is nothing."""
+    fact = _configured(message)
+    known = f.HostConfigured(
+        host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
+    )
+    return Decision() if fact == known else Decision(facts=(fact,), because="configured anew")
+
+
+def appear(message: m.ConfigureHost, at: At) -> Decision:
+    """The machine begins to exist; it is up once its backend was heard."""
+    return Decision(facts=(_configured(message),), because="configured")
+
+
+def launch(host: Host, message: m.Launch, at: At) -> Decision:
+    """Tasks want room: known runs are answered from the ledger, new ones take what is free."""
+    assert at.members is not None and at.sender is not None
+    sends: list[Send] = []
+    new = []
+    for member, pod in pods(at.sender, at.members, message.run):
+        run = host.runs.get(pod)
+        if run is None:
+            new.append(member)
+        else:
+            sends.append(answer(run))
+    fresh = Bits.of(*new)
+    if not fresh:
+        return Decision(sends=tuple(sends))
+    facts, more, because = _grant(host, message, at, fresh)
+    return Decision(facts=facts, sends=(*sends, *more), because=because)
+
+
+def _grant(
+    host: Host, message: m.Launch, at: At, members: Bits
+) -> tuple[tuple[Fact, ...], tuple[Send, ...], str]:
+    assert at.sender is not None and message.spec is not None
+    spec, reason = message.spec, ""
+    count = spec.resources.fits(host.free)
+    if host.state != HostStates.UP:
+        count, reason = 0, f"host is {host.state.name.lower()}"
+    elif count < len(members):
+        short = ", ".join(spec.resources.short_of(host.free - spec.resources.times(count)))
+        reason = f"no room on the host: {short}"
+    granted = members.lowest(count) if count else Bits()
+    ports: tuple[tuple[int, ...], ...] = ()
+    if granted and spec.ports:
+        granted, ports = _with_ports(host, spec, granted)
+        reason = reason or "no free port on the host"
+    facts: tuple[Fact, ...] = ()
+    sends: tuple[Send, ...] = ()
+    if granted:
+        facts = (f.RunsAccepted(at.sender, granted, message.run, spec, ports),)
+        starts = _starts(at.sender, granted, message.run, spec=spec, ports=ports)
+        order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts))
+        sends = (Send(SENDER, t.Accepted(message.run), granted), order)
+    refused = members - granted
+    if refused:
+        facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
+        no = t.RunRefused(message.run, reason, host.summary(at.key))
+        sends = (*sends, Send(SENDER, no, refused))
+    return facts, sends, reason if refused else ""
+
+
+def _with_ports(
+    host: Host, spec: m.RunSpec, members: Bits
+) -> tuple[Bits, tuple[tuple[int, ...], ...]]:
+    taken = {port for run in host.runs.values() for port in run.ports}
+    granted, ports = [], []
+    for member in members:
+        picked = pick_ports(spec.ports, taken, host.ports)
+        if picked:
+            granted.append(member)
+            ports.append(picked)
+    return Bits.of(*granted), tuple(ports)
+
+
+def _starts(
+    crowd: Key, members: Bits, run: int, *, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
+) -> tuple[m.StartRun, ...]:
+    return tuple(
+        start_run(pod, spec, ports[at] if ports else ())
+        for at, (_, pod) in enumerate(pods(crowd, members, run))
+    )
+
+
+def kill(host: Host, message: m.KillRun, at: At) -> Decision:
+    """Runs are to end, from whatever phase; an unknown one is gone."""
+    assert at.members is not None and at.sender is not None
+    unknown, sends, orders, stops = [], [], [], []
+    for member, pod in pods(at.sender, at.members, message.run):
+        run = host.runs.get(pod)
+        if run is None:
+            unknown.append(member)
+        elif run.phase in (Phase.ENDED, Phase.REFUSED):
+            sends.append(answer(run))
+        else:
+            stops.append(pod)
+            if run.phase != Phase.KILLING:
+                orders.append(pod)
+    if unknown:
+        sends.append(Send(SENDER, t.Gone(message.run), Bits.of(*unknown)))
+    if stops:
+        order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s)
+        sends.append(Send(host.backend, order))
+    facts = (f.KillOrdered(tuple(orders)),) if orders else ()
+    return Decision(facts=facts, sends=tuple(sends))
+
+
+def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
+    """The tasks know: ended and refused runs are forgotten."""
+    assert at.members is not None and at.sender is not None
+    over = []
+    for _, pod in pods(at.sender, at.members, message.run):
+        run = host.runs.get(pod)
+        if run is not None and run.phase in (Phase.ENDED, Phase.REFUSED):
+            over.append(pod)
+    return Decision(facts=(f.RunsForgotten(tuple(over)),)) if over else Decision()
+
+
+def answer(run: Run) -> Send:
+    """What a task is told of a run in the ledger."""
+    return Send(run.crowd, word(run), bits([run]))
+
+
+def word(run: Run) -> Message:
+    """The message that tells a run's phase."""
+    if run.phase == Phase.ENDED:
+        assert run.outcome is not None
+        return t.Ended(run.run, run.outcome)
+    if run.phase == Phase.REFUSED:
+        return t.RunRefused(run.run, run.reason)
+    return t.Started(run.run) if run.phase == Phase.STARTED else t.Accepted(run.run)
+
+
+def owed(host: Host) -> tuple[Send, ...]:
+    """Ends and refusals are said until the tasks have seen them."""
+    over = [
+        host.runs[pod]
+        for pod in sorted(host.runs)
+        if host.runs[pod].phase in (Phase.ENDED, Phase.REFUSED)
+    ]
+    return tuple(answer(run) for run in over)
+
+
+def _configured(message: m.ConfigureHost) -> f.HostConfigured:
+    return f.HostConfigured(
+        message.capacity,
+        message.labels,
+        message.backend,
+        message.ports,
+        message.unreachable_timeout_s,
+    )
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.ConfigureHost: configure,
+    m.Launch: launch,
+    m.KillRun: kill,
+    m.RunSeen: seen,
+    m.BackendUp: backend_up,
+    m.BackendDown: backend_down,
+    m.HostGone: host_gone,
+    m.RunsStarted: runs_started,
+    m.RunsEnded: runs_ended,
+    m.RunsListed: runs_listed,
+    Due: unreachable,
+}
+
+
+def _refuse(message: m.Launch, at: At) -> Decision:
+    word_ = t.RunRefused(message.run, "no such host")
+    return Decision(sends=(Send(SENDER, word_, at.members),), because="no such host")
+
+
+def _gone(message: m.KillRun, at: At) -> Decision:
+    return Decision(sends=(Send(SENDER, t.Gone(message.run), at.members),), because="no such host")
+
+
+def _nothing(message: Any, at: At) -> Decision:
+    return Decision(because="no such host")
+
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.ConfigureHost: appear,
+    m.Launch: _refuse,
+    m.KillRun: _gone,
+    m.RunSeen: _nothing,
+    m.BackendUp: _nothing,
+    m.BackendDown: _nothing,
+    m.HostGone: _nothing,
+    m.RunsStarted: _nothing,
+    m.RunsEnded: _nothing,
+    m.RunsListed: _nothing,
+    Due: _nothing,
+}

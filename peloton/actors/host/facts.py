@@ -1,0 +1,96 @@
+"""What a host writes down. Numbers are for good: journals hold them."""
+
+from __future__ import annotations
+
+from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.resources import Resources
+from peloton.placement.messages import Label
+from peloton.runtime.vocabulary import Bits, Fact, Key
+
+
+class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
+    """What the machine has."""
+
+    capacity: Resources
+    labels: tuple[Label, ...]
+    backend: Key
+    ports: tuple[int, int]
+    unreachable_timeout_s: float
+
+
+class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
+    """Room is held for these members' run. `ports` has the picked ports, one tuple a member."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    spec: RunSpec
+    ports: tuple[tuple[int, ...], ...] = ()
+
+
+class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
+    """This run of these members will never start here."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    reason: str
+
+
+class ProcessesStarted(Fact, frozen=True, gc=False, array_like=True):
+    """The backend runs these."""
+
+    runs: tuple[str, ...]
+
+
+class KillOrdered(Fact, frozen=True, gc=False, array_like=True):
+    """These are to end."""
+
+    runs: tuple[str, ...]
+
+
+class ProcessesEnded(Fact, frozen=True, gc=False, array_like=True):
+    """These are over: their room is free. Their tasks are told until they have seen it."""
+
+    ends: tuple[RunEnd, ...]
+
+
+class RunsForgotten(Fact, frozen=True, gc=False, array_like=True):
+    """The tasks have seen it."""
+
+    runs: tuple[str, ...]
+
+
+class HostUnreachable(Fact, frozen=True, gc=False, array_like=True):
+    """The backend cannot be asked; the runs may go on."""
+
+    text: str
+
+
+class HostReachable(Fact, frozen=True, gc=False, array_like=True):
+    """The backend answers; the ledger is unsure until it has been compared."""
+
+
+class HostReconciled(Fact, frozen=True, gc=False, array_like=True):
+    """Ledger and backend agree."""
+
+
+class HostLost(Fact, frozen=True, gc=False, array_like=True):
+    """The machine is taken for lost, and every run on it with it."""
+
+    reason: str
+
+
+FACTS: dict[int, type] = {
+    1: HostConfigured,
+    2: RunsAccepted,
+    3: RunsRefused,
+    4: ProcessesStarted,
+    5: KillOrdered,
+    6: ProcessesEnded,
+    7: RunsForgotten,
+    8: HostUnreachable,
+    9: HostReachable,
+    10: HostReconciled,
+    11: HostLost,
+}

@@ -1,0 +1,1 @@
+"""An inventory: parent of the hosts of one shard."""

@@ -1,0 +1,73 @@
+"""What an inventory makes of what it hears, and what it tells.
+
+Turns changes of its hosts into deltas for placers and a sum for the root pool. It must not choose
+a host or grant room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.host.inventory.facts import InventoryOpened
+from peloton.actors.host.inventory.messages import (
+    PLACERS_ALL,
+    HostView,
+    ListHosts,
+    OpenInventory,
+)
+from peloton.actors.host.inventory.state import Hosts, Inventory
+from peloton.actors.respool.messages import ROOT, Capacity
+from peloton.placement.messages import SnapshotWanted
+from peloton.runtime.vocabulary import At, Decision, Send
+
+
+def opened(message: OpenInventory, at: At) -> Decision:
+    """The inventory begins to exist."""
+    return Decision(facts=(InventoryOpened(),), because="first start")
+
+
+def already_open(inventory: Inventory, message: OpenInventory, at: At) -> Decision:
+    """It exists."""
+    return Decision()
+
+
+def snapshot(inventory: Inventory, message: SnapshotWanted, at: At) -> Decision:
+    """A placer missed something, or has just begun."""
+    return Decision(sends=(Send(message.placer, at.index.snapshot(at.key)),))
+
+
+def not_open(message: SnapshotWanted, at: At) -> Decision:
+    """There are no hosts to tell of yet."""
+    return Decision(because="the inventory is not open yet")
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    OpenInventory: already_open,
+    SnapshotWanted: snapshot,
+}
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    OpenInventory: opened,
+    SnapshotWanted: not_open,
+}
+
+
+def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
+    """What has changed: to placers (they notice gaps), and the sum to the root pool."""
+    hosts: Hosts = at.index
+    deltas = hosts.take(at.key)
+    capacity = hosts.take_capacity()
+    told = (Send(PLACERS_ALL, deltas),) if deltas is not None else ()
+    if capacity is None:
+        return told
+    return (*told, Send(ROOT, Capacity(at.position, at.key, capacity)))
+
+
+def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
+    """Every host of the shard, by name."""
+    hosts: Hosts = at.index
+    return tuple(
+        HostView(host.summary(key), host.state, len(host.runs), host.because)
+        for key, host in sorted(hosts.hosts.items())
+    )

@@ -1,0 +1,47 @@
+"""The kind "host", as registered with the runtime. Its shard's inventory follows it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.decide import ABSENT, DECIDE, owed
+from peloton.actors.host.facts import FACTS
+from peloton.actors.host.goals import deadline, pursue
+from peloton.actors.host.inventory.messages import inventory_key
+from peloton.actors.host.state import EVOLVE, Host
+from peloton.runtime.vocabulary import At, Key, Kind
+
+
+def _route(key: Key) -> str:
+    return key.partition("/")[2]
+
+
+def _parent(shards: int) -> Callable[[Key, object], Key]:
+    return lambda key, state: inventory_key(zlib.crc32(_route(key).encode()) % shards)
+
+
+def get_host(host: Host, query: m.GetHost, at: At) -> Host:
+    """The host as it is."""
+    return host
+
+
+def kind(shards: int) -> Kind:
+    """The kind for a cluster whose hostmgr group has so many shards."""
+    return Kind(
+        name="host",
+        group="hostmgr",
+        state=Host,
+        decide=DECIDE,
+        absent=ABSENT,
+        pursue=pursue,
+        evolve=EVOLVE,
+        messages=m.MESSAGES,
+        facts=FACTS,
+        route=_route,
+        deadline=deadline,
+        owed=owed,
+        parent=_parent(shards),
+        inspect={m.GetHost: get_host},
+    )

@@ -1,0 +1,96 @@
+"""The ledger of a host: which runs it holds, in what phase, and what room that takes.
+
+Turns runs and their phases into used resources and ports. It must not answer anybody: `decide`
+does. A run stays until its task has seen its end, though its room is free from the end on.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+
+from peloton.actors.host.messages import Port, RunSpec, StartRun
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import Outcome, pod_id
+from peloton.runtime.vocabulary import Bits, Key, Value
+
+
+class Phase(enum.IntEnum):
+    """How far a run has come on its host."""
+
+    ACCEPTED = 1
+    STARTED = 2
+    KILLING = 3
+    ENDED = 4
+    REFUSED = 5
+
+
+HOLDING = frozenset((Phase.ACCEPTED, Phase.STARTED, Phase.KILLING))
+
+
+class Run(Value, frozen=True, gc=False, array_like=True):
+    """One run in the ledger. `spec` is kept until the start is reported, then let go."""
+
+    crowd: Key
+    member: int
+    run: int
+    phase: Phase
+    resources: Resources
+    spec: RunSpec | None = None
+    ports: tuple[int, ...] = ()
+    outcome: Outcome | None = None
+    reason: str = ""
+
+    @property
+    def pod(self) -> str:
+        """The run's name."""
+        return pod_id(self.crowd, self.member, self.run)
+
+
+def pods(crowd: Key, members: Iterable[int], run: int) -> Iterator[tuple[int, str]]:
+    """Members with the names of their run."""
+    for member in members:
+        yield member, pod_id(crowd, member, run)
+
+
+def pick_ports(wanted: tuple[Port, ...], taken: set[int], span: tuple[int, int]) -> tuple[int, ...]:
+    """Numbers for the ports of one run, the lowest free ones; empty when they do not suffice.
+
+    `taken` is updated, so that the next run of the same decision gets others.
+    """
+    picked: list[int] = []
+    free = (number for number in range(*span) if number not in taken)
+    for port in wanted:
+        number = port.number or next(free, 0)
+        if not number or number in taken:
+            return ()
+        picked.append(number)
+        taken.add(number)
+    return tuple(picked)
+
+
+def start_run(pod: str, spec: RunSpec, ports: tuple[int, ...]) -> StartRun:
+    """A run with its whole environment: ids as the original names them, and ports."""
+    job, instance = pod[:36], pod[37:].rpartition("-")[0]
+    environment = (
+        *spec.environment,
+        ("PELOTON_JOB_ID", job),
+        ("PELOTON_INSTANCE_ID", instance),
+        ("PELOTON_TASK_ID", f"{job}-{instance}"),
+        ("PELOTON_POD_ID", pod),
+        *((port.env, str(at)) for port, at in zip(spec.ports, ports, strict=True) if port.env),
+    )
+    return StartRun(pod, spec, environment)
+
+
+def by_crowd(runs: Iterable[Run]) -> list[tuple[Key, int, list[Run]]]:
+    """Runs grouped by (crowd, run number), in order of their first."""
+    groups: dict[tuple[Key, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.crowd, run.run), []).append(run)
+    return [(crowd, number, found) for (crowd, number), found in groups.items()]
+
+
+def bits(runs: Iterable[Run]) -> Bits:
+    """The members whose runs these are."""
+    return Bits.of(*(run.member for run in runs))

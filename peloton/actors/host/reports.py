@@ -1,0 +1,166 @@
+"""What a host makes of what its backend reports.
+
+Turns starts, ends and lists of runs into ledger facts. The backend may repeat itself, tell of runs
+that nobody owns, and forget: the ledger is compared with its list whenever it comes up, and a run
+that only one of the two knows is healed by the rule that is written beside it.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import HOLDING, Phase, Run, by_crowd, start_run
+from peloton.actors.host.state import Host, HostStates, lost_outcome
+from peloton.actors.task import messages as t
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Send
+
+STOP_GRACE_S = 30.0
+
+
+def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
+    """Processes run."""
+    known = [host.runs[pod] for pod in message.runs if pod in host.runs]
+    fresh = [run for run in known if run.phase == Phase.ACCEPTED]
+    if not fresh:
+        return Decision()
+    return Decision(
+        facts=(f.ProcessesStarted(tuple(run.pod for run in fresh)),),
+        sends=tuple(
+            Send(crowd, t.Started(number), Bits.of(*(run.member for run in runs)))
+            for crowd, number, runs in by_crowd(fresh)
+        ),
+    )
+
+
+def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
+    """Processes are over; the backend may forget them once this is safe."""
+    forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
+    ends = tuple(_judged(host, end) for end in message.ends if _holds(host, end.run))
+    if not ends:
+        return Decision(sends=(forget,), because="ends that are known already")
+    return Decision(
+        facts=(f.ProcessesEnded(ends),), sends=(*_tell(host, ends), forget), because="runs ended"
+    )
+
+
+def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
+    """Compare the ledger with all that the backend knows; afterwards the host is up.
+
+    accepted, not listed: the order was lost before it arrived: start it now (a backend that knew
+    it after all leaves it alone); started, not listed: the process is lost; listed, not in the
+    ledger: nobody owns it: kill.
+    """
+    listed = {*message.running, *(end.run for end in message.ends)}
+    ends = tuple(_judged(host, end) for end in message.ends if _holds(host, end.run))
+    outcome = lost_outcome("the backend does not know the run any more")
+    missing = []
+    again: list[Run] = []
+    started: list[str] = []
+    kills: list[str] = []
+    for pod in sorted(host.runs):
+        run = host.runs[pod]
+        if run.phase not in HOLDING:
+            continue
+        if pod not in listed:
+            if run.phase == Phase.ACCEPTED:
+                again.append(run)
+            else:
+                missing.append(m.RunEnd(pod, outcome))
+        elif run.phase == Phase.ACCEPTED and pod in message.running:
+            started.append(pod)
+        elif run.phase == Phase.KILLING and pod in message.running:
+            kills.append(pod)
+    orphans = [pod for pod in message.running if not _holds(host, pod)]
+    facts: tuple[Fact, ...] = (f.HostReconciled(),) if host.state != HostStates.UP else ()
+    if started:
+        facts = (*facts, f.ProcessesStarted(tuple(started)))
+    all_ends = (*ends, *missing)
+    if all_ends:
+        facts = (*facts, f.ProcessesEnded(all_ends))
+    sends = (*_tell_started(host, started), *_tell(host, all_ends))
+    orders = _orders(host, at, again=again, stops=(*kills, *orphans))
+    if message.ends:
+        ended = tuple(end.run for end in message.ends)
+        orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
+    return Decision(facts=facts, sends=(*sends, *orders), because="reconciled with the backend")
+
+
+def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
+    """The backend can be asked: what runs?"""
+    ask = Send(host.backend, m.ListRuns(at.key, at.epoch))
+    facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
+    return Decision(facts=facts, sends=(ask,), because="backend is up")
+
+
+def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
+    """Nothing is known for now; the runs may go on."""
+    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
+        return Decision()
+    return Decision(facts=(f.HostUnreachable(message.text),), because=message.text)
+
+
+def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
+    """The machine is not part of the cluster any more."""
+    return _lose(host, "the host is not part of the cluster any more")
+
+
+def unreachable(host: Host, message: Due, at: At) -> Decision:
+    """The backend was silent for too long."""
+    return _lose(host, f"host unreachable for {host.unreachable_timeout_s:g} s")
+
+
+def _lose(host: Host, reason: str) -> Decision:
+    if host.state == HostStates.LOST:
+        return Decision()
+    outcome = lost_outcome(reason)
+    held = [host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
+    sends = tuple(
+        Send(crowd, t.Ended(number, outcome), Bits.of(*(run.member for run in runs)))
+        for crowd, number, runs in by_crowd(held)
+    )
+    return Decision(facts=(f.HostLost(reason),), sends=sends, because=reason)
+
+
+def _holds(host: Host, pod: str) -> bool:
+    run = host.runs.get(pod)
+    return run is not None and run.phase in HOLDING
+
+
+def _judged(host: Host, end: m.RunEnd) -> m.RunEnd:
+    """A run that was ordered to end, and did not succeed all the same, was killed."""
+    run, outcome = host.runs[end.run], end.outcome
+    if run.phase != Phase.KILLING or outcome.end != t.End.FAILED:
+        return end
+    killed = t.Outcome(t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message)
+    return m.RunEnd(end.run, killed)
+
+
+def _tell(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
+    groups: dict[tuple[str, int, t.Outcome], list[int]] = {}
+    for end in ends:
+        run = host.runs[end.run]
+        groups.setdefault((run.crowd, run.run, end.outcome), []).append(run.member)
+    return tuple(
+        Send(crowd, t.Ended(number, outcome), Bits.of(*members))
+        for (crowd, number, outcome), members in groups.items()
+    )
+
+
+def _tell_started(host: Host, started: list[str]) -> tuple[Send, ...]:
+    return tuple(
+        Send(crowd, t.Started(number), Bits.of(*(run.member for run in runs)))
+        for crowd, number, runs in by_crowd(host.runs[pod] for pod in started)
+    )
+
+
+def _orders(
+    host: Host, at: At, *, again: list[Run], stops: tuple[str, ...]
+) -> tuple[Send, ...]:
+    orders: tuple[Send, ...] = ()
+    if again:
+        starts = tuple(start_run(run.pod, run.spec, run.ports) for run in again if run.spec)
+        orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts)),)
+    if stops:
+        order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
+        orders = (*orders, Send(host.backend, order))
+    return orders

@@ -1,0 +1,172 @@
+"""The state of a host, and how facts change it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import immutables
+import msgspec
+
+from peloton.actors.host import facts as f
+from peloton.actors.host.ledger import HOLDING, Phase, Run, pods
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import End, Outcome
+from peloton.placement.messages import HostSummary, Label
+from peloton.runtime.vocabulary import Key, Value
+
+
+class HostStates(enum.IntEnum):
+    """What is."""
+
+    UNSURE = 1  # the backend answers, but the ledger was not compared yet
+    UP = 2
+    UNREACHABLE = 3
+    LOST = 4
+
+
+class Host(Value, frozen=True, gc=False, array_like=True):
+    """A machine and its ledger. `version` rises with every change of room or labels."""
+
+    state: HostStates
+    capacity: Resources
+    labels: tuple[Label, ...]
+    backend: Key
+    ports: tuple[int, int]
+    unreachable_timeout_s: float
+    runs: immutables.Map[str, Run] = immutables.Map()
+    used: Resources = Resources()
+    version: int = 0
+    because: str = ""
+
+    @property
+    def free(self) -> Resources:
+        """Room for more."""
+        return self.capacity - self.used
+
+    def summary(self, key: Key) -> HostSummary:
+        """The host as placers see it."""
+        return HostSummary(
+            host=key,
+            position=self.version,
+            capacity=self.capacity,
+            free=self.free,
+            labels=self.labels,
+            up=self.state == HostStates.UP,
+            ports=self.ports[1] - self.ports[0],
+        )
+
+
+replace = msgspec.structs.replace
+
+
+def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
+    if host is None:
+        return Host(
+            state=HostStates.UNREACHABLE,
+            capacity=fact.capacity,
+            labels=fact.labels,
+            backend=fact.backend,
+            ports=fact.ports,
+            unreachable_timeout_s=fact.unreachable_timeout_s,
+        )
+    return replace(
+        host,
+        capacity=fact.capacity,
+        labels=fact.labels,
+        backend=fact.backend,
+        ports=fact.ports,
+        unreachable_timeout_s=fact.unreachable_timeout_s,
+        version=host.version + 1,
+    )
+
+
+def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
+    need = fact.spec.resources
+    with host.runs.mutate() as runs:
+        for at, (member, pod) in enumerate(pods(fact.crowd, fact.members, fact.run)):
+            ports = fact.ports[at] if fact.ports else ()
+            runs[pod] = Run(
+                fact.crowd, member, fact.run, Phase.ACCEPTED, need, fact.spec, ports=ports
+            )
+        ledger = runs.finish()
+    used = host.used + need.times(len(fact.members))
+    return replace(host, runs=ledger, used=used, version=host.version + 1)
+
+
+def _refused(host: Host, fact: f.RunsRefused) -> Host:
+    with host.runs.mutate() as runs:
+        for member, pod in pods(fact.crowd, fact.members, fact.run):
+            runs[pod] = Run(
+                fact.crowd, member, fact.run, Phase.REFUSED, Resources(), reason=fact.reason
+            )
+        return replace(host, runs=runs.finish())
+
+
+def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
+    def evolve(host: Host, fact: f.ProcessesStarted | f.KillOrdered) -> Host:
+        with host.runs.mutate() as runs:
+            for pod in fact.runs:
+                spec = None if phase == Phase.STARTED else runs[pod].spec
+                runs[pod] = replace(runs[pod], phase=phase, spec=spec)
+            return replace(host, runs=runs.finish())
+
+    return evolve
+
+
+def _end(host: Host, ends: Iterable[tuple[str, Outcome]]) -> Host:
+    used = host.used
+    with host.runs.mutate() as runs:
+        for pod, outcome in ends:
+            run = runs[pod]
+            used = used - run.resources
+            runs[pod] = replace(
+                run, phase=Phase.ENDED, outcome=outcome, spec=None, resources=Resources(), ports=()
+            )
+        ledger = runs.finish()
+    return replace(host, runs=ledger, used=used, version=host.version + 1)
+
+
+def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
+    return _end(host, ((end.run, end.outcome) for end in fact.ends))
+
+
+def _forgotten(host: Host, fact: f.RunsForgotten) -> Host:
+    with host.runs.mutate() as runs:
+        for pod in fact.runs:
+            del runs[pod]
+        return replace(host, runs=runs.finish())
+
+
+def lost_outcome(reason: str) -> Outcome:
+    """How a run ends whose host is lost."""
+    return Outcome(End.LOST, reason="host lost", message=f"Task LOST: {reason}", system=True)
+
+
+def _lost(host: Host, fact: f.HostLost) -> Host:
+    outcome = lost_outcome(fact.reason)
+    held = [pod for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
+    host = _end(host, ((pod, outcome) for pod in held))
+    return replace(host, state=HostStates.LOST, because=fact.reason, version=host.version + 1)
+
+
+def _state(state: HostStates) -> Callable[[Host, Any], Host]:
+    return lambda host, fact: replace(
+        host, state=state, because=getattr(fact, "text", ""), version=host.version + 1
+    )
+
+
+EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
+    f.HostConfigured: _configured,
+    f.RunsAccepted: _accepted,
+    f.RunsRefused: _refused,
+    f.ProcessesStarted: _phase(Phase.STARTED),
+    f.KillOrdered: _phase(Phase.KILLING),
+    f.ProcessesEnded: _ended,
+    f.RunsForgotten: _forgotten,
+    f.HostUnreachable: _state(HostStates.UNREACHABLE),
+    f.HostReachable: _state(HostStates.UNSURE),
+    f.HostReconciled: _state(HostStates.UP),
+    f.HostLost: _lost,
+}

@@ -1,0 +1,1 @@
+"""A job: what a client wants, and the total order of all commands about it and its instances."""

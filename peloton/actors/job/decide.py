@@ -1,0 +1,265 @@
+"""What a job makes of what it hears.
+
+Turns commands of clients into goals, in order, each answered; and the words of slices into what
+clients see. All it tells slices is absolute and carries one version. It must not address a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.job import facts as f
+from peloton.actors.job import messages as m
+from peloton.actors.job.slice.messages import (
+    SetSliceGoal,
+    SliceGone,
+    SliceOpen,
+    SliceOpening,
+    SliceTally,
+    members_in,
+    slice_key,
+)
+from peloton.actors.job.spec import check_instances, check_spec
+from peloton.actors.job.state import EVOLVE, Job
+from peloton.actors.job.totals import TERMINAL
+from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send
+
+EXISTS, NOT_FOUND, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_FOUND", "NOT_TERMINAL"
+INCOMPLETE = "INCOMPLETE"
+
+
+def add_first(message: m.AddOverrides, at: At) -> Decision:
+    """A client begins to say a large job."""
+    fact = f.OverridesGiven(message.slice_number, message.overrides)
+    return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
+
+
+def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
+    """One more piece; saying it again replaces it."""
+    if job.spec is not None:
+        return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
+    return add_first(message, at)
+
+
+def create_first(message: m.CreateJob, at: At) -> Decision:
+    """The job is said in one message."""
+    return _create(Job(), message, at)
+
+
+def create(job: Job, message: m.CreateJob, at: At) -> Decision:
+    """The last piece of a large job, or a job whose id is taken."""
+    if job.spec is not None:
+        return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
+    return _create(job, message, at)
+
+
+def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
+    if message.pieces != len(job.overrides):
+        text = f"{len(job.overrides)} of {message.pieces} pieces of the job were heard: say it anew"
+        return Decision(reply=Refused(INCOMPLETE, text, "config.instanceConfig"))
+    spec = message.spec
+    pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]
+    given = [override for _, overrides in pieces for override in overrides]
+    refused = check_spec(spec) or check_instances(spec, given, len(given))
+    if refused is not None:
+        return Decision(reply=refused, because=refused.text)
+    facts: tuple[Fact, ...] = tuple(
+        f.OverridesGiven(number, overrides) for number, overrides in message.overrides
+    )
+    made = f.JobMade(at.key, spec, message.pool_path, at.now)
+    facts = (*facts, made)
+    folded = job
+    for fact in facts:
+        folded = _evolve(folded, fact)
+    return Decision(
+        facts=facts, sends=_goals(folded, Bits.span(0, folded.slices)), reply=m.JobCreated(at.key)
+    )
+
+
+def stop(job: Job, message: m.StopJob, at: At) -> Decision:
+    """End all instances, or some. What has ended already stays as it ended."""
+    if job.spec is None:
+        return missing(message, at)
+    whole = ((0, job.spec.instances),)
+    ranges = _clipped(message.ranges, job.spec.instances) if message.ranges else whole
+    if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
+        return Decision(reply=m.JobStopped(ranges), because="it is being stopped already")
+    if ranges == whole:
+        if job.state in TERMINAL:
+            return Decision(reply=m.JobStopped(ranges), because="it has ended")
+        facts: tuple[Fact, ...] = (f.StopOrdered(at.now),)
+        touched = Bits.span(0, job.slices)
+    else:
+        stopped = [(number, _members(job, number, ranges)) for number in _touched(ranges)]
+        facts = tuple(f.InstancesStopped(k, members) for k, members in stopped if members)
+        touched = Bits.of(*(k for k, members in stopped if members))
+    folded = job
+    for fact in facts:
+        folded = _evolve(folded, fact)
+    return Decision(
+        facts=facts,
+        sends=_goals(folded, touched),
+        reply=m.JobStopped(ranges),
+        because="Task stop API request",
+    )
+
+
+def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
+    """Vanish: at once for people, once no slice is left in truth."""
+    if job.spec is None:
+        return missing(message, at)
+    if job.goal == m.JobGoals.DELETED:
+        return Decision(reply=m.JobDeleted(), because="it is being deleted already")
+    if job.state not in TERMINAL and not message.force:
+        text = f"Job is not in a terminal state: {job.state.name}"
+        return Decision(reply=Refused(NOT_TERMINAL, text, "id"), because=text)
+    fact = f.DeletionOrdered(at.now)
+    folded = _evolve(job, fact)
+    return Decision(
+        facts=(fact,),
+        sends=_goals(folded, Bits.span(0, folded.slices)),
+        reply=m.JobDeleted(),
+        because="deleted by a client",
+    )
+
+
+def missing(message: Any, at: At) -> Decision:
+    """There is no such job."""
+    return Decision(reply=Refused(NOT_FOUND, "job not found", "id"))
+
+
+def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
+    """A slice confirms the goal; an older version confirms nothing."""
+    if message.version < _version(job, message.number) or message.number in job.confirmed:
+        return Decision()
+    return Decision(facts=(f.SliceConfirmed(message.number, message.version),))
+
+
+def tally(job: Job, message: SliceTally, at: At) -> Decision:
+    """How a slice stands, unless something newer is known."""
+    known = job.words.get(message.number)
+    if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
+        return Decision()
+    if known is not None and known.tally == message.tally:
+        return Decision()
+    return Decision(
+        facts=(f.JobTallied(message.number, message.version, message.tally, at.now),)
+    )
+
+
+def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
+    """Nothing of a slice is left."""
+    if message.number in job.gone or job.goal != m.JobGoals.DELETED:
+        return Decision()
+    return Decision(facts=(f.SliceVanished(message.number),))
+
+
+def _nothing(message: Any, at: At) -> Decision:
+    return Decision(because="no such job")
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.AddOverrides: add,
+    m.CreateJob: create,
+    m.StopJob: stop,
+    m.DeleteJob: delete,
+    SliceOpen: slice_open,
+    SliceTally: tally,
+    SliceGone: slice_gone,
+}
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.AddOverrides: add_first,
+    m.CreateJob: create_first,
+    m.StopJob: missing,
+    m.DeleteJob: missing,
+    SliceOpen: _nothing,
+    SliceTally: _nothing,
+    SliceGone: _nothing,
+}
+
+
+def owed(job: Job) -> tuple[Send, ...]:
+    """Goals are said until their slice has confirmed them; deletion, until it is gone."""
+    if job.spec is None:
+        return ()
+    done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
+    return _goals(job, Bits.span(0, job.slices) - done)
+
+
+def _goals(job: Job, slices: Bits) -> tuple[Send, ...]:
+    return tuple(
+        Send(slice_key(job.key.partition("/")[2], number), _goal(job, number)) for number in slices
+    )
+
+
+def _goal(job: Job, number: int) -> SetSliceGoal:
+    spec = job.spec
+    assert spec is not None
+    opening = None
+    if job.goal != m.JobGoals.DELETED:
+        count = min(SLICE_SIZE, spec.instances - number * SLICE_SIZE)
+        opening = SliceOpening(
+            job=job.key.partition("/")[2],
+            name=spec.name,
+            pool=spec.pool,
+            count=count,
+            default=spec.default,
+            overrides=job.overrides.get(number, ()),
+            labels=spec.labels,
+            priority=spec.priority,
+            preemptible=spec.preemptible,
+            revocable=spec.revocable,
+        )
+    return SetSliceGoal(
+        version=job.version,
+        job=job.key,
+        number=number,
+        goal=TaskGoals(int(job.goal)),
+        stopped=job.stopped.get(number, Bits()),
+        opening=opening,
+    )
+
+
+def _version(job: Job, number: int) -> int:
+    """The version a slice must hold: of a goal that touched it. The newest will do, too."""
+    return job.version if number not in job.confirmed else 0
+
+
+def _clipped(
+    ranges: tuple[tuple[int, int], ...], instances: int
+) -> tuple[tuple[int, int], ...]:
+    clipped = sorted((max(start, 0), min(stop, instances)) for start, stop in ranges)
+    merged: list[tuple[int, int]] = []
+    for start, stop in clipped:
+        if start >= stop:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def _touched(ranges: tuple[tuple[int, int], ...]) -> list[int]:
+    return sorted(
+        {k for start, stop in ranges for k in range(start // SLICE_SIZE, -(-stop // SLICE_SIZE))}
+    )
+
+
+def _members(job: Job, number: int, ranges: tuple[tuple[int, int], ...]) -> Bits:
+    assert job.spec is not None
+    count = min(SLICE_SIZE, job.spec.instances - number * SLICE_SIZE)
+    return members_in(number, ranges, count) - job.stopped.get(number, Bits())
+
+
+def _evolve(job: Job, fact: Fact) -> Job:
+    evolved = EVOLVE[type(fact)](job, fact)
+    assert evolved is not None
+    return evolved
+
+
+def _id(at: At) -> str:
+    return at.key.partition("/")[2]

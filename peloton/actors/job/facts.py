@@ -1,0 +1,81 @@
+"""What a job writes down. Numbers are for good: journals hold them."""
+
+from __future__ import annotations
+
+from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.runtime.vocabulary import Bits, Fact, Key
+
+
+class OverridesGiven(Fact, frozen=True, gc=False, array_like=True):
+    """Configs of single instances of one slice; they count only once the job is created."""
+
+    slice_number: int
+    overrides: tuple[Override, ...]
+
+
+class JobMade(Fact, frozen=True, gc=False, array_like=True):
+    """The job exists."""
+
+    job: Key
+    spec: JobSpec
+    pool_path: str
+    at: float
+
+
+class StopOrdered(Fact, frozen=True, gc=False, array_like=True):
+    """All instances are to end."""
+
+    at: float
+
+
+class InstancesStopped(Fact, frozen=True, gc=False, array_like=True):
+    """These members of a slice are to end."""
+
+    slice_number: int
+    members: Bits
+
+
+class DeletionOrdered(Fact, frozen=True, gc=False, array_like=True):
+    """The job is to vanish, with all that is its own."""
+
+    at: float
+
+
+class SliceConfirmed(Fact, frozen=True, gc=False, array_like=True):
+    """A slice holds the goal of this version."""
+
+    number: int
+    version: int
+
+
+class JobTallied(Fact, frozen=True, gc=False, array_like=True):
+    """A slice's instances stand so."""
+
+    number: int
+    version: int
+    tally: Tally
+    at: float
+
+
+class SliceVanished(Fact, frozen=True, gc=False, array_like=True):
+    """Nothing of a slice exists any more."""
+
+    number: int
+
+
+class JobForgotten(Fact, frozen=True, gc=False, array_like=True):
+    """Nothing of the job exists any more."""
+
+
+FACTS: dict[int, type] = {
+    1: OverridesGiven,
+    2: JobMade,
+    3: StopOrdered,
+    4: InstancesStopped,
+    5: DeletionOrdered,
+    6: SliceConfirmed,
+    7: JobTallied,
+    8: SliceVanished,
+    9: JobForgotten,
+}

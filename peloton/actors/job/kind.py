@@ -1,0 +1,47 @@
+"""The kind "job", as registered with the runtime. It must hold nothing but the table."""
+
+from __future__ import annotations
+
+from peloton.actors.job import messages as m
+from peloton.actors.job.decide import ABSENT, DECIDE, owed
+from peloton.actors.job.facts import FACTS
+from peloton.actors.job.goals import pursue
+from peloton.actors.job.state import EVOLVE, Job
+from peloton.actors.job.view import get_job, summary
+from peloton.actors.job.totals import TERMINAL
+from peloton.runtime.vocabulary import Key, Kind
+
+FINISHED_JOBS_MAX = 10_000
+"""Finished jobs a shard keeps in memory; older ones are found by id in their final states."""
+
+
+def _route(key: Key) -> str:
+    return key.partition("/")[2] + "/0"
+
+
+def _ended(job: Job, index: object) -> bool:
+    # A job that never says anything again: all slices hold its goal, and all have ended.
+    confirmed = len(job.confirmed) == job.slices
+    return job.spec is not None and job.state in TERMINAL and confirmed
+
+
+KIND = Kind(
+    name="job",
+    group="jobmgr",
+    state=Job,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    answers=m.ANSWERS,
+    route=_route,
+    owed=owed,
+    ended=_ended,
+    keep=FINISHED_JOBS_MAX,
+    inspect={m.GetJob: get_job},
+    view=summary,
+    lookup=frozenset((m.StopJob, m.DeleteJob, m.AddOverrides, m.CreateJob)),
+    unfinished=lambda job: job.spec is None,
+)

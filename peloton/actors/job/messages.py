@@ -1,0 +1,140 @@
+"""What a job hears: from clients and from its slices; and what may be asked of it."""
+
+from __future__ import annotations
+
+import enum
+
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, Tally
+from peloton.runtime.vocabulary import Key, Message, Query, Value, key
+
+
+class JobStates(enum.IntEnum):
+    """What clients see; the numbers are those of the wire."""
+
+    INITIALIZED = 1
+    PENDING = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    KILLED = 6
+    KILLING = 7
+    DELETED = 9
+
+
+class JobGoals(enum.IntEnum):
+    """What should be."""
+
+    SUCCEEDED = 1
+    RUNNING = 2
+    KILLED = 3
+    DELETED = 4
+
+
+class AddOverrides(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job that is to be: configs of single instances, of one slice at a time.
+
+    A job whose overrides do not fit one frame is said in several messages; `CreateJob` is the
+    last, and only its answer counts. What is never finished is dropped on recovery.
+    """
+
+    slice_number: int
+    overrides: tuple[Override, ...]
+
+
+class CreateJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job that is to be. `pieces` counts the slices told before."""
+
+    spec: JobSpec
+    overrides: tuple[tuple[int, tuple[Override, ...]], ...] = ()
+    pieces: int = 0
+    pool_path: str = ""
+
+
+class StopJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job: end these instances, or all when no range is given. Half-open ranges."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
+class DeleteJob(Message, frozen=True, gc=False, array_like=True):
+    """Client to a job: vanish; refused while it has not ended, unless `force`."""
+
+    force: bool = False
+
+
+class GetJob(Query, frozen=True, gc=False, array_like=True):
+    """The job, as `JobView`."""
+
+
+class JobCreated(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `CreateJob`."""
+
+    job: Key
+
+
+class OverridesAdded(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `AddOverrides`."""
+
+    slice_number: int
+
+
+class JobStopped(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `StopJob`: the instances that were told, as half-open ranges."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+class JobDeleted(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `DeleteJob`: it vanishes, or has."""
+
+
+class JobSummary(Value, frozen=True, gc=False, array_like=True):
+    """A job in a listing. Times are seconds since the epoch, 0.0 where there was none yet."""
+
+    job: Key
+    name: str
+    owner: str
+    state: JobStates
+    instances: int
+    pool: Key
+    pool_path: str
+    created_at: float
+    started_at: float
+    completed_at: float
+    updated_at: float
+    labels: tuple[tuple[str, str], ...]
+    job_type: str
+    counts: tuple[tuple[str, int], ...]
+
+
+class JobView(Value, frozen=True, gc=False, array_like=True):
+    """A job as clients see it. `counts` are instances by their state's name."""
+
+    summary: JobSummary
+    spec: JobSpec
+    goal: JobGoals
+    desired_state_version: int
+    slices: int
+    because: str
+    reasons: tuple[tuple[str, int], ...] = ()
+
+
+MESSAGES: dict[int, type] = {
+    1: AddOverrides,
+    2: CreateJob,
+    3: StopJob,
+    4: DeleteJob,
+    5: SliceOpen,
+    6: SliceTally,
+    7: SliceGone,
+}
+ANSWERS: dict[int, type] = {1: JobCreated, 2: OverridesAdded, 3: JobStopped, 4: JobDeleted}
+
+
+def job_key(job_id: str) -> Key:
+    """The key of a job by its id."""
+    return key("job", job_id)
+
+
+__all__ = ["SliceGone", "SliceOpen", "SliceTally", "Tally"]

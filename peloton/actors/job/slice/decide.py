@@ -1,0 +1,156 @@
+"""What a slice makes of what it hears.
+
+Turns the job's absolute goal into goals of its tasks, and a placer's proposal into launches of the
+members that still want one. It must not decide for a single task: it addresses sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.goals import PLACE_RETRY_S, ready_for_host
+from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
+from peloton.actors.task.messages import Place, Policy, SetTaskGoal, TaskGoals, crowd_key
+from peloton.placement.messages import Placed, Unplaced
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
+
+REFUSED_KEPT_MAX = 16
+REFUSED_REST_S = 0.2
+
+
+def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
+    """The slice begins to exist with its instances, or was to vanish and has never been."""
+    if message.goal == TaskGoals.DELETED:
+        gone = Send(message.job, m.SliceGone(message.number))
+        return Decision(sends=(gone,), because="deleted, and nothing is left")
+    if message.opening is None:
+        return Decision(because="a goal without its opening opens no slice")
+    rows, members = spec_rows(message.job, message.number, message.opening)
+    crowd = crowd_key(message.opening.job, message.number)
+    sends: list[Send] = [Send(message.job, m.SliceOpen(message.number, message.version))]
+    for spec, (row, group) in enumerate(zip(rows, members, strict=True)):
+        for goal, some in _by_goal(message, group):
+            told = SetTaskGoal(message.version, goal, row.policy, spec, row.lot)
+            sends.append(Send(crowd, told, some))
+    return Decision(
+        facts=(
+            f.SliceOpened(message.job, message.number, message.opening),
+            f.SliceGoalSet(message.version, message.goal, message.stopped),
+        ),
+        sends=tuple(sends),
+    )
+
+
+def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
+    """A newer goal; an older or known one is confirmed once more."""
+    if message.version <= slice_.version:
+        answer = Send(slice_.job, m.SliceOpen(slice_.number, slice_.version))
+        return Decision(sends=(answer,), because="goal known")
+    sends = [Send(slice_.job, m.SliceOpen(slice_.number, message.version))]
+    for goal, some in _by_goal(message, Bits.span(0, slice_.count)):
+        # The tasks exist: of what they are nothing is said anew.
+        told = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
+        sends.append(Send(_crowd(slice_), told, some))
+    fact = f.SliceGoalSet(message.version, message.goal, message.stopped)
+    return Decision(facts=(fact,), sends=tuple(sends), because=_reason(message.goal))
+
+
+def placed(slice_: Slice, message: Placed, at: At) -> Decision:
+    """Hosts were found: launch the members that are still wished for; the first answer wins."""
+    notes = _notes(at)
+    wanted = message.members & notes.wished & Bits(at.index.where(ready_for_host))
+    after = msgspec.structs.replace(notes, wished=notes.wished - message.members)
+    if not wanted:
+        return Decision(because="nobody of them waits for a host any more", notes=after)
+    hosts = tuple(
+        host
+        for member, host in zip(message.members, message.hosts, strict=True)
+        if member in wanted
+    )
+    return Decision(sends=(Send(_crowd(slice_), Place(), wanted, hosts),), notes=after)
+
+
+def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
+    """No host for these: rest a while, and remember why."""
+    notes = _notes(at)
+    members = message.members & notes.wished
+    after = msgspec.structs.replace(
+        notes,
+        wished=notes.wished - members,
+        resting=notes.resting | members,
+        retry_at=at.now + PLACE_RETRY_S,
+        reasons=message.reasons,
+        reasons_at=at.now,
+    )
+    return Decision(because=why_unplaced(message.reasons), notes=after)
+
+
+def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
+    """A host refused members: the next wish carries what it said of its room."""
+    notes = _notes(at)
+    refused = notes.refused
+    if message.summary is not None and len(refused) < REFUSED_KEPT_MAX:
+        refused = (*refused, message.summary)
+    members = at.members if at.members is not None else Bits()
+    after = msgspec.structs.replace(
+        notes,
+        refused=refused,
+        refusal=message.reason,
+        wished=notes.wished - members,
+        resting=notes.resting | members,
+        retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
+    )
+    return Decision(because=message.reason, notes=after)
+
+
+def why_unplaced(reasons: tuple[tuple[str, int], ...]) -> str:
+    """The counts of a placer as one line."""
+    if not reasons:
+        return "no host: the placer knows no hosts yet"
+    return "no host: " + ", ".join(f"{name} on {count}" for name, count in reasons)
+
+
+def _notes(at: At) -> WishNotes:
+    return at.notes if at.notes is not None else WishNotes()
+
+
+def _crowd(slice_: Slice) -> Key:
+    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+
+
+def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bits]]:
+    if message.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
+        return [(message.goal, members)]
+    groups = ((message.goal, members - message.stopped), (TaskGoals.KILLED, members & message.stopped))
+    return [(goal, some) for goal, some in groups if some]
+
+
+def _reason(goal: TaskGoals) -> str:
+    if goal == TaskGoals.KILLED:
+        return "Task stop API request"
+    return "deleted" if goal == TaskGoals.DELETED else ""
+
+
+DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
+    m.SetSliceGoal: goal_set,
+    m.HostRefused: host_refused,
+    Placed: placed,
+    Unplaced: unplaced,
+}
+
+
+def _nothing(message: Any, at: At) -> Decision:
+    return Decision(because="no such slice")
+
+
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
+    m.SetSliceGoal: open_slice,
+    m.HostRefused: _nothing,
+    Placed: _nothing,
+    Unplaced: _nothing,
+}

@@ -1,0 +1,30 @@
+"""What a slice writes down. Numbers are for good: journals hold them."""
+
+from __future__ import annotations
+
+from peloton.actors.job.slice.messages import SliceOpening
+from peloton.actors.task.messages import TaskGoals
+from peloton.runtime.vocabulary import Bits, Fact, Key
+
+
+class SliceOpened(Fact, frozen=True, gc=False, array_like=True):
+    """The slice and its instances exist."""
+
+    job: Key
+    number: int
+    opening: SliceOpening
+
+
+class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
+    """The goal of this version stands."""
+
+    version: int
+    goal: TaskGoals
+    stopped: Bits
+
+
+class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
+    """The slice does not exist any more."""
+
+
+FACTS: dict[int, type] = {1: SliceOpened, 2: SliceGoalSet, 3: SliceForgotten}

@@ -1,0 +1,45 @@
+"""The kind "slice", as registered with the runtime. It must hold nothing but the table."""
+
+from __future__ import annotations
+
+from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.decide import ABSENT, DECIDE
+from peloton.actors.job.slice.facts import FACTS
+from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, state_of
+from peloton.actors.job.slice.state import EVOLVE, Slice
+from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.task.messages import TaskGoals
+from peloton.runtime.vocabulary import At, Key, Kind
+
+TALLY_INTERVAL_S = 0.05
+
+
+def _route(key: Key) -> str:
+    return key.partition("/")[2]
+
+
+def _ended(slice_: Slice, crowd: object) -> bool:
+    at = At(now=0.0, key=slice_.job, index=crowd)
+    return slice_.goal != TaskGoals.DELETED and state_of(at) == SliceStates.ENDED
+
+
+KIND = Kind(
+    name="slice",
+    group="jobmgr",
+    state=Slice,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    route=_route,
+    ended=_ended,
+    follows=lambda key: Key("task" + key[len("slice") :]),
+    report=report,
+    report_interval_s=TALLY_INTERVAL_S,
+    recall_s=recall_s,
+    inspect={m.ListInstances: list_instances},
+    lookup=frozenset((m.SetSliceGoal,)),
+)
+

@@ -1,0 +1,129 @@
+"""What a slice hears: its goal from its job, answers from placers; and what it tells its job."""
+
+from __future__ import annotations
+
+from peloton.actors.job.spec import Override, TaskConfig
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import SLICE_SIZE, Outcome, PastRun, TaskGoals
+from peloton.placement.messages import HostSummary, Placed, Unplaced
+from peloton.runtime.vocabulary import Bits, Goal, Key, Latest, Message, Query, Value, key
+
+
+class SliceOpening(Value, frozen=True, gc=False, array_like=True):
+    """What the slice's instances are: said until the slice has opened, never again."""
+
+    job: str
+    name: str
+    pool: Key
+    count: int  # members: instances of this slice
+    default: TaskConfig
+    overrides: tuple[Override, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    priority: int = 0
+    preemptible: bool = True
+    revocable: bool = False
+
+
+class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
+    """Job to slice, absolute: the goal of all, but for the members that are stopped."""
+
+    job: Key
+    number: int
+    goal: TaskGoals
+    stopped: Bits = Bits()
+    opening: SliceOpening | None = None
+
+
+class HostRefused(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to their slice: a host refused, why, and what room it has as of that refusal."""
+
+    reason: str
+    summary: HostSummary | None = None
+
+
+class SliceOpen(Message, frozen=True, gc=False, array_like=True):
+    """Slice to job: the goal of this version stands."""
+
+    number: int
+    version: int
+
+
+class Tally(Value, frozen=True, gc=False, array_like=True):
+    """Instances by the name of the state that clients see."""
+
+    counts: tuple[tuple[str, int], ...]
+    controller: str = ""  # the state of instance 0, where it is the controller
+
+
+class SliceTally(Latest, frozen=True, gc=False, array_like=True):
+    """Slice to job: how its instances stand."""
+
+    number: int
+    tally: Tally
+
+
+class SliceGone(Message, frozen=True, gc=False, array_like=True):
+    """Slice to job: nothing of it exists any more."""
+
+    number: int
+
+
+class ListInstances(Query, frozen=True, gc=False, array_like=True):
+    """Instances start … stop - 1, as far as the slice has them: a tuple of `InstanceView`."""
+
+    start: int
+    stop: int
+
+
+class InstanceView(Value, frozen=True, gc=False, array_like=True):
+    """An instance as clients see it. Times are seconds since the epoch, None where there is none.
+
+    `because` says why it is not where it should be, `code` the same as one word: waiting for the
+    pool ("POOL"), for a host ("HOST"), for its next try ("RETRY"), for the host's answer
+    ("LAUNCH"), or "" when it runs or has ended.
+    """
+
+    instance: int
+    state: str
+    goal: TaskGoals
+    run: int
+    failures: int
+    host: str
+    created_at: float | None
+    launched_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    outcome: Outcome | None
+    runs: tuple[PastRun, ...]
+    config: TaskConfig
+    code: str = ""
+    because: str = ""
+    lot: Key = Key("")
+    retry_at: float | None = None
+    counts: tuple[tuple[str, int], ...] = ()  # of hosts, by why not
+    counted_at: float | None = None
+
+
+MESSAGES: dict[int, type] = {1: SetSliceGoal, 2: HostRefused, 3: Placed, 4: Unplaced}
+
+
+def slice_key(job_id: str, number: int) -> Key:
+    """The key of one slice of a job."""
+    return key("slice", job_id, number)
+
+
+def slices_of(instances: int) -> int:
+    """How many slices hold so many instances."""
+    return -(-instances // SLICE_SIZE)
+
+
+def members_in(number: int, ranges: tuple[tuple[int, int], ...], count: int) -> Bits:
+    """The members of slice `number`, which has `count`, that lie in ranges of instances."""
+    first = number * SLICE_SIZE
+    found = Bits()
+    for start, stop in ranges:
+        found = found | Bits.span(max(start - first, 0), min(stop - first, count))
+    return found
+
+
+__all__ = ["HostSummary", "Placed", "Resources", "Unplaced"]

@@ -1,0 +1,112 @@
+"""How a slice's instances stand: counted for its job, listed for people.
+
+Turns the crowd into counts by the state that clients see, and into one view per instance with the
+reason why it is not where it should be. It reads; it must not decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.actors.delays import throttle_s
+from peloton.actors.job.slice.decide import why_unplaced
+from peloton.actors.job.slice.messages import InstanceView, ListInstances, SliceTally, Tally
+from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.state import ENDED, Room, Task, TaskStates
+from peloton.runtime.vocabulary import At, Bits, Key, Send
+
+_NAMES = {
+    TaskStates.LAUNCHING: "LAUNCHED",
+    TaskStates.THROTTLED: "PENDING",
+}
+POOL, HOST, RETRY, LAUNCH, NEW = "POOL", "HOST", "RETRY", "LAUNCH", "NEW"
+
+
+def client_state(task: Task) -> str:
+    """The state's name as clients know it: what waits is INITIALIZED, then PENDING."""
+    if task.state == TaskStates.WAITING:
+        return "INITIALIZED" if task.room == Room.NONE else "PENDING"
+    return _NAMES.get(task.state, task.state.name)
+
+
+def tally(slice_: Slice, at: At) -> Tally:
+    """Instances by state."""
+    counts = sorted(at.index.count(client_state).items())
+    controller = ""
+    if slice_.number == 0 and slice_.specs[at.index.columns.read("spec", 0) or 0].config.controller:
+        state = at.index.state_of(0)
+        controller = client_state(state) if state is not None else ""
+    return Tally(tuple(counts), controller)
+
+
+def report(slice_: Slice, at: At) -> tuple[Send, ...]:
+    """Tell the job."""
+    return (Send(slice_.job, SliceTally(at.position, slice_.number, tally(slice_, at))),)
+
+
+def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:
+    """The instances asked for that this slice has, ascending."""
+    first = slice_.number * SLICE_SIZE
+    wanted = Bits.span(max(query.start - first, 0), min(query.stop - first, slice_.count))
+    found: dict[int, InstanceView] = {}
+    for state, raw in at.index.split(wanted.raw & at.index.present):
+        for member in Bits(raw):
+            found[member] = _view(slice_, state, member, at)
+    return tuple(found[member] for member in sorted(found))
+
+
+def _view(slice_: Slice, task: Task, member: int, at: At) -> InstanceView:
+    def read(name: str) -> Any:
+        return at.index.columns.read(name, member)
+
+    code, because = why(task, at)
+    notes = at.notes if at.notes is not None else WishNotes()
+    since = read("since") or at.now
+    waits = task.state == TaskStates.THROTTLED
+    return InstanceView(
+        instance=slice_.number * SLICE_SIZE + member,
+        state=client_state(task),
+        goal=task.goal,
+        run=task.run,
+        failures=task.failures,
+        host=read("host") or "",
+        created_at=read("created_at"),
+        launched_at=read("launched_at"),
+        started_at=read("started_at"),
+        ended_at=read("ended_at"),
+        outcome=read("outcome"),
+        runs=read("runs") or (),
+        config=slice_.specs[read("spec") or 0].config,
+        code=code,
+        because=because,
+        lot=Key(read("lot") or ""),
+        retry_at=since + throttle_s(task.failures) if waits else None,
+        counts=notes.reasons if code == HOST else (),
+        counted_at=notes.reasons_at if code == HOST and notes.reasons else None,
+    )
+
+
+def why(task: Task, at: At) -> tuple[str, str]:
+    """Why an instance is not where it should be: a word, and a line. What runs or ended has none.
+
+    What a pool says of its queue is not known here; the lot is asked for it.
+    """
+    notes: WishNotes = at.notes if at.notes is not None else WishNotes()
+    if task.state in ENDED or task.state == TaskStates.RUNNING:
+        return "", ""
+    if task.state == TaskStates.THROTTLED:
+        return RETRY, f"waits after failure {task.failures}"
+    if task.state == TaskStates.KILLING:
+        return LAUNCH, f"being stopped: {task.because}"
+    if task.state != TaskStates.WAITING:
+        return LAUNCH, "waits for its host to start it"
+    if task.room == Room.ADMITTED:
+        if notes.reasons and notes.resting:
+            return HOST, why_unplaced(notes.reasons)
+        if task.because or notes.refusal:
+            return HOST, f"waits for a host; the last one refused: {task.because or notes.refusal}"
+        return HOST, "admitted, waits for the placer's answer"
+    if task.room in (Room.ASKED, Room.QUEUED):
+        return POOL, "waits for room in its pool"
+    return NEW, "not asked for room yet"

@@ -1,0 +1,149 @@
+"""The state of a job, and how facts change it.
+
+Constant in the number of instances but for two things that are bounded by slices: what they last
+said, and which of their members are stopped. Overrides are kept only until their slice has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import immutables
+import msgspec
+
+from peloton.actors.job import facts as f
+from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.slice.messages import Tally, slices_of
+from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.totals import TERMINAL, has_begun, state_of, total
+from peloton.runtime.vocabulary import Bits, Key, Value
+
+
+class SliceWord(Value, frozen=True, gc=False, array_like=True):
+    """What a slice last said of its instances."""
+
+    version: int
+    tally: Tally
+
+
+class Job(Value, frozen=True, gc=False, array_like=True):
+    """One job. `version` numbers its goals; a slice is confirmed when it holds the newest."""
+
+    key: Key = Key("")
+    spec: JobSpec | None = None  # None while only pieces of it were said
+    pool_path: str = ""
+    goal: JobGoals = JobGoals.SUCCEEDED
+    state: JobStates = JobStates.INITIALIZED
+    version: int = 1
+    desired_state_version: int = 1
+    confirmed: Bits = Bits()
+    gone: Bits = Bits()
+    stopped: immutables.Map[int, Bits] = immutables.Map()
+    overrides: immutables.Map[int, tuple[Override, ...]] = immutables.Map()
+    words: immutables.Map[int, SliceWord] = immutables.Map()
+    created_at: float = 0.0
+    started_at: float = 0.0
+    completed_at: float = 0.0
+    updated_at: float = 0.0
+
+    @property
+    def slices(self) -> int:
+        """How many slices hold the instances."""
+        return slices_of(self.spec.instances) if self.spec is not None else 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Instances by state."""
+        return total(self.words[number].tally for number in sorted(self.words))
+
+
+replace = msgspec.structs.replace
+
+
+def _given(job: Job | None, fact: f.OverridesGiven) -> Job:
+    job = job if job is not None else Job()
+    return replace(job, overrides=job.overrides.set(fact.slice_number, fact.overrides))
+
+
+def _made(job: Job | None, fact: f.JobMade) -> Job:
+    job = job if job is not None else Job()
+    return replace(
+        job,
+        key=fact.job,
+        spec=fact.spec,
+        pool_path=fact.pool_path,
+        created_at=fact.at,
+        updated_at=fact.at,
+    )
+
+
+def _stop(job: Job, fact: f.StopOrdered) -> Job:
+    return replace(
+        job,
+        goal=JobGoals.KILLED,
+        state=JobStates.KILLING,
+        version=job.version + 1,
+        desired_state_version=job.desired_state_version + 1,
+        confirmed=Bits(),
+        updated_at=fact.at,
+    )
+
+
+def _stop_some(job: Job, fact: f.InstancesStopped) -> Job:
+    before = job.stopped.get(fact.slice_number, Bits())
+    return replace(
+        job,
+        version=job.version + 1,
+        confirmed=job.confirmed - Bits.of(fact.slice_number),
+        stopped=job.stopped.set(fact.slice_number, before | fact.members),
+    )
+
+
+def _delete(job: Job, fact: f.DeletionOrdered) -> Job:
+    return replace(
+        job,
+        goal=JobGoals.DELETED,
+        version=job.version + 1,
+        desired_state_version=job.desired_state_version + 1,
+        confirmed=Bits(),
+        updated_at=fact.at,
+    )
+
+
+def _confirmed(job: Job, fact: f.SliceConfirmed) -> Job:
+    overrides = job.overrides
+    if fact.number in overrides:
+        overrides = overrides.delete(fact.number)
+    return replace(
+        job, confirmed=job.confirmed | Bits.of(fact.number), overrides=overrides
+    )
+
+
+def _tallied(job: Job, fact: f.JobTallied) -> Job:
+    assert job.spec is not None
+    words = job.words.set(fact.number, SliceWord(fact.version, fact.tally))
+    counts = total(words[number].tally for number in sorted(words))
+    controller = words[0].tally.controller if 0 in words else ""
+    state = state_of(counts, job.spec.instances, job.state, controller=controller)
+    return replace(
+        job,
+        words=words,
+        state=state,
+        started_at=job.started_at or (fact.at if has_begun(counts) else 0.0),
+        completed_at=(job.completed_at or fact.at) if state in TERMINAL else 0.0,
+        updated_at=fact.at,
+    )
+
+
+EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
+    f.OverridesGiven: _given,
+    f.JobMade: _made,
+    f.StopOrdered: _stop,
+    f.InstancesStopped: _stop_some,
+    f.DeletionOrdered: _delete,
+    f.SliceConfirmed: _confirmed,
+    f.JobTallied: _tallied,
+    f.SliceVanished: lambda job, fact: replace(job, gone=job.gone | Bits.of(fact.number)),
+    f.JobForgotten: lambda job, fact: None,
+}

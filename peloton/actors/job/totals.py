@@ -1,0 +1,59 @@
+"""The state of a job from the states of its instances.
+
+Turns the tallies of slices into sums, and the sums into the job's state by the original's rules,
+first match wins. It must not look at single instances: a tally has only counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from peloton.actors.job.messages import JobStates
+from peloton.actors.job.slice.messages import Tally
+
+ENDED = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
+BEGUN = ("STARTING", "RUNNING", "SUCCEEDED", "FAILED", "LOST", "PREEMPTING", "KILLING")
+TERMINAL = frozenset((JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED, JobStates.DELETED))
+
+
+def total(tallies: Iterable[Tally]) -> dict[str, int]:
+    """Instances by state, over all slices, names sorted."""
+    sums: dict[str, int] = {}
+    for tally in tallies:
+        for name, count in tally.counts:
+            sums[name] = sums.get(name, 0) + count
+    return dict(sorted(sums.items()))
+
+
+def state_of(
+    counts: Mapping[str, int], instances: int, known: JobStates, *, controller: str = ""
+) -> JobStates:
+    """The job's state. `controller` is the state of instance 0 where it decides the end."""
+    if sum(counts.values()) < instances:
+        # Slices that have not opened yet: the job is being created, or being stopped meanwhile.
+        return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
+    state = _by_counts(counts, instances, known)
+    if state not in TERMINAL or not controller:
+        return state
+    if controller == "SUCCEEDED":
+        return JobStates.SUCCEEDED
+    return JobStates.FAILED if controller in ("FAILED", "LOST") else JobStates.KILLED
+
+
+def _by_counts(counts: Mapping[str, int], instances: int, known: JobStates) -> JobStates:
+    succeeded, killed = counts.get("SUCCEEDED", 0), counts.get("KILLED", 0)
+    failed = counts.get("FAILED", 0) + counts.get("LOST", 0)
+    if succeeded >= instances:
+        return JobStates.SUCCEEDED
+    if succeeded + failed >= instances:
+        return JobStates.FAILED
+    if killed and succeeded + failed + killed >= instances:
+        return JobStates.KILLED
+    if known == JobStates.KILLING:
+        return JobStates.KILLING
+    return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
+
+
+def has_begun(counts: Mapping[str, int]) -> bool:
+    """Whether any instance has ever been started."""
+    return any(counts.get(name, 0) for name in BEGUN)

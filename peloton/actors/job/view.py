@@ -1,0 +1,54 @@
+"""A job as clients see it: a line of a listing, and all of it. It reads; it must not decide."""
+
+from __future__ import annotations
+
+from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
+from peloton.actors.job.state import Job
+from peloton.runtime.vocabulary import Absent, At, Key
+
+
+def summary(key: Key, job: Job) -> JobSummary | None:
+    """A line of a listing; none for a job that is not wholly said, or is to vanish."""
+    spec = job.spec
+    if spec is None or job.goal == JobGoals.DELETED:
+        return None
+    return JobSummary(
+        job=key,
+        name=spec.name,
+        owner=spec.owner,
+        state=job.state,
+        instances=spec.instances,
+        pool=spec.pool,
+        pool_path=job.pool_path,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        completed_at=job.completed_at,
+        updated_at=job.updated_at,
+        labels=spec.labels,
+        job_type=spec.job_type,
+        counts=tuple(job.counts.items()),
+    )
+
+
+def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
+    """All of it; a job that is to vanish is gone for clients at once."""
+    line = summary(at.key, job)
+    if line is None or job.spec is None:
+        return Absent(at.key)
+    return JobView(
+        summary=line,
+        spec=job.spec,
+        goal=job.goal,
+        desired_state_version=job.desired_state_version,
+        slices=job.slices,
+        because=_because(job),
+    )
+
+
+def _because(job: Job) -> str:
+    open_slices = job.slices - len(job.confirmed)
+    if job.state == JobStates.INITIALIZED and open_slices:
+        return f"{open_slices} of {job.slices} slices are still being opened"
+    if job.state == JobStates.KILLING:
+        return "instances are being stopped"
+    return ""

@@ -1,0 +1,30 @@
+"""The kind "respool", as registered with the runtime. All pools of a tree share a shard."""
+
+from __future__ import annotations
+
+from peloton.actors.respool import messages as m
+from peloton.actors.respool.decide import ABSENT, DECIDE, list_pools
+from peloton.actors.respool.facts import FACTS
+from peloton.actors.respool.goals import pursue
+from peloton.actors.respool.state import EVOLVE, Pool
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import Kind
+
+TREE_ROUTE = "tree"
+
+KIND = Kind(
+    name="respool",
+    group="resmgr",
+    state=Pool,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    answers=m.ANSWERS,
+    route=lambda key: TREE_ROUTE,
+    parent=lambda key, state: m.ROOT,
+    index=Tree,
+    inspect={m.ListPools: list_pools},
+)

@@ -1,0 +1,50 @@
+"""The kind "task", as registered with the runtime: members of their slice's crowd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.host.messages import Launch
+from peloton.actors.respool.lot.messages import Ask
+from peloton.actors.task import messages as m
+from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
+from peloton.actors.task.facts import FACTS, TaskLaunching
+from peloton.actors.task.goals import pursue
+from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
+from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
+
+# What a message lacks stands in the parent's table of configs; the slice's class stays unknown.
+RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
+    Launch: lambda parent, message, spec: Launch(message.run, parent.specs[spec].run),
+    Ask: lambda parent, message, spec: Ask(message.ask, parent.specs[spec].lot_shape),
+}
+
+
+def _route(key: Key) -> str:
+    return key.partition("/")[2]
+
+
+KIND = Kind(
+    name="task",
+    group="jobmgr",
+    state=Task,
+    decide=DECIDE,
+    absent=ABSENT,
+    pursue=pursue,
+    evolve=EVOLVE,
+    messages=m.MESSAGES,
+    facts=FACTS,
+    route=_route,
+    deadline=deadline,
+    owed=owed,
+    crowd=CrowdKind(
+        columns=COLUMNS,
+        write=WRITE,
+        parent=m.slice_of_crowd,
+        per_member={TaskLaunching: "host"},
+        resolve=RESOLVE,
+        archive=ARCHIVE,
+        members_max=m.SLICE_SIZE,
+    ),
+)
