@@ -158,7 +158,7 @@ class ProcessRuns:
     def hello(self, host: str, epoch: int) -> None:
         self._ask({"q": "hello", "host": host, "epoch": epoch})
 
-    def launch(self, host: str, epoch: int, runs: Sequence[RunRequest]) -> None:
+    def launch(self, host: str, epoch: int, *, runs: Sequence[RunRequest]) -> None:
         """ValueError: a run id that cannot name a folder."""
         for run in runs:
             if not RUN_ID.fullmatch(run.run_id):
@@ -167,7 +167,7 @@ class ProcessRuns:
             part = [_wire_form(run) for run in runs[first : first + LAUNCHES_PER_LINE_MAX]]
             self._ask({"q": "launch", "host": host, "epoch": epoch, "runs": part})
 
-    def kill(self, host: str, run_id: str, grace_s: float) -> None:
+    def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
         """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello."""
         self._ask({"q": "kill", "host": host, "runs": [[run_id, grace_s]]})
 
@@ -308,7 +308,7 @@ def _read(message: wire.Message) -> RunReport:
     if answer == "started":
         return RunStarted(host, message["run"], message["pid"], message["at"])
     if answer == "ended":
-        return _read_end(host, message["run"], message)
+        return _read_end(host, message["run"], end=message)
     if answer == "listed":
         runs = tuple(_read_listed(host, run) for run in message["runs"])
         return RunsListed(host, runs, message["at"])
@@ -321,7 +321,7 @@ def _read(message: wire.Message) -> RunReport:
     raise wire.BadLine(f"an unknown answer: {answer!r}")
 
 
-def _read_end(host: str, run_id: str, end: dict[str, Any]) -> RunEnded:
+def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> RunEnded:
     return RunEnded(
         host,
         run_id,
@@ -336,5 +336,5 @@ def _read_end(host: str, run_id: str, end: dict[str, Any]) -> RunEnded:
 
 def _read_listed(host: str, run: dict[str, Any]) -> ListedRun:
     end = run["end"]
-    ended = None if end is None else _read_end(host, run["run"], end)
+    ended = None if end is None else _read_end(host, run["run"], end=end)
     return ListedRun(run["run"], run["state"], run["pid"], run["at"], ended)

@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> NoReturn:
     os.chdir(folder)
     try:
         sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        import_module("keeper.keeping").keep(folder, arguments[1:], teller)
+        import_module("keeper.keeping").keep(folder, arguments[1:], teller=teller)
     except BaseException:  # the log is the only place left to say why
         print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "the keeper fails", flush=True)
         traceback.print_exc(file=sys.stdout)

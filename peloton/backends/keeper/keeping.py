@@ -23,7 +23,7 @@ READY_STATUS, HELD_STATUS = 0, 3
 _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
 
 
-def keep(folder: str, arguments: list[str], teller: int) -> None:
+def keep(folder: str, arguments: list[str], *, teller: int) -> None:
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
     numbers = [float(word) for word in arguments] + defaults[len(arguments) :]
     settings = Settings(idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2])
@@ -39,9 +39,9 @@ def keep(folder: str, arguments: list[str], teller: int) -> None:
     journal.rewrite(memory.records())
     boxes = Sandboxes(folder, kept_max=settings.sandboxes_kept_max)
     boxes.open(memory.runs)
-    runs = Runs(folder, memory, journal, boxes)
+    runs = Runs(folder, memory, journal=journal, boxes=boxes)
     runs.adopted = {run.run_id: run for run in alive}
-    service = Service(runs, settings, lock_fd)
+    service = Service(runs, settings, lock_fd=lock_fd)
     os.write(teller, bytes([READY_STATUS]))
     os.close(teller)
     # Fewer pages to copy per fork, and nothing here makes cycles.

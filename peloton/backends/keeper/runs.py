@@ -39,7 +39,7 @@ class BadRequest(Exception):
 
 
 class Runs:
-    def __init__(self, folder: str, memory: Memory, journal: Journal, boxes: Sandboxes) -> None:
+    def __init__(self, folder: str, memory: Memory, *, journal: Journal, boxes: Sandboxes) -> None:
         self.folder = folder
         self.memory = memory
         self.sandboxes = boxes

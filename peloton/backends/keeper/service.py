@@ -40,7 +40,7 @@ class Connection:
 
 
 class Service:
-    def __init__(self, runs: Runs, settings: Settings, lock_fd: int) -> None:
+    def __init__(self, runs: Runs, settings: Settings, *, lock_fd: int) -> None:
         self._runs = runs
         self._settings = settings
         self._lock_fd = lock_fd

@@ -59,7 +59,7 @@ class Daemon:
         self.runs.hello(HOST, epoch)
 
     def launch(self, run_id: str, value: str, **request: Any) -> None:
-        self.runs.launch(HOST, self.epoch, [RunRequest(run_id, HOST, value, **request)])
+        self.runs.launch(HOST, self.epoch, runs=[RunRequest(run_id, HOST, value, **request)])
 
     def end(self, run_id: str) -> RunEnded:
         ended: RunEnded = self.ear.hear(RunEnded, run_id=run_id)

@@ -30,11 +30,12 @@ IN_FLIGHT = 10
 
 def command(number: int, folder: Path) -> str:
     note = f"echo {number} >> {folder.parent}/started; "
+    done = f": > {folder.parent}/done/{number}; "
     if number % 5 == 0:
         return note + "sleep 300 & wait"
     if number % 5 == 1:
-        return note + f"sleep 300 & setsid sleep 300 & exit {number % 7}"
-    return note + f"sleep 0.0{number % 10}; exit {number % 7}"
+        return note + f"sleep 300 & setsid sleep 300 & {done}exit {number % 7}"
+    return note + f"sleep 0.0{number % 10}; {done}exit {number % 7}"
 
 
 class Daemon:
@@ -108,7 +109,7 @@ class Daemon:
         requests = [
             RunRequest(f"job-{number}-1", HOST, command(number, self.folder)) for number in numbers
         ]
-        self.runs.launch(HOST, self.epoch, requests)
+        self.runs.launch(HOST, self.epoch, runs=requests)
 
     def _reconcile(self, listing: RunsListed) -> None:
         known = {int(run.run_id.split("-")[1]): run for run in listing.runs}
@@ -126,7 +127,7 @@ class Daemon:
             marks = (self.folder.parent / "started").read_text().split()
             for number in sorted(self.doomed.intersection(map(int, marks))):
                 self.doomed.discard(number)
-                self.runs.kill(HOST, f"job-{number}-1", 5)
+                self.runs.kill(HOST, f"job-{number}-1", grace_s=5)
 
     def _started(self, run_id: str) -> None:
         number = int(run_id.split("-")[1])
@@ -146,4 +147,5 @@ class Daemon:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     (folder.parent / "started").touch()
+    (folder.parent / "done").mkdir(exist_ok=True)
     Daemon(folder, Path(sys.argv[2]), int(sys.argv[3])).work()

@@ -106,7 +106,7 @@ def test_own_group_and_session(daemon, procs):
     pid = daemon.ear.hear(RunStarted).pid
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
     assert os.getpgid(pid) == pid and os.getsid(pid) == pid
-    daemon.runs.kill("host-1", "r-0-1", 5)
+    daemon.runs.kill("host-1", "r-0-1", grace_s=5)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.signal, end.reason) == ("KILLED", signal.SIGTERM, "killed")
 
@@ -123,7 +123,7 @@ while :; do sleep 60; done
 def test_a_stubborn_group_dies_whole_after_the_grace(daemon, folder, procs):
     daemon.launch("r-0-1", STUBBORN)
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
-    daemon.runs.kill("host-1", "r-0-1", 0.3)
+    daemon.runs.kill("host-1", "r-0-1", grace_s=0.3)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.signal) == ("KILLED", signal.SIGKILL)
     started = daemon.ear.hear(RunStarted)
@@ -135,7 +135,7 @@ def test_grace_lets_a_task_clean_up(daemon, procs):
     task = "trap 'echo bye; exit 3' TERM; echo > ready; while :; do sleep 0.05; done"
     daemon.launch("r-0-1", task)
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
-    daemon.runs.kill("host-1", "r-0-1", 30)
+    daemon.runs.kill("host-1", "r-0-1", grace_s=30)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.exit_code) == ("KILLED", 3)
     assert "bye" in daemon.output("r-0-1")
@@ -145,6 +145,13 @@ def test_children_end_with_their_leader(daemon, folder, procs):
     """In the group, out of the session, and twice removed from their parent."""
     daemon.launch("r-0-1", "sleep 60 & setsid sleep 60 & (setsid sleep 60 &) ; exit 0")
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
+    procs.until(lambda: not procs.marked(folder), "nothing of the run is left")
+
+
+def test_the_group_ends_at_once_not_at_the_next_round(daemon_of, folder, procs):
+    daemon = daemon_of(round_s=600)
+    daemon.launch("r-0-1", "sleep 60 & exit 0")
+    daemon.end("r-0-1")
     procs.until(lambda: not procs.marked(folder), "nothing of the run is left")
 
 
@@ -180,16 +187,16 @@ def test_a_repeated_launch_is_answered_not_done(daemon):
 
 
 def test_kill_of_a_run_nobody_knows(daemon):
-    daemon.runs.kill("host-1", "r-9-9", 1)
+    daemon.runs.kill("host-1", "r-9-9", grace_s=1)
     daemon.ear.hear(RunUnknown, run_id="r-9-9")
 
 
 def test_kill_overtakes_a_queued_launch(daemon):
     """More than one batch, all in one line: the kill is read before the last batch starts."""
     many = [RunRequest(f"r-{i}-1", "host-1", "echo ran") for i in range(64)]
-    daemon.runs.launch("host-1", 1, many)
+    daemon.runs.launch("host-1", 1, runs=many)
     daemon.launch("last-0-1", "echo ran; sleep 60")
-    daemon.runs.kill("host-1", "last-0-1", 5)
+    daemon.runs.kill("host-1", "last-0-1", grace_s=5)
     assert daemon.end("last-0-1").outcome == "KILLED"
 
 
@@ -207,13 +214,13 @@ def test_listing(daemon):
     daemon.ear.reports.clear()
     daemon.runs.list("host-1")
     assert [run.run_id for run in daemon.ear.hear(RunsListed).runs] == ["r-1-1"]
-    daemon.runs.kill("host-1", "r-1-1", 0)
+    daemon.runs.kill("host-1", "r-1-1", grace_s=0)
     daemon.end("r-1-1")
 
 
 def test_hosts_are_told_apart(daemon):
     daemon.runs.hello("host-2", 5)
-    daemon.runs.launch("host-2", 5, [RunRequest("r-0-1", "host-2", "true")])
+    daemon.runs.launch("host-2", 5, runs=[RunRequest("r-0-1", "host-2", "true")])
     assert daemon.end("r-0-1").host == "host-2"
     daemon.runs.list("host-1")
     assert daemon.ear.hear(RunsListed, host="host-1").runs == ()
@@ -290,8 +297,9 @@ def test_it_does_not_leave_a_run(daemon_of, folder, procs):
 
 def test_it_leaves_with_its_runs_when_its_folder_is_gone(daemon_of, folder, procs):
     daemon = daemon_of()
-    daemon.launch("r-0-1", "sleep 60")
+    daemon.launch("r-0-1", "echo > ready; sleep 60")
     pid = daemon.ear.hear(RunStarted).pid
+    procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
     keeper = procs.keeper_pid(folder)
     daemon.runs.close()
     shutil.rmtree(folder)
@@ -311,7 +319,7 @@ def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
     assert states == {"r-0-1": "running", "r-1-1": "running"}
     assert procs.alive(pid)
     (daemon.runs.sandbox("r-0-1") / "go").touch()
-    daemon.runs.kill("host-1", "r-1-1", 0.2)
+    daemon.runs.kill("host-1", "r-1-1", grace_s=0.2)
     for run_id in ("r-0-1", "r-1-1"):
         end = daemon.end(run_id)
         assert (end.outcome, end.exit_code, end.signal) == ("LOST", None, None)
