@@ -29,6 +29,9 @@ EXCLUSIVE = "peloton/exclusive"
 PROPOSAL_KEEP_S = 5.0
 """How long a proposal is subtracted when its host stays silent; then the launch was lost."""
 
+KEPT_MAX = 16
+"""Orders kept at once; each is told of every change."""
+
 NEVER = -1
 
 
@@ -92,7 +95,7 @@ class HostIndex:
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
         self.outlook = 0  # rises when anything but room has changed
-        self.kept: list[KeptOrder] = []
+        self._kept: dict[object, KeptOrder] = {}  # least recently asked for first
         self._position_of_room: list[int] = []
         self._position_of_rest: list[int] = []
         self._labels: list[tuple[Label, ...]] = []
@@ -187,7 +190,7 @@ class HostIndex:
     def _hear_room(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
         self.room[:, rows] = np.array(room, np.int64).T
         self.heard[rows] += 1
-        for kept in self.kept:
+        for kept in self._kept.values():
             kept.touch(rows)
 
     def _hear_rest(self, row: int, host: HostSummary) -> None:
@@ -217,7 +220,7 @@ class HostIndex:
 
     def _changed(self, rows: list[int]) -> None:
         self.outlook += 1
-        for kept in self.kept:
+        for kept in self._kept.values():
             kept.touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -285,7 +288,7 @@ class HostIndex:
         else:
             self.room[:, rows] -= need.vector * counts
             touched = rows.tolist()
-        for kept in self.kept:
+        for kept in self._kept.values():
             kept.touch(touched)
 
     def _label(self, need: Need, rows: Ints, counts: Ints) -> None:
@@ -296,17 +299,25 @@ class HostIndex:
 
     # --- kept orders ---
 
-    def keep_order(self, sign: int) -> KeptOrder:
-        """The order of hosts by room, ascending (sign 1) or descending (sign -1), from now on."""
-        for kept in self.kept:
-            if kept.sign == sign:
-                return kept
-        self.kept.append(KeptOrder(sign, self._place_of))
-        return self.kept[-1]
+    def kept_order(self, sign: int, among: object) -> KeptOrder:
+        """The order by room, ascending (sign 1) or descending (-1), of the hosts `among` names.
 
-    def _place_of(self, row: int, sign: int) -> Place | None:
-        if not self.up[row]:
-            return None
+        Orders that were not worth building yet leave first: a stream of constraints that are
+        each asked for once (one host name each, say) must not drive out those in use.
+        """
+        name = (sign, among)
+        kept = self._kept.pop(name, None)
+        if kept is None:
+            if len(self._kept) >= KEPT_MAX:
+                idle = (name for name, order in self._kept.items() if not order.built)
+                del self._kept[next(idle, next(iter(self._kept)))]
+            kept = KeptOrder(sign, self._place_of)
+        self._kept[name] = kept
+        return kept
+
+    def _place_of(self, row: int, sign: int) -> Place:
         cpu, memory, disk, gpu, _ = self.room[:, row].tolist()
         group = int(self.group[row])
-        return group, sign * max(gpu, 0), sign * cpu, sign * memory, sign * disk, row
+        if -EPSILON < gpu < 0:
+            gpu = 0  # as good as none; but what is less fits nobody, and must not look as if
+        return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row

@@ -1,8 +1,8 @@
-"""Rows kept in the order of a strategy, so that one member finds its host without a scan.
+"""Rows kept in the order of a strategy, so that a few members find their hosts without a scan.
 
 A sorted list in blocks: putting a row elsewhere moves a few hundred entries, however many hosts
 there are. The order is a cache of the index: it may lag, and says how much work would mend that.
-It must not decide whether a host may be used; it only finds the first that has room.
+It must not decide whether a host may be used; it is told, and finds the first that have room.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from peloton.actors.resources import COUNT_MAX, EPSILON
 from peloton.runtime.vocabulary import Value
 
 Place = tuple[int, int, int, int, int, int]
@@ -20,73 +21,86 @@ Place = tuple[int, int, int, int, int, int]
 
 BLOCK_MAX = 512
 SCAN_MAX = 64
-"""Places looked at for one member in one class; more than that, and a vector is quicker."""
+"""Places looked at in one class beyond those taken; more than that, and a vector is quicker."""
+
+GIVEN_UP = -1
+
+FEW_MAX = 16
+"""Members up to which a kept order is asked; for more a vector is quicker."""
 
 
 class Search(Value, frozen=True):
-    """What is looked for: a host with at least this room, in millionths."""
+    """What is looked for: the room of one member, and the least that is enough; millionths."""
 
-    cpu: int
-    memory: int
-    disk: int
-    gpu: int
-    gpu_wanted: bool
+    amounts: tuple[int, int, int, int]
+    least: tuple[int, int, int, int]
+
+    def fits(self, room: tuple[int, int, int, int]) -> int:
+        """How many members that room holds, known that it holds one."""
+        pairs = zip(self.amounts, room, strict=True)
+        return min(
+            [(have + EPSILON - 1) // need for need, have in pairs if need], default=COUNT_MAX
+        )
 
 
 class KeptOrder:
-    """Places of all rows that are up, ascending; `touch` says which are out of date."""
+    """Places of all rows that are allowed, ascending; `touch` says which are out of date."""
 
-    def __init__(self, sign: int, place_of: Callable[[int, int], Place | None]) -> None:
+    def __init__(self, sign: int, place_of: Callable[[int, int], Place]) -> None:
         self.sign = sign
         self._place_of = place_of
         self._blocks: list[list[Place]] = []
         self._lasts: list[Place] = []
         self._placed: list[Place | None] = []
         self._touched: list[int] = []
-        self._built = False
+        self.built = False
         self._skipped = 0
 
     def touch(self, rows: Sequence[int]) -> None:
         """These rows have changed."""
-        if self._built:
+        if self.built:
             self._touched.extend(rows)
             if len(self._touched) > len(self._placed) // 3 + 64:
-                self._built = False  # sorting anew is cheaper than mending so much
+                self.built = False  # sorting anew is cheaper than mending so much
                 self._touched.clear()
 
-    def ready(self, size: int) -> bool:
+    def ready(self, allowed: npt.NDArray[np.bool_]) -> bool:
         """Whether the order is up to date, mending it if that pays.
 
         Mending a row costs about as much as a vector over 256; so work is only done once as many
         members have gone the other way as would have paid for it. A burst of large batches then
         costs a later single member no more than twice what was needed.
         """
-        work = len(self._touched) if self._built else size // 3
+        size = len(allowed)
+        work = len(self._touched) if self.built else size // 3
         if work > (8 + size // 256) * (1 + self._skipped):
             self._skipped += 1
             return False
         self._skipped = 0
-        if not self._built:
-            self._build(size)
+        if not self.built:
+            self._build(allowed)
         elif work == 1:
-            self._mend(self._touched.pop())
+            self._mend(self._touched.pop(), allowed)
         elif work:
             for row in dict.fromkeys(self._touched):
-                self._mend(row)
+                self._mend(row, allowed)
             self._touched.clear()
         return True
 
-    def _build(self, size: int) -> None:
-        self._placed = [self._place_of(row, self.sign) for row in range(size)]
+    def _build(self, allowed: npt.NDArray[np.bool_]) -> None:
+        self._placed = [None] * len(allowed)
+        for row in np.flatnonzero(allowed).tolist():
+            self._placed[row] = self._place_of(row, self.sign)
         places = sorted(place for place in self._placed if place is not None)
         self._blocks = [places[at : at + BLOCK_MAX] for at in range(0, len(places), BLOCK_MAX)]
         self._lasts = [block[-1] for block in self._blocks]
-        self._built = True
+        self.built = True
 
-    def _mend(self, row: int) -> None:
+    def _mend(self, row: int, allowed: npt.NDArray[np.bool_]) -> None:
         if row >= len(self._placed):
             self._placed.extend([None] * (row + 1 - len(self._placed)))
-        old, new = self._placed[row], self._place_of(row, self.sign)
+        old = self._placed[row]
+        new = self._place_of(row, self.sign) if allowed[row] else None
         if old == new:
             return
         if old is not None:
@@ -116,53 +130,55 @@ class KeptOrder:
             self._blocks[at : at + 1] = [block[:BLOCK_MAX], block[BLOCK_MAX:]]
             self._lasts[at : at + 1] = [block[BLOCK_MAX - 1], block[-1]]
 
-    def first(
-        self,
-        search: Search,
-        *,
-        classes: int,
-        allowed: npt.NDArray[np.bool_],
-        gpu: npt.NDArray[np.int64],
-    ) -> int | None:
-        """The first allowed row with that room, or None where a vector has to look."""
-        for number in range(classes):
-            row, ended = self._first_of(number, search, allowed, gpu=gpu)
-            if row is not None or not ended:
-                return row
+    def take(
+        self, search: Search, count: int, *, groups: int, each_max: int
+    ) -> list[tuple[int, int]] | None:
+        """Rows and how many members go to each, `count` in all; None where a vector must look."""
+        taken: list[tuple[int, int]] = []
+        for group in range(groups):
+            count = self._take(search, count, taken, group=group, each_max=each_max)
+            if count <= 0:
+                return taken if count == 0 else None
         return None
 
-    def _first_of(
+    def _take(
         self,
-        number: int,
         search: Search,
-        allowed: npt.NDArray[np.bool_],
+        count: int,
+        taken: list[tuple[int, int]],
         *,
-        gpu: npt.NDArray[np.int64],
-    ) -> tuple[int | None, bool]:
-        """The first row of class `number`, and whether the class was seen to its end."""
-        sign, cpu_min, memory_min, disk_min = self.sign, search.cpu, search.memory, search.disk
-        start = (number, max(search.gpu, 0), cpu_min) if sign > 0 else (number,)
+        group: int,
+        each_max: int,
+    ) -> int:
+        """Take rows of one group; what is left of `count`, or GIVEN_UP."""
+        sign = self.sign
+        cpu_min, memory_min, disk_min, gpu_min = search.least
+        start = (group, max(gpu_min, 0), cpu_min) if sign > 0 else (group,)
         at = bisect_left(self._lasts, start)
         if at == len(self._blocks):
-            return None, True
+            return count
         begin = bisect_left(self._blocks[at], start)
-        left = SCAN_MAX
+        left = SCAN_MAX + count
         while at < len(self._blocks):
             block = self._blocks[at]
-            for seen in range(begin, min(len(block), begin + left)):
-                kind, _, cpu, memory, disk, row = block[seen]
-                if kind != number:
-                    return None, True
+            for place in block[begin : begin + left]:
+                number, gpu, cpu, memory, disk, row = place
+                if number != group:
+                    return count
+                room = (cpu * sign, memory * sign, disk * sign, gpu * sign)
                 if (
-                    cpu * sign >= cpu_min
-                    and memory * sign >= memory_min
-                    and disk * sign >= disk_min
-                    and allowed[row]
-                    and (not search.gpu_wanted or gpu[row] >= search.gpu)
+                    room[0] >= cpu_min
+                    and room[1] >= memory_min
+                    and room[2] >= disk_min
+                    and room[3] >= gpu_min
                 ):
-                    return row, True
+                    here = 1 if count == 1 else min(search.fits(room), each_max, count)
+                    taken.append((row, here))
+                    count -= here
+                    if not count:
+                        return 0
             left -= len(block) - begin
             if left <= 0:
-                return None, False
+                return GIVEN_UP
             at, begin = at + 1, 0
-        return None, True
+        return count

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from peloton.actors.resources import EPSILON
 from peloton.placement.constraints import asks_tasks
 from peloton.placement.feeds import Feeds
-from peloton.placement.index import GPU, PROPOSAL_KEEP_S, HostIndex, Need, need_of
+from peloton.placement.index import GPU, PORTS, PROPOSAL_KEEP_S, HostIndex, Need, need_of
 from peloton.placement.labels import Ints
 from peloton.placement.messages import (
     HostDeltas,
@@ -24,8 +25,8 @@ from peloton.placement.messages import (
     Unplaced,
     Wish,
 )
-from peloton.placement.order import Search
-from peloton.placement.reasons import UNKNOWN_STRATEGY, Checks
+from peloton.placement.order import FEW_MAX, Search
+from peloton.placement.reasons import UNKNOWN_STRATEGY, Checks, open_name
 from peloton.placement.strategies import STRATEGIES, Strategy, choose
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
@@ -48,7 +49,8 @@ class Known(NamedTuple):
     number: int
     need: Need
     strategy: Strategy | None
-    search: Search | None  # where a single member may be looked up in a kept order
+    among: object  # names the hosts open to it
+    search: Search | None  # where a few members may be looked up in a kept order
 
 
 class Group(NamedTuple):
@@ -144,12 +146,7 @@ class Placer:
         if known is None:
             need = need_of(shape)
             strategy = self._strategies.get(shape.strategy)
-            plain = strategy is not None and strategy.sign != 0 and not need.nothing
-            search = None
-            if plain and not shape.ports and not asks_tasks(shape.constraint):
-                cpu, memory, disk, gpu, _ = need.least
-                search = Search(cpu, memory, disk, gpu, need.amounts[GPU] > 0)
-            known = Known(self._numbers, need, strategy, search)
+            known = Known(self._numbers, need, strategy, open_name(shape), _search(need, strategy))
             self._numbers += 1
             if len(self._shapes) >= SHAPES_MAX:
                 del self._shapes[next(iter(self._shapes))]
@@ -188,27 +185,25 @@ class Placer:
         self, known: Known, strategy: Strategy, count: int, *, besides: list[int]
     ) -> tuple[Ints, Ints]:
         """Rows for up to `count` members and how many go to each."""
-        if count == 1 and known.search is not None and not besides:
-            row = self._look_up(known, known.search, strategy)
-            if row is not None:
-                return np.array((row,)), np.array((1,))
+        if count <= FEW_MAX and known.search is not None and not besides:
+            few = self._look_up(known, known.search, strategy, count=count)
+            if few is not None:
+                taken = np.array(few, np.int64)
+                return taken[:, 0], taken[:, 1]
         rows, limits = self._checks.fit(known.need, besides)
         if not len(rows):
             return rows, rows
         return choose(self.index, known.need, rows, strategy=strategy, count=count, limits=limits)
 
-    def _look_up(self, known: Known, search: Search, strategy: Strategy) -> int | None:
-        """The host for one member, from a kept order; None where a vector has to look."""
+    def _look_up(
+        self, known: Known, search: Search, strategy: Strategy, *, count: int
+    ) -> list[tuple[int, int]] | None:
+        """Hosts for a few members, from a kept order; None where a vector has to look."""
         index = self.index
-        order = index.keep_order(strategy.sign)
-        if not order.ready(index.size):
+        order = index.kept_order(strategy.sign, known.among)
+        if not order.ready(self._checks.open_to(known.need)):
             return None
-        return order.first(
-            search,
-            classes=index.groups,
-            allowed=self._checks.open_to(known.need),
-            gpu=index.room[GPU],
-        )
+        return order.take(search, count, groups=index.groups, each_max=strategy.each_max)
 
     def _refuse(
         self,
@@ -225,3 +220,15 @@ class Placer:
 
 def _rest(wish: Wish, placed: Bits) -> Wish:
     return Wish(wish.slice, wish.number, wish.members - placed, wish.shape)
+
+
+def _search(need: Need, strategy: Strategy | None) -> Search | None:
+    """What to look for in a kept order, unless the answer depends on more than that order holds:
+    ports, tasks of hosts, or amounts so small that the epsilon decides.
+    """
+    if strategy is None or strategy.sign == 0:
+        return None
+    epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
+    if epsilon_decides or need.amounts[PORTS] or asks_tasks(need.shape.constraint):
+        return None
+    return Search(need.amounts[:4], need.least[:4])

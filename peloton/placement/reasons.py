@@ -20,7 +20,7 @@ from peloton.placement.constraints import (
 )
 from peloton.placement.index import CPU, GPU, PORTS, Flags, HostIndex, Need
 from peloton.placement.labels import Ints
-from peloton.placement.messages import Constraint
+from peloton.placement.messages import Constraint, Shape
 
 MISMATCH_STATUS = "mismatch_status"
 NO_OFFER = "no_offer"
@@ -49,6 +49,11 @@ OUTLOOKS_MAX = 256
 """Constraints whose hosts are remembered."""
 
 
+def open_name(shape: Shape) -> tuple[Constraint | None, bool]:
+    """All of a shape that decides which hosts are open to it."""
+    return shape.constraint, shape.resources.gpu > 0
+
+
 class Checks:
     """Judges hosts by the index; remembers what does not depend on room."""
 
@@ -64,7 +69,7 @@ class Checks:
         if self._outlook != index.outlook:
             self._open.clear()
             self._outlook = index.outlook
-        name = (shape.constraint, shape.resources.gpu > 0)
+        name = open_name(shape)
         known = self._open.get(name)
         if known is None:
             known = index.up & ~self._scarce(need) & ~self._shut(need)
