@@ -18,7 +18,7 @@ import msgspec
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.population import Population
-from peloton.runtime.core.records import CheckpointCut
+from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import CheckpointPart, Cut, Floor
 from peloton.runtime.vocabulary import Key
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 CHECKPOINT_BYTES_MIN = 1024 * 1024
 PART_BYTES = 512 * 1024
-SHARD_KEY = Key("shard/self")
 
 ENTITY, RECORD = 0, 1
 
@@ -59,11 +58,11 @@ class Checkpointer:
 
     def note(self, population: Population, turns: Turns) -> bool:
         """Whether a checkpoint is cut at the end of this frame; if so the frame says it."""
-        if self._pieces is not None or self._floor_due or not turns.rows:
+        if self._pieces is not None or self._floor_due or self._cutting or not turns.rows:
             return False
         if self.tail_bytes + turns.bytes <= max(self._bytes_min, self.last_bytes):
             return False
-        turns.write(Entry(SHARD_KEY, (CheckpointCut(0),)))
+        turns.write(Entry(SHARD_KEY, (CheckpointCut(0, turns.now),)))
         return True
 
     def framed(self, shard: Shard, size: int, *, cut: bool) -> None:
@@ -77,7 +76,10 @@ class Checkpointer:
         self._crowds = shard.population.cut_crowds = dict(shard.population.crowds)
         cells = list(shard.population.cells.items())
         since = dict(shard.population.since)
-        records = [Entry(key, tuple(kept.values())) for key, kept in shard.answered.by_cell.items()]
+        records = [Entry(SHARD_KEY, (CheckpointCut(0, shard.turns.now),))]
+        records += [
+            Entry(key, tuple(kept.values())) for key, kept in shard.answered.by_cell.items()
+        ]
         records += [Entry(key, tuple(facts)) for key, facts in shard.held.dump().items()]
         bodies = itertools.chain(
             (Piece(ENTITY, self._codec.encode_cell(k, s, since.get(k, 0.0))) for k, s in cells),

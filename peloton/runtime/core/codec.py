@@ -17,10 +17,14 @@ import msgspec
 from peloton.runtime.core.columns import Columns
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import RECORDS
-from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, Message, kind_of
+from peloton.runtime.vocabulary import Bits, Due, Fact, Key, Kind, Message, Pursue, kind_of
 
 FRAME_FORMAT = 1
 CELL, CROWD = 0, 1
+
+MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
+"""What the runtime itself says to any kind: it can fail and be set aside like all else."""
+_OWN_NUMBERS = {cls: number for number, cls in MESSAGES.items()}
 
 
 class UnknownFact(Exception):
@@ -141,11 +145,15 @@ class Codec:
 
     def encode_message(self, to: Key, message: Message) -> tuple[int, bytes]:
         """Number and bytes of a message to `to`; number -1 when its class was never registered."""
-        return self._message_numbers.get((kind_of(to), type(message)), -1), encode(message)
+        number = _OWN_NUMBERS.get(type(message))
+        if number is None:
+            number = self._message_numbers.get((kind_of(to), type(message)), -1)
+        return number, encode(message)
 
     def decode_message(self, to: Key, number: int, body: bytes) -> Message:
         """The inverse of `encode_message`."""
-        message: Message = decode(body, self._kinds[kind_of(to)].messages[number])
+        known = {**self._kinds[kind_of(to)].messages, **MESSAGES}
+        message: Message = decode(body, known[number])
         return message
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
@@ -194,7 +202,7 @@ class Codec:
             Bits,
         ]
         classes, same, each, present, quarantined = decode(raw, wanted)
-        types = {"since": float, **kind.crowd.columns}
+        types = {name: wanted | None for name, wanted in {"since": float, **kind.crowd.columns}.items()}
         crowd = Crowd(kind, key)
         crowd.classes = {state: bits.raw for state, bits in classes}
         crowd.columns = Columns.load(
@@ -218,7 +226,8 @@ class Codec:
         crowd = self._kinds[kind].crowd
         assert crowd is not None
         for number, _ in facts:
-            column = crowd.per_member.get(self._kinds[kind].facts[number])
+            cls = self._kinds[kind].facts.get(number)
+            column = crowd.per_member.get(cls) if cls is not None else None
             if column is not None:
                 return tuple(convert(values, list[crowd.columns[column]]))
         return tuple(values)

@@ -22,6 +22,23 @@ class Columns:
         self._each: dict[str, list[Any]] = {}
         self.present = 0  # members that exist; a write that covers them all stays one reference
 
+    def add(self, raw: int) -> None:
+        """Members in `raw` begin to exist: whatever stood there before is not theirs."""
+        if not self.present:
+            self._same, self._each = {}, {}
+        self.present |= raw
+        newcomers = members_of(raw)
+        for name in [*self._same, *self._each]:
+            if name in self._same and self._same[name] is None:
+                continue
+            column = self._spread(name, raw)
+            for member in newcomers:
+                column[member] = None
+
+    def remove(self, raw: int) -> None:
+        """Members in `raw` exist no more."""
+        self.present &= ~raw
+
     def write(self, name: str, raw: int, value: Any) -> None:
         """Give all members in `raw` the same value."""
         if raw & self.present == self.present:

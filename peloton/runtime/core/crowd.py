@@ -18,8 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from peloton.runtime.core.columns import Columns
-from peloton.runtime.core.deadlines import tick_of
+from peloton.runtime.core.deadlines import tick_at, tick_of
 from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, members_of
+
+_Write = tuple[str, int, tuple[Any, ...]]  # column, members, one value for each or for all
+_Deadline = tuple[str, float]
 
 
 class Crowd:
@@ -52,31 +55,26 @@ class Crowd:
         return parts
 
     def apply(self, raw: int, change: Change, now: float) -> None:
-        """Members in `raw`, all in state `change.old`, come to `change.new` by these facts."""
-        crowd_kind = self.kind.crowd
-        assert crowd_kind is not None
+        """Members in `raw`, all in state `change.old`, come to `change.new` by these facts.
+
+        All that belongs to the kind runs first: if it raises, the crowd is as it was.
+        """
         old, new = change.old, change.new
+        writes = self._writes(raw, change, now)
+        after = self.kind.deadline(new) if new is not None else None
+        before = self.kind.deadline(old) if old is not None else None
         if new != old:
             self._move(raw, old, new)
-        for fact in change.facts:
-            column = crowd_kind.per_member.get(type(fact))
-            if column is not None and change.values:
-                self.columns.write_each(column, raw, change.values)
-            archive = crowd_kind.archive.get(type(fact))
-            if archive is not None:
-                self._archive(raw, old, archive)
-            write = crowd_kind.write.get(type(fact))
-            if write is not None:
-                for name, value in write(fact, now).items():
-                    self.columns.write(name, raw, value)
-        if new is not None:
-            self._mark_deadline(raw, old, new, now)
+        for name, members, values in writes:
+            self.columns.write_each(name, members, values)
+        if after is not None and after != before:
+            self._mark_deadline(raw, now, before=before, after=after)
 
     def due(self, now_s: float) -> Iterator[tuple[str, int]]:
         """Deadlines that have come: pairs (name, members), each still theirs."""
         candidates = 0
         for tick in sorted(self.buckets):
-            if tick > tick_of(now_s):
+            if tick > tick_at(now_s):
                 break
             candidates |= self.buckets.pop(tick)
         for state, raw in self.split(candidates):
@@ -86,12 +84,23 @@ class Crowd:
             name, seconds = deadline
             ripe = 0
             for since, members in self.columns.groups("since", raw):
-                if since + seconds <= now_s:
+                if tick_of(since + seconds) <= tick_at(now_s):
                     ripe |= members
                 else:
                     self._bucket(tick_of(since + seconds), members)
             if ripe:
                 yield name, ripe
+
+    def still_due(self, state: Any, raw: int, *, name: str, now_s: float) -> int:
+        """The members of a class whose deadline of this name has come and is theirs."""
+        deadline = self.kind.deadline(state) if state is not None else None
+        if deadline is None or deadline[0] != name:
+            return 0
+        ripe = 0
+        for since, members in self.columns.groups("since", raw):
+            if tick_of(since + deadline[1]) <= tick_at(now_s):
+                ripe |= members
+        return ripe
 
     def rebuild_deadlines(self) -> None:
         """Derive all buckets from states and `since`, after recovery."""
@@ -156,23 +165,48 @@ class Crowd:
                 del self.classes[old]
         if new is not None:
             self.classes[new] = self.classes.get(new, 0) | raw
-            self.columns.present |= raw
+            if old is None:
+                self.columns.add(raw)
         else:
-            self.columns.present &= ~raw
+            self.columns.remove(raw)
 
-    def _archive(self, raw: int, old: Any, archive: Callable[..., Mapping[str, Any]]) -> None:
-        for member in members_of(raw):
-            kept = archive(old, functools.partial(self._read, member))
-            for name, value in kept.items():
-                self.columns.write(name, 1 << member, value)
+    def _writes(self, raw: int, change: Change, now: float) -> list[_Write]:
+        crowd_kind = self.kind.crowd
+        assert crowd_kind is not None
+        writes: list[_Write] = []
+        for fact in change.facts if change.new is not None else ():
+            column = crowd_kind.per_member.get(type(fact))
+            if column is not None and change.values:
+                if len(change.values) not in (1, raw.bit_count()):
+                    text = f"{len(change.values)} values for {raw.bit_count()} members"
+                    raise ValueError(f"{self.key}: {text}")
+                writes.append((column, raw, change.values))
+            archive = crowd_kind.archive.get(type(fact))
+            if archive is not None:
+                so_far = [*writes]
+                for member in members_of(raw):
+                    kept = archive(change.old, functools.partial(self._read, member, so_far))
+                    writes += [(name, 1 << member, (value,)) for name, value in kept.items()]
+            write = crowd_kind.write.get(type(fact))
+            if write is not None:
+                writes += [(name, raw, (value,)) for name, value in write(fact, now).items()]
+        return writes
 
-    def _read(self, member: int, name: str) -> Any:
+    def _read(self, member: int, writes: list[_Write], name: str) -> Any:
+        """A column of one member as it will be after these writes."""
+        for column, raw, values in reversed(writes):
+            if column == name and raw >> member & 1:
+                at = (raw & (1 << member) - 1).bit_count()
+                return values[at if len(values) > 1 else 0]
         return self.columns.read(name, member)
 
-    def _mark_deadline(self, raw: int, old: Any, new: Any, now: float) -> None:
-        after = self.kind.deadline(new)
-        before = self.kind.deadline(old) if old is not None else None
-        if after is None or (before is not None and before[0] == after[0]):
+    def _mark_deadline(
+        self, raw: int, now: float, *, before: _Deadline | None, after: _Deadline
+    ) -> None:
+        if before is not None and before[0] == after[0]:
+            # The name, and so its beginning, stays; only how long it takes is new.
+            for since, members in self.columns.groups("since", raw):
+                self._bucket(tick_of(since + after[1]), members)
             return
         self.columns.write("since", raw, now)
         self._bucket(tick_of(now + after[1]), raw)

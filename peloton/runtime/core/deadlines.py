@@ -8,7 +8,6 @@ next deadline changes, so the wheel never holds more than one slot for an entity
 from __future__ import annotations
 
 import heapq
-import math
 
 from peloton.runtime.vocabulary import Key
 
@@ -16,8 +15,17 @@ DEADLINE_TICK_MS = 100
 
 
 def tick_of(at_s: float) -> int:
-    """The tick at which a moment is surely past: rounded up."""
-    return math.ceil(at_s * 1000 / DEADLINE_TICK_MS)
+    """The tick at which a moment is surely past: rounded up.
+
+    Counted in whole milliseconds: in floats a tick's own moment can lie before the tick, and who
+    jumps to `next_s` would find nothing due there, again and again.
+    """
+    return -(-round(at_s * 1000) // DEADLINE_TICK_MS)
+
+
+def tick_at(now_s: float) -> int:
+    """The last tick that has come."""
+    return round(now_s * 1000) // DEADLINE_TICK_MS
 
 
 class Wheel:
@@ -53,7 +61,7 @@ class Wheel:
     def due(self, now_s: float) -> list[Key]:
         """Keys whose tick has come, in the order they were set; they are no longer waiting."""
         found: list[Key] = []
-        last = math.floor(now_s * 1000 / DEADLINE_TICK_MS)
+        last = tick_at(now_s)
         while self._heap and self._heap[0] <= last:
             for key in self._keys.pop(heapq.heappop(self._heap)):
                 del self._ticks[key]

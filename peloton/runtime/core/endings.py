@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from peloton.runtime.core.answered import Answered
-from peloton.runtime.core.codec import Codec, encode
+from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.latest import Pending
-from peloton.runtime.core.records import RequestAnswered
+from peloton.runtime.core.records import SHARD_KEY, Left, RequestAnswered
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import EndedRow
 from peloton.runtime.vocabulary import Key, Kind, never_ends
@@ -37,6 +37,7 @@ class Endings:
         self._kept: dict[str, dict[Key, None]] = {}  # ended, but still welcome in memory
         self._deleted: dict[Key, None] = {}
         self._writing: dict[Key, Any] = {}  # rows of the bundle in flight, with their states
+        self._left: list[Key] = []  # out of memory, and no frame says so yet
         self.known_absent: dict[Key, None] = {}
         self.waiting: dict[Key, None] = {}
 
@@ -65,7 +66,7 @@ class Endings:
         for key in self._deleted:
             if key in self._turns.touched:
                 later[key] = None
-            else:
+            elif key not in self._turns.population.cells:
                 kind = self._turns.population.kind(key)
                 rows.append(EndedRow(kind.name, key, position, b"", deleted=True))
         self._deleted = later
@@ -82,12 +83,40 @@ class Endings:
         population = self._turns.population
         for key, (state, facts) in self._writing.items():
             if population.cells.get(key) is state and self._crowd_facts(key) == facts:
-                population.drop(key)
-                self._turns.wheel.drop(key)
-                self._turns.revived.pop(key, None)
-                self._answered.forget(key)
+                self.leave(key)
+                self._left.append(key)
         self._writing = {}
         self.known_absent = {}
+
+    def leave(self, key: Key) -> None:
+        """The entity goes out of memory, with all that is kept about it."""
+        population = self._turns.population
+        kind = population.kind(key)
+        for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
+            self._turns.wheel.drop(name)
+            self._turns.alarms.drop(name)
+            self._turns.owing.pop(name, None)
+        if key in population.cells:
+            population.drop(key)
+        self._turns.revived.pop(key, None)
+        self._answered.forget(key)
+
+    def left(self) -> Entry | None:
+        """What the frame has to say first: who left memory since the last one."""
+        if not self._left:
+            return None
+        keys, self._left = tuple(self._left), []
+        return Entry(SHARD_KEY, (Left(keys),))
+
+    def gone(self, key: Key) -> None:
+        """Recovery: the entity was deleted, and the row that says so may be missing."""
+        if self._turns.population.kind(key).ended is not never_ends:
+            self._deleted[key] = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether rows are to be written."""
+        return bool(self.waiting or self._deleted)
 
     # ---- coming back ----
 
@@ -114,6 +143,8 @@ class Endings:
         if crowd is not None:
             population.crowds[crowd.key] = crowd
         population.put(key, state)
+        population.since.pop(key, None)
+        self._turns.time_cell(key, population.kind(key), state, state)
         self._turns.revived[key] = body
         for fact in answers:
             self._answered.remember(key, fact)
@@ -126,6 +157,7 @@ class Endings:
             self._turns.population.crowds[crowd.key] = crowd
         key = self._codec.decode_entity(_open_row(body)[0])[0]
         self._turns.population.cells[key] = state
+        self._turns.population.since.pop(key, None)
         for fact in answers:
             self._answered.remember(key, fact)
 
@@ -148,8 +180,12 @@ class Endings:
         state = population.cells.get(key)
         if state is None or not kind.ended(state, population.index_for(kind, key)):
             return False
-        crowd_owes = kind.follows is not None and kind.follows(key) in self._turns.owing
-        return not crowd_owes and key not in self._turns.owing and not pending.from_key(key)
+        if kind.owed(state) or pending.from_key(key):
+            return False
+        if kind.follows is None:
+            return True
+        crowd = population.crowd(kind.follows(key))
+        return not any(crowd.kind.owed(each) for each in crowd.classes)
 
     def _row(self, key: Key, position: int) -> EndedRow:
         population = self._turns.population

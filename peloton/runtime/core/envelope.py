@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from peloton.runtime.core.crowd import values_for
 from peloton.runtime.vocabulary import Key, Message
 
 
@@ -34,6 +35,14 @@ class Envelope(NamedTuple):
     request: tuple[str, bytes] | None = None
     who: str = ""
     attempt: int = 0
+
+
+def narrow(envelope: Envelope, members: int) -> Envelope:
+    """The part of an envelope that is for these of its members, each with its own value."""
+    if members == envelope.members:
+        return envelope
+    values = values_for(members, envelope.members, envelope.values)
+    return envelope._replace(members=members, values=values)
 
 
 class Reply(NamedTuple):
@@ -81,6 +90,7 @@ class Outbox:
         out = []
         for envelope in self._order:
             plain = envelope.members and not envelope.origin and not envelope.values
+            plain = plain and envelope.sender is not None
             pairs = self._mergeable.get((envelope.to, envelope.message)) if plain else None
             if pairs and len(pairs) > 1:
                 members = 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec, Entry
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.envelope import Envelope, Reply, narrow
 from peloton.runtime.core.mailbox import Mailbox
 from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
 from peloton.runtime.core.story import Line
@@ -49,7 +49,7 @@ class Held:
                 self._answer(envelope, Unavailable(text))
                 return None
             if envelope.members and not isinstance(envelope.message, Goal):
-                envelope = envelope._replace(members=passing, values=())
+                envelope = narrow(envelope, passing)
         if self._set_aside_before(envelope):
             return None
         box = self.retrying.get(key)
@@ -58,10 +58,10 @@ class Held:
         overlap = envelope.members & box.members
         if envelope.members and not overlap:
             return envelope
-        if not box.put(envelope._replace(members=overlap) if envelope.members else envelope):
+        if not box.put(narrow(envelope, overlap) if envelope.members else envelope):
             self._answer(envelope, Unavailable(f"{key} is busy: its mailbox is full"))
         if envelope.members & ~overlap:
-            return envelope._replace(members=envelope.members & ~overlap)
+            return narrow(envelope, envelope.members & ~overlap)
         return None
 
     def wait_for_load(self, envelope: Envelope) -> bool:
@@ -85,11 +85,9 @@ class Held:
         box.members |= members
         # A class is tried again member by member, so that only the guilty fail on.
         singles = [1 << at for at in Bits(members)] if members else [0]
-        values = dict(zip(Bits(envelope.members), envelope.values, strict=False))
         for single in reversed(singles):
-            value = (values[single.bit_length() - 1],) if values and single else envelope.values
-            again = envelope._replace(members=single, values=value, attempt=attempts)
-            box.push_front(again)
+            part = narrow(envelope, single) if single else envelope
+            box.push_front(part._replace(attempt=attempts))
         self.due[envelope.to] = self._turns.now + retry_after_s(attempts)
 
     def ripe(self, now: float) -> list[Envelope]:
@@ -103,8 +101,8 @@ class Held:
     def redrive(self, key: Key) -> list[Envelope]:
         """A person's order: lift the quarantine and take back what was set aside."""
         parked = self.aside.pop(key, [])
-        self.quarantined.pop(key, None)
-        if parked:
+        stopped = self.quarantined.pop(key, None)
+        if parked or stopped:
             self._turns.write(Entry(key, (Redriven(),), cause="redrive"))
         return [
             Envelope(

@@ -53,6 +53,6 @@ class Mailbox:
         if self._slot is not None:
             mail.append(self._slot)
         if self._rung and mail:
-            mail.append(mail[0]._replace(message=Pursue(), ask=None, request=None))
+            mail.append(Envelope(mail[0].to, Pursue(), self.members))
         self._slot, self._rung = None, False
         return mail

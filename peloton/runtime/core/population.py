@@ -59,6 +59,8 @@ class Population:
         """A cell has a new state; None forgets it."""
         kind = self.kind(key)
         old = self.cells.get(key)
+        # First, because an index that raises must leave the cell as it was.
+        self._follow(kind, key, old=old, new=new)
         if new is None:
             self.cells.pop(key, None)
             self.since.pop(key, None)
@@ -66,7 +68,6 @@ class Population:
             self.notes.pop(key, None)
         else:
             self.cells[key] = new
-        self._follow(kind, key, old=old, new=new)
 
     def before_change(self, crowd: Crowd) -> None:
         """A checkpoint that was cut and not yet encoded keeps the crowd as it was then."""

@@ -5,7 +5,10 @@ They are journaled in the same frames and folded by recovery, never by a kind's 
 
 from __future__ import annotations
 
-from peloton.runtime.vocabulary import Fact
+from peloton.runtime.vocabulary import Fact, Key
+
+SHARD_KEY = Key("shard/self")
+"""Stands in entries for the shard as such."""
 
 
 class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
@@ -51,6 +54,16 @@ class CheckpointCut(Fact, frozen=True, gc=False, array_like=True):
     """At the end of this frame a checkpoint is cut."""
 
     epoch: int
+    at: float = 0.0
+
+
+class Left(Fact, frozen=True, gc=False, array_like=True):
+    """These had ended and are out of memory since before this frame; recovery drops them too.
+
+    Otherwise a fact of their next life would be folded onto the state of the last one.
+    """
+
+    keys: tuple[str, ...]
 
 
 RECORDS: dict[int, type] = {
@@ -60,4 +73,5 @@ RECORDS: dict[int, type] = {
     903: Redriven,
     904: Revived,
     905: CheckpointCut,
+    906: Left,
 }

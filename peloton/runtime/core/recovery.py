@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from peloton.runtime.core.checkpoint import ENTITY, Piece, read_part
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
-from peloton.runtime.core.records import RECORDS, CheckpointCut, RequestAnswered, Revived
+from peloton.runtime.core.records import RECORDS, CheckpointCut, Left, RequestAnswered, Revived
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turn import fold
 from peloton.runtime.ports import Frame
@@ -90,13 +90,14 @@ def _restore_cell(
     if new is None:
         population.cells.pop(key, None)
         population.since.pop(key, None)
+        shard.endings.gone(key)
         return
     population.cells[key] = new
     after = kind.deadline(new)
     before = kind.deadline(old) if old is not None else None
     if after is None:
         population.since.pop(key, None)
-    elif before is None or before[0] != after[0]:
+    elif before is None or before[0] != after[0] or key not in population.since:
         population.since[key] = now
 
 
@@ -105,8 +106,22 @@ def _fold_record(shard: Shard, key: Key, fact: object) -> None:
         shard.answered.remember(key, fact)
     elif isinstance(fact, Revived):
         shard.endings.fold(fact.body)
-    elif not isinstance(fact, CheckpointCut):
+    elif isinstance(fact, Left):
+        for name in fact.keys:
+            _leave(shard, Key(name))
+    elif isinstance(fact, CheckpointCut):
+        shard.turns.now = max(shard.turns.now, fact.at)
+    else:
         shard.held.fold(key, fact)
+
+
+def _leave(shard: Shard, key: Key) -> None:
+    kind = shard.population.kind(key)
+    shard.population.cells.pop(key, None)
+    shard.population.since.pop(key, None)
+    if kind.follows is not None:
+        shard.population.crowds.pop(kind.follows(key), None)
+    shard.answered.forget(key)
 
 
 def _drop_unfinished(shard: Shard) -> None:
@@ -114,6 +129,7 @@ def _drop_unfinished(shard: Shard) -> None:
     cells = shard.population.cells
     for key in [key for key, state in cells.items() if _unfinished(shard, key, state)]:
         del cells[key]
+        shard.population.since.pop(key, None)
 
 
 def _unfinished(shard: Shard, key: Key, state: object) -> bool:
@@ -133,8 +149,9 @@ def _derive(shard: Shard) -> None:
     for crowd in population.crowds.values():
         crowd.rebuild_deadlines()
         turns.time_crowd(crowd)
-        if any(crowd.kind.owed(state) for state in crowd.classes):
-            turns.owes(crowd.key, crowd.present)
+        owing = crowd.where(lambda state, crowd=crowd: bool(crowd.kind.owed(state)))  # type: ignore[misc]
+        if owing:
+            turns.owes(crowd.key, owing)
     shard.views.touch(turns.touched, population)
     shard.views.commit()
     turns.touched = {}

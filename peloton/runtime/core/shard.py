@@ -76,13 +76,14 @@ class Shard:
         self.codec = codec
         self.population = Population(kinds)
         outbox = Outbox(self._is_mine)
-        self.turns = Turns(self.population, codec, outbox)
-        self.held = Held(self.turns, codec)
         self.answered = Answered()
+        self.turns = Turns(self.population, codec, outbox=outbox, answered=self.answered)
+        self.held = Held(self.turns, codec)
         self.views = Views()
         self.endings = Endings(self.turns, codec, self.answered)
         self.checkpointer = Checkpointer(codec)
         self.position = 0  # of the last frame made
+        self._redrives: dict[Key, None] = {}
         self._sharding = sharding
         self._pending = Pending()
         self._queue: deque[Envelope] = outbox.local
@@ -110,12 +111,17 @@ class Shard:
         """Run turns on all mail; the frame, and what may leave once it is safe."""
         turns = self.turns
         turns.begin(max(now, turns.now), self.position + 1)
-        self._queue.extend(self.held.ripe(turns.now))
+        self._redrive()
+        # In front: what failed was said before all that has come since.
+        self._queue.extendleft(reversed(self.held.ripe(turns.now)))
         self._tell_due()
         self._say_again()
         self._pump()
         self._report()
         ended = self.endings.rows(self.position, self._pending)
+        left = self.endings.left() if turns.rows else None
+        if left is not None:
+            turns.rows.insert(0, self.codec.encode_entry(left))
         cut = self.checkpointer.note(self.population, turns)
         frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
         if frame is not None:
@@ -155,12 +161,13 @@ class Shard:
 
     def redrive(self, key: Key) -> None:
         """A person's order: try again what was set aside."""
-        self._queue.extend(self.held.redrive(key))
+        self._redrives[key] = None
 
     @property
     def busy(self) -> bool:
         """Whether `ready` would find something to do at once."""
-        return bool(self._queue) or self.checkpointer.busy or bool(self.endings.waiting)
+        work = self._queue or self.population.dirty or self._redrives
+        return bool(work) or self.checkpointer.busy or self.endings.busy
 
     # ---- the pump ----
 
@@ -177,6 +184,19 @@ class Shard:
                 self._parent_looks(key)
             else:
                 break
+
+    def _redrive(self) -> None:
+        for key in self._redrives:
+            self._queue.extend(self.held.redrive(key))
+            # Deadlines that came while nobody was let in.
+            crowd = self.population.crowds.get(key)
+            state = self.population.cells.get(key)
+            if crowd is not None:
+                crowd.rebuild_deadlines()
+                self.turns.time_crowd(crowd)
+            elif state is not None:
+                self.turns.time_cell(key, self.kinds[kind_of(key)], state, state)
+        self._redrives = {}
 
     def _is_mine(self, key: Key) -> bool:
         return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
@@ -208,6 +228,8 @@ class Shard:
             if failed is not None:
                 self.held.failed(envelope, 0, failed)
             self.endings.look(envelope.to)
+            if failed is not None:
+                return  # not seen yet: it is tried again
         message = envelope.message
         if isinstance(message, Latest) and envelope.sender is not None:
             seen = Seen(type(message).__name__, message.version)
@@ -313,7 +335,8 @@ class Shard:
         value: Any = repeat.refused
         if repeat.answer is not None:
             value = self.codec.decode_answer(envelope.to, repeat.answer)
-        self.turns.outbox.replies.append(Reply(envelope.ask, value))
+        if envelope.ask is not None:
+            self.turns.outbox.replies.append(Reply(envelope.ask, value))
         return True
 
     def _wake_at(self) -> float | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from peloton.runtime.core.answered import Answered
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
-from peloton.runtime.core.deadlines import Wheel, tick_of
+from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.owed import Owing
 from peloton.runtime.core.population import Population
@@ -28,6 +29,7 @@ from peloton.runtime.vocabulary import (
     Bits,
     Column,
     Delivery,
+    Due,
     Fact,
     Key,
     Kind,
@@ -46,14 +48,17 @@ class TooLarge(Exception):
 class Turns:
     """Runs turns over a population; everything they make is collected here until taken."""
 
-    def __init__(self, population: Population, codec: Codec, outbox: Outbox) -> None:
+    def __init__(
+        self, population: Population, codec: Codec, *, outbox: Outbox, answered: Answered
+    ) -> None:
         self.population = population
         self.outbox = outbox
+        self.answered = answered
         self.wheel = Wheel()
         self.alarms = Wheel()  # of notes: soft, so apart from the deadlines of states
         self.story = Story()
         self.owing: dict[Key, Owing] = {}
-        self.revived: dict[Key, Any] = {}  # loaded from `ended`, not yet written as living
+        self.revived: dict[Key, bytes] = {}  # rows of `ended`, not yet written as living
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
         self.now = 0.0
         self.position = 0
@@ -86,6 +91,8 @@ class Turns:
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
         """One turn of a cell."""
         state = self.population.cells.get(envelope.to)
+        if isinstance(envelope.message, Due) and not self._cell_is_due(kind, state, envelope):
+            return None
         at = self.at(kind, envelope)
         outcome = attempt(self._cell_turn, kind, state, envelope, at)
         return outcome if isinstance(outcome, Failure) else None
@@ -94,8 +101,13 @@ class Turns:
         """One turn per class of equal states; yields the members whose class failed, and why."""
         crowd = self.population.crowd(envelope.to)
         at = self.at(kind, envelope)
+        message = envelope.message
         for state, raw in crowd.split(envelope.members):
-            outcome = attempt(take_turn, kind, state, envelope.message, at)
+            if isinstance(message, Due):
+                raw = crowd.still_due(state, raw, name=message.name, now_s=self.now)
+                if not raw:
+                    continue
+            outcome = attempt(take_turn, kind, state, message, at)
             if not isinstance(outcome, Failure):
                 outcome = attempt(self._apply_class, crowd, raw, state, outcome, envelope)
             if isinstance(outcome, Failure):
@@ -103,14 +115,19 @@ class Turns:
 
     def write(self, entry: Entry) -> None:
         """Add an entry to the frame."""
-        row = self._codec.encode_entry(entry)
-        if len(row) > ENTRY_BYTES_MAX:
-            raise TooLarge(f"{entry.key}: {len(row)} bytes, at most {ENTRY_BYTES_MAX}")
-        self.rows.append(row)
-        self.bytes += len(row)
+        self._add(self._row(entry))
 
     def say_owed(self, key: Key, raw: int) -> None:
-        """Say again, from their states, what the members in `raw` (a cell: 1) owe."""
+        """Say again, from their states, what the members in `raw` (a cell: 1) owe.
+
+        A kind that raises here must not stop the shard: it is tried again like all that is owed.
+        """
+        failure = attempt(self._say_owed, key, raw)
+        if isinstance(failure, Failure):
+            because = f"what it owes was not said: {failure.error}"
+            self.story.tell(Line(self.now, key, 0, "owed", (), because))
+
+    def _say_owed(self, key: Key, raw: int) -> None:
         kind = self.population.kind(key)
         owing = self.owing[key]
         if kind.crowd is None:
@@ -119,7 +136,7 @@ class Turns:
             if not sends:
                 del self.owing[key]
             elif raw:
-                self._send_from_cell(Envelope(key, _NOTHING), sends)
+                self._send_from_cell(Envelope(key, NOTHING), sends)
             return
         crowd = self.population.crowd(key)
         for state, members in crowd.split(owing.all):
@@ -127,7 +144,7 @@ class Turns:
             if not sends:
                 owing.settled(members)
             elif members & raw:
-                self._send_from_class(crowd, members & raw, sends, Envelope(key, _NOTHING))
+                self._send_from_class(crowd, members & raw, sends, Envelope(key, NOTHING))
         if not owing.all:
             del self.owing[key]
 
@@ -165,17 +182,21 @@ class Turns:
         if facts:
             if envelope.request is not None:
                 facts = (*facts, self._answered(key, envelope, outcome.reply))
-            if key in self.revived:
-                facts = (Revived(self._codec.encode_cell(key, self.revived[key])), *facts)
-            self.write(self._entry(envelope, facts, outcome.because))
-            self.revived.pop(key, None)
+            row = self._row(self._entry(envelope, facts, outcome.because))
+            if outcome.state is not None:
+                kind.deadline(outcome.state)  # if it raises, then while nothing has changed
             self.population.put(key, outcome.state)
+            self._write_revived(key)
+            self._add(row)
             self.touched[key] = None
             self.time_cell(key, kind, state, outcome.state)
+            if envelope.request is not None:
+                self.answered.remember(key, facts[-1])
         if outcome.notes is not None:
             self._note(kind, key, outcome.notes)
         self._tell(envelope, 0, outcome)
         self._send_from_cell(envelope, outcome.sends)
+        self._note_owed(key, 1, outcome.sends)
         if envelope.ask is not None and outcome.reply is not None:
             self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
         return outcome
@@ -200,14 +221,52 @@ class Turns:
         if outcome.facts:
             entry = self._entry(envelope, outcome.facts, outcome.because, raw, values)
             change = Change(state, outcome.state, facts=outcome.facts, values=values)
-            self.write(entry)
+            row = self._row(entry)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
+            self._write_revived(self._parent(crowd))
+            self._add(row)
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
         self._tell(envelope, raw, outcome)
-        self._send_from_class(crowd, raw, outcome.sends, envelope)
+        # From here on the turn stands. What is owed and could not be said is said at a tick.
+        self._note_owed(crowd.key, raw, outcome.sends)
+        failure = attempt(self._send_from_class, crowd, raw, outcome.sends, envelope)
+        if isinstance(failure, Failure):
+            because = f"what it says was not said: {failure.error}"
+            self.story.tell(Line(self.now, crowd.key, raw, "send", (), because))
         return outcome
+
+    def _row(self, entry: Entry) -> bytes:
+        row = self._codec.encode_entry(entry)
+        if len(row) > ENTRY_BYTES_MAX:
+            raise TooLarge(f"{entry.key}: {len(row)} bytes, at most {ENTRY_BYTES_MAX}")
+        return row
+
+    def _add(self, row: bytes) -> None:
+        self.rows.append(row)
+        self.bytes += len(row)
+
+    def _write_revived(self, key: Key) -> None:
+        """The first fact after a revival, of the cell or of its crowd, carries the whole state."""
+        body = self.revived.pop(key, None)
+        if body is not None:
+            self.write(Entry(key, (Revived(body),), cause="revived"))
+
+    def _cell_is_due(self, kind: Kind, state: Any, envelope: Envelope) -> bool:
+        deadline = kind.deadline(state) if state is not None else None
+        since = self.population.since.get(envelope.to)
+        if deadline is None or since is None or deadline[0] != envelope.message.name:  # type: ignore[attr-defined]
+            return False
+        return tick_of(since + deadline[1]) <= tick_at(self.now)
+
+    def _note_owed(self, key: Key, raw: int, sends: tuple[Send, ...]) -> None:
+        if any(send.message.delivery is Delivery.OWED for send in sends):
+            self.owes(key, raw)
+
+    def _parent(self, crowd: Crowd) -> Key:
+        assert crowd.kind.crowd is not None
+        return crowd.kind.crowd.parent(crowd.key)
 
     def _entry(
         self,
@@ -248,21 +307,25 @@ class Turns:
                 to, members = envelope.sender, members or envelope.origin
             elif to is SELF:
                 to = envelope.to
+            elif to is PARENT:
+                kind = self.population.kind(envelope.to)
+                to = kind.parent(envelope.to, self.population.cells.get(envelope.to))
+                if to is None:
+                    continue
             self.outbox.add(
                 Envelope(to, send.message, members, sender=envelope.to, values=send.values)
             )
-            if send.message.delivery is Delivery.OWED:
-                self.owes(envelope.to, 1)
 
     def _send_from_class(
         self, crowd: Crowd, raw: int, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
         for send in sends:
             for message, some in self._resolved(crowd, raw, send.message):
+                if send.to is SELF:
+                    self.outbox.add(Envelope(crowd.key, message, some, sender=crowd.key))
+                    continue
                 for to, members in self._targets(crowd, some, send.to, envelope):
                     self.outbox.add(Envelope(to, message, sender=crowd.key, origin=members))
-            if send.message.delivery is Delivery.OWED:
-                self.owes(crowd.key, raw)
 
     def _resolved(self, crowd: Crowd, raw: int, message: Message) -> list[tuple[Message, int]]:
         crowd_kind = crowd.kind.crowd
@@ -280,8 +343,7 @@ class Turns:
         if isinstance(to, Column):
             return crowd.columns.groups(to.name, raw)
         if to is PARENT:
-            assert crowd.kind.crowd is not None
-            return [(crowd.kind.crowd.parent(crowd.key), raw)]
+            return [(self._parent(crowd), raw)]
         if to is SENDER and envelope.origins:
             pairs = ((sender, members & raw) for members, sender in envelope.origins)
             return [(sender, members) for sender, members in pairs if members]
@@ -294,7 +356,7 @@ class _Nothing(Message, frozen=True, gc=False, array_like=True):
     """What is said again was not caused by a message."""
 
 
-_NOTHING = _Nothing()
+NOTHING = _Nothing()
 
 
 def is_latest(envelope: Envelope) -> bool:

@@ -1,0 +1,60 @@
+"""One number for all that a shard has committed: to compare it with its replay.
+
+Turns states, columns, remembered answers and what is set aside into a hash. What has ended counts
+as absent, since it may leave memory at any time; so does all that is derived. It must not depend
+on the order in which anything came to be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from peloton.runtime.core.codec import encode
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.vocabulary import Bits, Key, kind_of, members_of
+
+
+def digest(shard: Shard) -> str:
+    """Hex sha256 over the sorted encodings of everything that recovery must bring back."""
+    gone = _ended(shard)
+    rows: list[bytes] = []
+    for key, state in shard.population.cells.items():
+        if key not in gone:
+            rows.append(encode(("cell", key, state, shard.population.since.get(key))))
+    for key, crowd in shard.population.crowds.items():
+        assert crowd.kind.crowd is not None
+        if crowd.classes and crowd.kind.crowd.parent(key) not in gone:
+            rows.append(encode(("crowd", key, *_crowd(crowd))))
+    for key, kept in shard.answered.by_cell.items():
+        if key not in gone:
+            rows += [encode(("answered", key, fact)) for fact in kept.values()]
+    for key, facts in shard.held.dump().items():
+        rows += [encode(("held", key, fact)) for fact in facts]
+    total = hashlib.sha256()
+    for row in sorted(rows):
+        total.update(len(row).to_bytes(4, "little"))
+        total.update(row)
+    return total.hexdigest()
+
+
+def _ended(shard: Shard) -> dict[Key, None]:
+    population = shard.population
+    gone: dict[Key, None] = {}
+    for key, state in population.cells.items():
+        kind = shard.kinds[kind_of(key)]
+        if kind.ended(state, population.index_for(kind, key)):
+            gone[key] = None
+    return gone
+
+
+def _crowd(crowd: Crowd) -> tuple[Any, ...]:
+    classes = sorted((encode(state), Bits(raw).pack()) for state, raw in crowd.classes.items())
+    same, each, _ = crowd.columns.dump()
+    columns = []
+    for name in sorted({**same, **each}):
+        values = [crowd.columns.read(name, at) for at in members_of(crowd.present)]
+        if any(value is not None for value in values):
+            columns.append((name, values))
+    return classes, columns

@@ -1,0 +1,236 @@
+"""A shard by hand: what goes in, what is journaled, what leaves, what a replay brings back."""
+
+from __future__ import annotations
+
+from peloton.runtime.core.digest import digest
+from peloton.runtime.vocabulary import Absent, Bits, Key, Refused, Seen, key
+from tests.toy import words as w
+from tests.toy.bench import Bench
+from tests.toy.kinds import bulbs, panel
+from tests.toy.words import Power
+
+
+def same_as_replay(bench: Bench) -> None:
+    live = digest(bench.shard)
+    assert digest(bench.replay()) == live
+    if bench.checkpoint[0]:
+        assert digest(bench.replay(checkpoint=False)) == live
+
+
+def crowd_of(bench: Bench, name: str):
+    return bench.shard.population.crowd(bulbs(name))
+
+
+def switched_on(size: int = 10) -> Bench:
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(size), ask="install")
+    bench.tell(panel("a"), w.Switch(True), ask="switch")
+    bench.rest()
+    return bench
+
+
+def test_a_command_is_answered_with_its_frame_and_moves_the_whole_crowd():
+    bench = switched_on()
+    assert bench.answers() == [w.Done(1), w.Done(2)]
+    crowd = crowd_of(bench, "a")
+    assert crowd.classes == {w.Bulb(True, 2, Power.HEATING, 1, 0): 0b1111111111}
+    draws = [e for e in bench.taken() if isinstance(e.message, w.Draw)]
+    assert [(e.to, e.message, e.origin) for e in draws] == [
+        ("meter/0", w.Draw(1, 60), 0b1111111111)
+    ]
+    same_as_replay(bench)
+
+
+def test_nothing_leaves_before_its_frame_and_nothing_is_said_twice():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(3), ask=1)
+    bench.once()  # it is looked up first
+    first = bench.shard.ready(bench.now)
+    assert first.frame is not None and len(first.replies) == 1
+    bench.write(first)
+    bench.shard.committed()
+    assert bench.once().replies == []
+
+
+def test_an_answer_of_a_meter_reaches_the_members_it_names():
+    bench = switched_on()
+    bench.tell(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.rest()
+    crowd = crowd_of(bench, "a")
+    assert crowd.where(lambda bulb: bulb.power is Power.ON) == 0b11
+    assert crowd.columns.read("lit_at", 1) == bench.now
+    assert crowd.columns.read("lit_at", 2) is None
+    same_as_replay(bench)
+
+
+def test_what_is_owed_is_said_again_until_it_is_answered_and_slower_after_a_while():
+    bench = switched_on(4)
+    bench.taken()
+    bench.tell(bulbs("a"), w.Granted(1), 0b1, sender=Key("meter/0"))
+    bench.after(2.5)
+    again = [e for e in bench.taken() if isinstance(e.message, w.Draw)]
+    assert again and all(e.origin == 0b1110 for e in again)
+    assert again[0].message == w.Draw(1, 60)
+
+
+def test_owed_messages_get_slow():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(1))
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    bench.tell(panel("a"), w.Switch(False))
+    bench.rest()
+    bench.taken()
+    bench.after(60)
+    undraws = [e for e in bench.taken() if isinstance(e.message, w.Undraw)]
+    assert 4 <= len(undraws) <= 6
+
+
+def test_a_deadline_reaches_exactly_those_it_belongs_to():
+    bench = switched_on(4)
+    bench.tell(bulbs("a"), w.Granted(1), 0b1, sender=Key("meter/0"))
+    bench.after(4.9)
+    assert crowd_of(bench, "a").where(lambda bulb: bulb.power is Power.HEATING) == 0b1110
+    bench.after(0.2)
+    assert crowd_of(bench, "a").where(lambda bulb: bulb.power is Power.STOPPING) == 0b1110
+    same_as_replay(bench)
+
+
+def test_deadlines_survive_recovery():
+    bench = switched_on(4)
+    bench.after(3)
+    bench.shard = bench.replay()
+    bench.after(1.9)
+    assert crowd_of(bench, "a").where(lambda bulb: bulb.power is Power.HEATING) == 0b1111
+    bench.after(0.2)
+    assert crowd_of(bench, "a").where(lambda bulb: bulb.power is Power.STOPPING) == 0b1111
+
+
+def test_recovery_says_once_what_is_owed_and_reports():
+    bench = switched_on(4)
+    bench.shard = bench.replay()
+    bench.taken()
+    bench.rest()
+    assert [e.message for e in bench.taken()] == [w.Draw(1, 60)]
+
+
+def test_values_go_to_the_column_and_columns_are_targets():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(4, (60, 40)))
+    bench.rest()
+    wires = (Key("meter/1"), Key("meter/2"), Key("meter/1"))
+    bench.tell(bulbs("a"), w.Wire(), 0b1101, values=wires)
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    draws = {(e.to, e.message.watts): e.origin for e in bench.taken() if type(e.message) is w.Draw}
+    assert draws == {
+        ("meter/1", 60): 0b0001,
+        ("meter/2", 60): 0b0100,
+        ("meter/1", 40): 0b1000,
+        ("meter/0", 40): 0b0010,
+    }
+    same_as_replay(bench)
+
+
+def test_newcomers_do_not_inherit_columns():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(4))
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    bench.tell(bulbs("a"), w.Granted(1), 0b1111, sender=Key("meter/0"))
+    bench.rest()
+    bench.tell(bulbs("a"), w.Scrap(), 0b1)
+    bench.rest()
+    crowd = crowd_of(bench, "a")
+    assert crowd.present == 0b1111  # the panel fitted a new one at once
+    assert crowd.columns.read("lit_at", 1) == bench.now
+    assert crowd.columns.read("lit_at", 0) is None
+    same_as_replay(bench)
+
+
+def test_the_index_of_a_parent_is_the_sum_of_its_children():
+    bench = Bench("city")
+    bench.tell(key("meter", 0), w.Build(5))
+    bench.tell(key("meter", 0), w.Draw(1, 60), sender=bulbs("a"), origin=0b111)
+    bench.tell(key("meter", 0), w.Draw(1, 60), sender=bulbs("b"), origin=0b111)
+    bench.rest()
+    said = {(e.to, e.message): e.members for e in bench.taken()}
+    assert said[bulbs("a"), w.Granted(1)] == 0b111
+    assert said[bulbs("b"), w.Denied(1)] == 0b111
+    bench.tell(key("grid", 0), w.Show(), ask=1)
+    bench.rest()
+    assert bench.answers() == [3]
+    live = bench.shard.population.indexes
+    assert bench.replay().population.indexes == live
+    same_as_replay(bench)
+
+
+def test_the_newest_word_is_said_until_it_was_seen():
+    bench = switched_on(2)
+    bench.tell(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.after(1)
+    note = bench.shard.population.cells[key("note", "a")]
+    assert note.heard == 2  # the note shares the shard, so it was told at once
+    bench = Bench("city")
+    bench.tell(key("meter", 0), w.Build(5))
+    bench.rest()
+    first = [e for e in bench.taken() if isinstance(e.message, w.Lamps)]
+    bench.after(3)
+    assert [e for e in bench.taken() if isinstance(e.message, w.Lamps)][0] == first[-1]
+    version = first[-1].message.version
+    bench.tell(key("grid", 0), Seen("Lamps", version), sender=key("note", "grid"))
+    bench.rest()
+    bench.taken()
+    bench.after(5)
+    assert bench.taken() == []
+    assert bench.shard.ready(bench.now).wake_at is None
+
+
+def test_a_request_key_gets_its_first_answer_again():
+    bench = Bench()
+    for at, amount in enumerate((5, 5, 6)):
+        digest_ = bytes([amount])
+        bench.tell(key("note", "x"), w.Add(amount), ask=at, request=("k", digest_))
+        bench.rest()
+    first, again, other = bench.answers()
+    assert first == again == w.Total(5)
+    assert isinstance(other, Refused)
+    bench.shard = bench.replay()
+    bench.tell(key("note", "x"), w.Add(5), ask=9, request=("k", bytes([5])))
+    bench.rest()
+    assert bench.answers() == [w.Total(5)]
+    same_as_replay(bench)
+
+
+def test_queries_see_the_newest_state_and_absent_ones_say_so():
+    bench = Bench()
+    bench.tell(key("note", "x"), w.Add(5))
+    bench.tell(key("note", "x"), w.Show(), ask=1)
+    bench.tell(key("note", "y"), w.Show(), ask=2)
+    bench.rest()
+    bench.rest()
+    assert {reply.ask: reply.value for reply in bench.replies} == {
+        1: w.Total(5),
+        2: Absent(key("note", "y")),
+    }
+
+
+def test_views_show_only_what_is_safe():
+    bench = Bench()
+    bench.tell(key("note", "x"), w.Add(5))
+    ready = bench.shard.ready(bench.now)
+    assert bench.shard.views.of_kind("note") == [] and ready.load == (key("note", "x"),)
+    bench.shard.committed()
+    bench.shard.loaded(key("note", "x"), None)
+    bench.shard.ready(bench.now)
+    assert bench.shard.views.of_kind("note") == []
+    bench.shard.committed()
+    assert bench.shard.views.of_kind("note") == [(key("note", "x"), 5)]
+
+
+def test_bits_of_a_line_find_a_members_story():
+    bench = switched_on(3)
+    bench.tell(bulbs("a"), w.Denied(1), Bits.of(1).raw, sender=Key("meter/0"))
+    bench.rest()
+    assert bench.shard.turns.story.of(bulbs("a"), 1)[-1].because == "denied"
+    assert bench.shard.turns.story.of(bulbs("a"), 2)[-1].because != "denied"

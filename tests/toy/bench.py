@@ -1,0 +1,117 @@
+"""One shard told by hand: it and the journal that was written, without shells.
+
+It must not wait or thread: the test says when a frame is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.runtime.core.checkpoint import Checkpointer
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.shard import Ready, Shard
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import EndedRow, Frame, ShardId
+from peloton.runtime.vocabulary import Key, Message
+from tests.toy.kinds import KINDS, SIZES
+
+START_S = 1_700_000_000.0
+
+
+class Bench:
+    """A shard, all frames it ever wrote, its checkpoint, and what it released."""
+
+    def __init__(
+        self,
+        group: str = "house",
+        number: int = 0,
+        *,
+        sizes: dict[str, int] | None = None,
+        checkpoint_bytes_min: int | None = None,
+    ) -> None:
+        self.id = ShardId(group, number)
+        self.sizes = sizes or {**SIZES, group: 1}
+        self.codec = Codec(KINDS)
+        self.bytes_min = checkpoint_bytes_min
+        self.now = START_S
+        self.frames: list[Frame] = []
+        self.ended: dict[Key, EndedRow] = {}
+        self.parts: list[bytes] = []
+        self.checkpoint: tuple[int, list[bytes]] = (0, [])
+        self.sent: list[Envelope] = []
+        self.replies: list[Reply] = []
+        self.shard = self.fresh()
+
+    def fresh(self) -> Shard:
+        """An empty shard of this name."""
+        shard = Shard(self.id, KINDS, sharding=Sharding(KINDS, self.sizes), codec=self.codec)
+        if self.bytes_min is not None:
+            shard.checkpointer = Checkpointer(self.codec, self.bytes_min)
+        return shard
+
+    def tell(self, to: Key, message: Message, members: int = 0, **more: object) -> None:
+        """One message, not yet decided."""
+        self.shard.take([Envelope(to, message, members, **more)])  # type: ignore[arg-type]
+
+    def once(self) -> Ready:
+        """One bundle, made safe at once."""
+        ready = self.shard.ready(self.now)
+        self.write(ready)
+        self.shard.committed()
+        for key in ready.load:
+            self.shard.loaded(key, self.ended.get(key))
+        return ready
+
+    def write(self, ready: Ready) -> None:
+        """What a journal does with a bundle."""
+        if ready.frame is not None:
+            self.frames.append(Frame(ready.position, ready.frame))
+        for row in ready.ended:
+            self.ended[Key(row.key)] = row
+            if row.deleted:
+                del self.ended[Key(row.key)]
+        for part in ready.parts:
+            self.parts = [*self.parts, part.body] if part.number else [part.body]
+        if ready.floor is not None:
+            self.checkpoint = ready.floor.position, self.parts
+        self.sent += ready.release
+        self.replies += ready.replies
+
+    def rest(self) -> None:
+        """Bundles until nothing is left to do now."""
+        self.once()
+        for _ in range(1000):
+            if not self.shard.busy:
+                return
+            self.once()
+        raise AssertionError("the shard does not come to rest")
+
+    def after(self, seconds: float) -> None:
+        """Time passes, in steps of a tick."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now = round(self.now + 0.1, 3)
+            self.rest()
+
+    def taken(self) -> list[Envelope]:
+        """What was released since the last call."""
+        sent, self.sent = self.sent, []
+        return sent
+
+    def answers(self) -> list[object]:
+        """Values of the replies since the last call."""
+        replies, self.replies = self.replies, []
+        return [reply.value for reply in replies]
+
+    def replay(self, *, checkpoint: bool = True) -> Shard:
+        """A shard recovered from what stands in the journal."""
+        floor, parts = self.checkpoint if checkpoint else (0, [])
+        shard = self.fresh()
+        restore(shard, parts, frames_after(self.frames, floor), floor)
+        return shard
+
+
+def frames_after(frames: Iterable[Frame], floor: int) -> list[Frame]:
+    return [frame for frame in frames if frame.position > floor]
