@@ -78,10 +78,18 @@ class HostIndex:
     are simply down.
     """
 
-    def __init__(self, part: int = 0, parts: int = 1, keep_s: float = PROPOSAL_KEEP_S) -> None:
+    def __init__(
+        self,
+        part: int = 0,
+        parts: int = 1,
+        *,
+        keep_s: float = PROPOSAL_KEEP_S,
+        mend_rows: int | None = None,
+    ) -> None:
         if not 0 <= part < parts:
             raise ValueError(f"part {part} of {parts}")
         self.part, self.parts, self.keep_s = part, parts, keep_s
+        self._mend_rows = mend_rows
         self.room = np.zeros((5, 0), np.int64)  # free, less own proposals
         self.has_host = np.zeros(0, np.bool_)
         self.up = np.zeros(0, np.bool_)
@@ -311,7 +319,7 @@ class HostIndex:
             if len(self._kept) >= KEPT_MAX:
                 idle = (name for name, order in self._kept.items() if not order.built)
                 del self._kept[next(idle, next(iter(self._kept)))]
-            kept = KeptOrder(sign, self._place_of)
+            kept = KeptOrder(sign, self._place_of, self._mend_rows)
         self._kept[name] = kept
         return kept
 

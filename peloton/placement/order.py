@@ -46,8 +46,11 @@ class Search(Value, frozen=True):
 class KeptOrder:
     """Places of all rows that are allowed, ascending; `touch` says which are out of date."""
 
-    def __init__(self, sign: int, place_of: Callable[[int, int], Place]) -> None:
+    def __init__(
+        self, sign: int, place_of: Callable[[int, int], Place], mend_rows: int | None = None
+    ) -> None:
         self.sign = sign
+        self._mend_rows = mend_rows
         self._place_of = place_of
         self._blocks: list[list[Place]] = []
         self._lasts: list[Place] = []
@@ -73,7 +76,8 @@ class KeptOrder:
         """
         size = len(allowed)
         work = len(self._touched) if self.built else size // 3
-        if work > (8 + size // 256) * (1 + self._skipped):
+        each = 8 + size // 256 if self._mend_rows is None else self._mend_rows
+        if work > each * (1 + self._skipped):
             self._skipped += 1
             return False
         self._skipped = 0

@@ -41,6 +41,7 @@ class PlacerSettings(Value, frozen=True):
     parts: int = 1
     scarce_gpu: bool = False  # hosts with GPUs reject members that ask for none
     proposal_keep_s: float = PROPOSAL_KEEP_S
+    mend_rows: int | None = None  # rows put in order for the sake of one member; None: by size
 
 
 class Known(NamedTuple):
@@ -74,7 +75,7 @@ class Placer:
     ) -> None:
         self.key = key
         of = settings or PlacerSettings()
-        self.index = HostIndex(of.part, of.parts, of.proposal_keep_s)
+        self.index = HostIndex(of.part, of.parts, keep_s=of.proposal_keep_s, mend_rows=of.mend_rows)
         self._checks = Checks(self.index, of.scarce_gpu)
         self._feeds = Feeds(inventories)
         self._strategies = strategies
