@@ -136,5 +136,3 @@ def job_key(job_id: str) -> Key:
     """The key of a job by its id."""
     return key("job", job_id)
 
-
-__all__ = ["SliceGone", "SliceOpen", "SliceTally", "Tally"]

@@ -8,6 +8,7 @@ recovery needs no row. It must never drop an entity whose row might not be there
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -59,8 +60,13 @@ class Endings:
         else:
             self._kept.get(kind.name, {}).pop(key, None)
 
-    def rows(self, position: int, pending: Pending) -> tuple[EndedRow, ...]:
-        """Rows for what had ended as of `position`, the last frame that is safe."""
+    def rows(
+        self, position: int, pending: Pending, reporting: Mapping[Key, float]
+    ) -> tuple[EndedRow, ...]:
+        """Rows for what had ended as of `position`, the last frame that is safe.
+
+        An entity in `reporting` has yet to say its last word; it is looked at again when seen.
+        """
         rows: list[EndedRow] = []
         later: dict[Key, None] = {}
         for key in self._deleted:
@@ -74,7 +80,7 @@ class Endings:
         for key in waiting:
             if key in self._turns.touched or len(rows) >= ENDED_ROWS_PER_ROUND:
                 self.waiting[key] = None
-            elif self._may_leave(key, pending):
+            elif key not in reporting and self._may_leave(key, pending):
                 rows.append(self._row(key, position))
         return tuple(rows)
 
@@ -86,7 +92,6 @@ class Endings:
                 self.leave(key)
                 self._left.append(key)
         self._writing = {}
-        self.known_absent = {}
 
     def leave(self, key: Key) -> None:
         """The entity goes out of memory, with all that is kept about it."""

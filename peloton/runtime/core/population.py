@@ -33,12 +33,11 @@ class Population:
 
     def index_for(self, kind: Kind, key: Key) -> Any:
         """What a turn of `key` sees: its own index, its crowd, or the index of its parent."""
-        if kind.index is not None:
-            return self.index_of(key)
         if kind.follows is not None:
             return self.crowd(kind.follows(key))
         parent = kind.parent(key, self.cells.get(key))
-        return None if parent is None else self.index_of(parent)
+        # A root is its own parent, and then sees its own index as all below it do.
+        return self.index_of(key if parent is None else parent)
 
     def index_of(self, parent: Key) -> Any:
         """The index of a parent, made when first looked at."""

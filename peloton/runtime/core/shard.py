@@ -118,7 +118,8 @@ class Shard:
         self._say_again()
         self._pump()
         self._report()
-        ended = self.endings.rows(self.position, self._pending)
+        self.endings.known_absent = {}
+        ended = self.endings.rows(self.position, self._pending, self._reports)
         left = self.endings.left() if turns.rows else None
         if left is not None:
             turns.rows.insert(0, self.codec.encode_entry(left))

@@ -64,15 +64,15 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     """Hosts were found: launch the members that are still wished for; the first answer wins."""
     notes = _notes(at)
     wanted = message.members & notes.wished & Bits(at.index.where(ready_for_host))
-    after = msgspec.structs.replace(notes, wished=notes.wished - message.members)
     if not wanted:
-        return Decision(because="nobody of them waits for a host any more", notes=after)
+        return Decision(because="nobody of them waits for a host any more")
     hosts = tuple(
         host
         for member, host in zip(message.members, message.hosts, strict=True)
         if member in wanted
     )
-    return Decision(sends=(Send(_crowd(slice_), Place(), wanted, hosts),), notes=after)
+    # They stay wished for until they launch: to wish again in this very turn would be to ask twice.
+    return Decision(sends=(Send(_crowd(slice_), Place(), wanted, hosts),))
 
 
 def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:

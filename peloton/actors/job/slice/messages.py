@@ -125,5 +125,3 @@ def members_in(number: int, ranges: tuple[tuple[int, int], ...], count: int) -> 
         found = found | Bits.span(max(start - first, 0), min(stop - first, count))
     return found
 
-
-__all__ = ["HostSummary", "Placed", "Resources", "Unplaced"]

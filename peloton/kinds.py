@@ -1,0 +1,31 @@
+"""Which kinds of actors there are. Only the assembly, and tests, import this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peloton.actors.host import kind as host
+from peloton.actors.host.inventory import kind as inventory
+from peloton.actors.job import kind as job
+from peloton.actors.job.slice import kind as slice_
+from peloton.actors.respool import kind as respool
+from peloton.actors.respool.lot import kind as lot
+from peloton.actors.task import kind as task
+from peloton.runtime.vocabulary import Kind
+
+GROUPS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
+"""Shards of each group in a small cluster; written once, in the cluster record."""
+
+
+def kinds(sizes: Mapping[str, int]) -> dict[str, Kind]:
+    """Every kind by its name, for groups of these sizes."""
+    found = (
+        job.KIND,
+        slice_.KIND,
+        task.KIND,
+        respool.KIND,
+        lot.KIND,
+        host.kind(sizes["hostmgr"]),
+        inventory.KIND,
+    )
+    return {kind.name: kind for kind in found}
