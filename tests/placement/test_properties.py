@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.placement.index import PROPOSAL_KEEP_S
 from peloton.placement.messages import HostSummary, Label, Placed, Shape, Unplaced, Wish
-from peloton.placement.placer import PlacerSettings
+from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.vocabulary import Bits, Key, Message
 
 from .hosts import SLICE, ask, host, label, oracle_pack, res, tell, told
@@ -154,6 +156,53 @@ def test_room_is_the_last_word_less_proposals_since(history: list) -> None:
                     room -= amount
             held = placer.index.room[:4, placer.index.rows[name]].tolist()
             assert tuple(held) == room.amounts()
+
+
+def drive(placer: Placer, rng: random.Random, count: int, steps: int) -> list[object]:
+    """A long life of a placer: batches and single members among changes of hosts."""
+    said: list[object] = []
+    position = 1
+    for step in range(steps):
+        now = step * 0.01
+        dice = rng.random()
+        if dice < 0.25:
+            position += 1
+            some = [f"h{rng.randrange(count)}" for _ in range(rng.choice([1, 3, 40]))]
+            told_now = [
+                host(
+                    name,
+                    res(rng.randrange(9), rng.randrange(9), 9, int(name[1:]) % 10 == 0),
+                    position,
+                    up=rng.random() < 0.95,
+                    labels=(Label("side", rng.choice("ab")),),
+                )
+                for name in dict.fromkeys(some)
+            ]
+            gone = (Key(f"host/h{rng.randrange(count)}"),) if rng.random() < 0.2 else ()
+            said.append(tell(placer, told_now, position, now=now, gone=gone))
+        else:
+            constraint = rng.choice([None, label("host", "side", "a")])
+            strategy = rng.choice(["pack", "spread"])
+            need = res(rng.choice([0.5, 1, 3]), rng.randrange(4), 0, rng.choice([0, 0, 0, 1]))
+            members = rng.choice([1, 1, 1, 2, 7, 60])
+            shape = Shape(need, constraint=constraint, strategy=strategy)
+            said.append((shape, members, ask(placer, shape, members, now=now)))
+    return said
+
+
+@pytest.mark.parametrize(("count", "steps"), [(40, 1500), (3000, 700)])
+def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
+    """Three thousand hosts make blocks that split and empty."""
+    hosts = [
+        host(f"h{n}", res(n % 9, n % 7, 9, n % 10 == 0), labels=(Label("side", "ab"[n % 2]),))
+        for n in range(count)
+    ]
+    lives = [
+        drive(told(hosts, PlacerSettings(mend_rows=mend)), random.Random(5), count, steps)
+        for mend in (0, 1_000_000, None)
+    ]
+    for step in zip(*lives, strict=True):
+        assert step[0] == step[1] == step[2]
 
 
 SCRIPT = """
