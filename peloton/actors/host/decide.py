@@ -80,7 +80,7 @@ def _grant(
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
     if granted:
-        facts = (f.RunsAccepted(at.sender, granted, message.run, spec, ports),)
+        facts = (f.RunsAccepted(at.sender, granted, message.run, spec, at.now, ports),)
         starts = _starts(at.sender, granted, message.run, spec=spec, ports=ports)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts))
         sends = (Send(SENDER, t.Accepted(message.run), granted), order)

@@ -25,6 +25,7 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
     run: int
     spec: RunSpec
+    at: float
     ports: tuple[tuple[int, ...], ...] = ()
 
 

@@ -40,6 +40,7 @@ class Run(Value, frozen=True, gc=False, array_like=True):
     ports: tuple[int, ...] = ()
     outcome: Outcome | None = None
     reason: str = ""
+    since: float = 0.0  # when it was accepted
 
     @property
     def pod(self) -> str:

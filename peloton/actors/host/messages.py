@@ -149,11 +149,19 @@ class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
     runs: tuple[str, ...]
 
 
+class KnownRun(Value, frozen=True, gc=False, array_like=True):
+    """A run that the ledger holds, and since when."""
+
+    run: str
+    since: float
+
+
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: what do you know?"""
+    """Host to backend: what do you know? `known` is what the ledger takes for running."""
 
     host: Key
     epoch: int
+    known: tuple[KnownRun, ...] = ()
 
 
 # ---- questions ----

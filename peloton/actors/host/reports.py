@@ -87,7 +87,9 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
 
 def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     """The backend can be asked: what runs?"""
-    ask = Send(host.backend, m.ListRuns(at.key, at.epoch))
+    held = (host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING)
+    known = tuple(m.KnownRun(run.pod, run.since) for run in held if run.phase != Phase.ACCEPTED)
+    ask = Send(host.backend, m.ListRuns(at.key, at.epoch, known))
     facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
     return Decision(facts=facts, sends=(ask,), because="backend is up")
 

@@ -88,7 +88,14 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
         for at, (member, pod) in enumerate(pods(fact.crowd, fact.members, fact.run)):
             ports = fact.ports[at] if fact.ports else ()
             runs[pod] = Run(
-                fact.crowd, member, fact.run, Phase.ACCEPTED, need, fact.spec, ports=ports
+                crowd=fact.crowd,
+                member=member,
+                run=fact.run,
+                phase=Phase.ACCEPTED,
+                resources=need,
+                spec=fact.spec,
+                ports=ports,
+                since=fact.at,
             )
         ledger = runs.finish()
     used = host.used + need.times(len(fact.members))
