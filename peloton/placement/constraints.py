@@ -52,7 +52,7 @@ def truths(constraint: Constraint | None, index: HostIndex) -> Truths:
     """The truth for the next member at each host, whatever its own labels."""
     if constraint is None:
         return np.full(index.size, NOT_APPLICABLE, np.int8)
-    return _truths(constraint, index, (), np.zeros(index.size, np.int64))
+    return _truths(constraint, index, own=(), before=np.zeros(index.size, np.int64))
 
 
 def allowance(shape: Shape, index: HostIndex) -> Ints:
@@ -61,7 +61,7 @@ def allowance(shape: Shape, index: HostIndex) -> Ints:
     if shape.constraint is None:
         return limits
     for before in _turning_points(shape, index):
-        truth = _truths(shape.constraint, index, shape.labels, before)
+        truth = _truths(shape.constraint, index, own=shape.labels, before=before)
         fails = truth < MATCH
         limits[fails] = np.minimum(limits[fails], before[fails])
     return limits
@@ -82,28 +82,28 @@ def _turning_points(shape: Shape, index: HostIndex) -> Iterator[Ints]:
 
 
 def _truths(
-    constraint: Constraint, index: HostIndex, own: tuple[Label, ...], before: Ints
+    constraint: Constraint, index: HostIndex, *, own: tuple[Label, ...], before: Ints
 ) -> Truths:
     """The truth at each host when `before` members with the labels `own` have gone there."""
     if constraint.form == "label":
-        return _leaf(constraint, index, own, before)
+        return _leaf(constraint, index, own=own, before=before)
     if constraint.form not in ("and", "or"):
         return np.full(index.size, MISMATCH, np.int8)
     result = np.full(index.size, NOT_APPLICABLE, np.int8)
     if constraint.form == "and":
         for member in constraint.members:
-            result = np.minimum(result, _truths(member, index, own, before))
+            result = np.minimum(result, _truths(member, index, own=own, before=before))
         return result
     result[:] = -1
     for member in constraint.members:
-        truth = _truths(member, index, own, before)
+        truth = _truths(member, index, own=own, before=before)
         truth[truth == NOT_APPLICABLE] = -1
         result = np.maximum(result, truth)
     result[result == -1] = NOT_APPLICABLE
     return result
 
 
-def _leaf(leaf: Constraint, index: HostIndex, own: tuple[Label, ...], before: Ints) -> Truths:
+def _leaf(leaf: Constraint, index: HostIndex, *, own: tuple[Label, ...], before: Ints) -> Truths:
     if leaf.kind == "host":
         counts = index.host_counts(leaf.label)
     elif leaf.kind == "task":

@@ -45,6 +45,13 @@ class Need(NamedTuple):
     nothing: bool  # within the epsilon of nothing: such a member would fit a host without room
 
 
+class Fitting(NamedTuple):
+    """Rows that would take one member now, ascending."""
+
+    rows: Ints
+    limits: Ints | None  # the most members that a constraint admits, by row of the index
+
+
 def need_of(shape: Shape) -> Need:
     """The need of one member of `shape`."""
     of = shape.resources
@@ -139,7 +146,7 @@ class HostIndex:
 
     # --- what inventories and refusals tell ---
 
-    def hear(self, inventory: Key, hosts: Sequence[HostSummary], whole: bool = False) -> None:
+    def hear(self, inventory: Key, hosts: Sequence[HostSummary], *, whole: bool = False) -> None:
         """Take summaries in; `whole` says that the inventory has no other hosts."""
         self._make_rows(inventory, hosts)
         rows: list[int] = []
@@ -223,7 +230,7 @@ class HostIndex:
         told = [(label, 1) for label in host.labels if label.key != HOSTNAME]
         self.host_labels.replace(row, ())
         for label, count in told:  # one by one: an attribute may carry a value twice
-            self.host_labels.change(row, label, count)
+            self.host_labels.change(row, label, by=count)
         self._changed([row])
 
     def _changed(self, rows: list[int]) -> None:
@@ -265,12 +272,12 @@ class HostIndex:
 
     # --- own proposals ---
 
-    def propose(self, need: Need, rows: Ints, counts: Ints, now: float) -> None:
+    def propose(self, need: Need, rows: Ints, *, counts: Ints, now: float) -> None:
         """Subtract what was just proposed; each row is named once."""
-        self._take(need, rows, counts)
+        self._take(need, rows, counts=counts)
         told = None
         if need.shape.labels and self._any_tells_tasks:
-            self._label(need, rows, counts)
+            self._label(need, rows, counts=counts)
             told = self.told[rows]
         heard = self.heard[rows]
         self._proposals.append(Proposal(now + self.keep_s, need, rows, counts, heard, told))
@@ -281,12 +288,12 @@ class HostIndex:
             old = self._proposals.popleft()
             silent = self.heard[old.rows] == old.heard
             if silent.any():
-                self._take(old.need, old.rows[silent], -old.counts[silent])
+                self._take(old.need, old.rows[silent], counts=-old.counts[silent])
             if old.told is not None:
                 silent = self.told[old.rows] == old.told
-                self._label(old.need, old.rows[silent], -old.counts[silent])
+                self._label(old.need, old.rows[silent], counts=-old.counts[silent])
 
-    def _take(self, need: Need, rows: Ints, counts: Ints) -> None:
+    def _take(self, need: Need, rows: Ints, *, counts: Ints) -> None:
         if len(rows) == 1:  # a scalar at a time is three times as fast as the general way
             row, count = int(rows[0]), int(counts[0])
             for column, amount in enumerate(need.amounts):
@@ -299,11 +306,11 @@ class HostIndex:
         for kept in self._kept.values():
             kept.touch(touched)
 
-    def _label(self, need: Need, rows: Ints, counts: Ints) -> None:
+    def _label(self, need: Need, rows: Ints, *, counts: Ints) -> None:
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             if self.tells_tasks[row]:
                 for label in need.shape.labels:
-                    self.task_labels.change(row, label, count)
+                    self.task_labels.change(row, label, by=count)
 
     # --- kept orders ---
 
@@ -319,7 +326,7 @@ class HostIndex:
             if len(self._kept) >= KEPT_MAX:
                 idle = (name for name, order in self._kept.items() if not order.built)
                 del self._kept[next(idle, next(iter(self._kept)))]
-            kept = KeptOrder(sign, self._place_of, self._mend_rows)
+            kept = KeptOrder(sign, self._place_of, mend_rows=self._mend_rows)
         self._kept[name] = kept
         return kept
 

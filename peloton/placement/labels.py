@@ -27,7 +27,7 @@ class LabelTable:
         self._by_row: dict[int, dict[Label, int]] = {}
         self._dense: dict[Label, Ints] = {}
 
-    def change(self, row: int, label: Label, by: int) -> None:
+    def change(self, row: int, label: Label, *, by: int) -> None:
         """Add `by` to the count of `label` at `row`; counts of zero are forgotten."""
         rows = self._by_label.setdefault(label, {})
         labels = self._by_row.setdefault(row, {})
@@ -51,10 +51,10 @@ class LabelTable:
     def replace(self, row: int, counted: Iterable[tuple[Label, int]]) -> None:
         """Make `counted` all the labels of `row`."""
         for label, count in list(self._by_row.get(row, {}).items()):
-            self.change(row, label, -count)
+            self.change(row, label, by=-count)
         for label, count in counted:
             if count:
-                self.change(row, label, count)
+                self.change(row, label, by=count)
 
     def counts(self, label: Label, size: int) -> Ints:
         """The count of `label` at each of `size` rows. The caller must not write to it."""

@@ -1,7 +1,8 @@
 """What placers hear and say.
 
 A slice wishes, a placer proposes, the host alone grants. All of it is droppable: who wishes asks
-again. Inventories tell placers about hosts in numbered deltas, so that a gap is noticed.
+again, and no actor must need any of it to stay right. Inventories tell placers about hosts in
+numbered deltas, so that a gap is noticed.
 """
 
 from __future__ import annotations

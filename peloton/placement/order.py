@@ -47,7 +47,7 @@ class KeptOrder:
     """Places of all rows that are allowed, ascending; `touch` says which are out of date."""
 
     def __init__(
-        self, sign: int, place_of: Callable[[int, int], Place], mend_rows: int | None = None
+        self, sign: int, place_of: Callable[[int, int], Place], *, mend_rows: int | None = None
     ) -> None:
         self.sign = sign
         self._mend_rows = mend_rows
@@ -140,7 +140,7 @@ class KeptOrder:
         """Rows and how many members go to each, `count` in all; None where a vector must look."""
         taken: list[tuple[int, int]] = []
         for group in range(groups):
-            count = self._take(search, count, taken, group=group, each_max=each_max)
+            count = self._take(search, count, taken=taken, group=group, each_max=each_max)
             if count <= 0:
                 return taken if count == 0 else None
         return None
@@ -149,8 +149,8 @@ class KeptOrder:
         self,
         search: Search,
         count: int,
-        taken: list[tuple[int, int]],
         *,
+        taken: list[tuple[int, int]],
         group: int,
         each_max: int,
     ) -> int:

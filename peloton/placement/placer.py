@@ -102,13 +102,13 @@ class Placer:
         sends: list[Send] = []
         if wishes:
             for group in self._groups(wishes):
-                self._place(group, now, sends)
+                self._place(group, now, sends=sends)
         wanted = SnapshotWanted(self.key)
         sends += [Send(inventory, wanted) for inventory in self._feeds.due(now)]
         return sends
 
     def _hear(self, deltas: HostDeltas, now: float) -> None:
-        self.index.hear(deltas.inventory, deltas.hosts, deltas.snapshot)
+        self.index.hear(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
         self._feeds.hear(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
 
@@ -154,16 +154,16 @@ class Placer:
             self._shapes[shape] = known
         return known
 
-    def _place(self, group: Group, now: float, sends: list[Send]) -> None:
+    def _place(self, group: Group, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
         known, wishes, besides = group
         if known.strategy is None:
             self._refuse(wishes, ((UNKNOWN_STRATEGY, 1),), now, sends=sends)
             return
         count = sum(len(wish.members) for wish in wishes)
-        rows, counts = self._decide(known, known.strategy, count, besides=besides)
+        rows, counts = self._decide(known, known.strategy, count=count, besides=besides)
         if len(rows):
-            self.index.propose(known.need, rows, counts, now)
+            self.index.propose(known.need, rows, counts=counts, now=now)
         names = self.index.names
         hosts = [names[row] for row in np.repeat(rows, counts).tolist()]
         at = 0
@@ -179,25 +179,25 @@ class Placer:
                 left.append(wish if not got else _rest(wish, members))
         if left:
             used = rows.tolist() if not known.strategy.shares else []
-            reasons = self._checks.reasons(known.need, besides, used)
+            reasons = self._checks.reasons(known.need, besides, used=used)
             self._refuse(left, reasons, now, sends=sends)
 
     def _decide(
-        self, known: Known, strategy: Strategy, count: int, *, besides: list[int]
+        self, known: Known, strategy: Strategy, *, count: int, besides: list[int]
     ) -> tuple[Ints, Ints]:
         """Rows for up to `count` members and how many go to each."""
         if count <= FEW_MAX and known.search is not None and not besides:
-            few = self._look_up(known, known.search, strategy, count=count)
+            few = self._look_up(known, known.search, strategy=strategy, count=count)
             if few is not None:
                 taken = np.array(few, np.int64)
                 return taken[:, 0], taken[:, 1]
-        rows, limits = self._checks.fit(known.need, besides)
-        if not len(rows):
-            return rows, rows
-        return choose(self.index, known.need, rows, strategy=strategy, count=count, limits=limits)
+        fitting = self._checks.fit(known.need, besides)
+        if not len(fitting.rows):
+            return fitting.rows, fitting.rows
+        return choose(self.index, known.need, fitting=fitting, strategy=strategy, count=count)
 
     def _look_up(
-        self, known: Known, search: Search, strategy: Strategy, *, count: int
+        self, known: Known, search: Search, *, strategy: Strategy, count: int
     ) -> list[tuple[int, int]] | None:
         """Hosts for a few members, from a kept order; None where a vector has to look."""
         index = self.index

@@ -18,8 +18,7 @@ from peloton.placement.constraints import (
     opens_exclusive,
     truths,
 )
-from peloton.placement.index import CPU, GPU, PORTS, Flags, HostIndex, Need
-from peloton.placement.labels import Ints
+from peloton.placement.index import CPU, GPU, PORTS, Fitting, Flags, HostIndex, Need
 from peloton.placement.messages import Constraint, Shape
 
 MISMATCH_STATUS = "mismatch_status"
@@ -80,11 +79,8 @@ class Checks:
             self._open[name] = known
         return known
 
-    def fit(self, need: Need, besides: list[int]) -> tuple[Ints, Ints | None]:
-        """Rows that would take one member now, ascending, and limits by row if there are any.
-
-        `besides` are rows to leave out.
-        """
+    def fit(self, need: Need, besides: list[int]) -> Fitting:
+        """Hosts that would take one member now, `besides` left out."""
         mask = self.open_to(need).copy()
         room, least = self._index.room, need.least
         for kind in range(PORTS):
@@ -99,22 +95,22 @@ class Checks:
             mask &= limits > 0
         if besides:
             mask[besides] = False
-        return np.flatnonzero(mask), limits
+        return Fitting(np.flatnonzero(mask), limits)
 
     def reasons(
-        self, need: Need, besides: list[int], used: list[int]
+        self, need: Need, besides: list[int], *, used: list[int]
     ) -> tuple[tuple[str, int], ...]:
         """Why hosts would not do, counted; `besides` refused just now, `used` had their share."""
         counts = dict.fromkeys(REASONS, 0)
         left = self._index.has_host.copy()
-        for reason, fails in self._failing(need, besides, used):
+        for reason, fails in self._failing(need, besides, used=used):
             failed = left & fails
             counts[reason] += int(np.count_nonzero(failed))
             left &= ~failed
         return tuple((reason, count) for reason, count in counts.items() if count)
 
     def _failing(
-        self, need: Need, besides: list[int], used: list[int]
+        self, need: Need, besides: list[int], *, used: list[int]
     ) -> Iterator[tuple[str, Flags]]:
         index, room = self._index, self._index.room
         refused = ~index.up

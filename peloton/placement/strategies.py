@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX, EPSILON
-from peloton.placement.index import CPU, DISK, GPU, MEMORY, PORTS, HostIndex, Need
+from peloton.placement.index import CPU, DISK, GPU, MEMORY, PORTS, Fitting, HostIndex, Need
 from peloton.placement.labels import Ints
 from peloton.runtime.vocabulary import Value
 
@@ -55,7 +55,7 @@ SPREAD = Strategy("spread", emptiest, each_max=1, sign=-1)
 STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in (PACK, SPREAD)}
 
 
-def foremost(rows: Ints, columns: Sequence[Ints], count: int) -> Ints:
+def foremost(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
     """The `count` first of `rows` in the order of `columns`, then of rows; not yet in order.
 
     Selects instead of sorting: only ties at the edge are carried to the next column.
@@ -101,17 +101,14 @@ def fits(need: Need, room: Ints) -> Ints:
 
 
 def choose(
-    index: HostIndex, need: Need, rows: Ints, *, strategy: Strategy, count: int, limits: Ints | None
+    index: HostIndex, need: Need, *, fitting: Fitting, strategy: Strategy, count: int
 ) -> tuple[Ints, Ints]:
-    """Hosts for up to `count` members out of `rows`, each fit for one: rows and counts, in order.
-
-    `limits` bounds the members of each row of the index, where a constraint does.
-    """
+    """Hosts for up to `count` members out of those fitting: rows and counts, in order."""
     columns = strategy.columns(index)
-    rows = in_order(foremost(rows, columns, count), columns)
+    rows = in_order(foremost(fitting.rows, columns, count=count), columns)
     most = np.minimum(fits(need, index.room[:, rows]), min(strategy.each_max, count))
-    if limits is not None:
-        most = np.minimum(most, limits[rows])
+    if fitting.limits is not None:
+        most = np.minimum(most, fitting.limits[rows])
     ends = np.cumsum(most)
     used = int(np.searchsorted(ends, count)) + 1
     rows, counts = rows[:used], most[:used]

@@ -131,7 +131,7 @@ def test_allowance_is_what_counting_one_by_one_gives(
     counted = 0
     while counted < 20 and truths(constraint, of)[row] >= MATCH:
         for own in labels:
-            of.task_labels.change(row, own, 1)
+            of.task_labels.change(row, own, by=1)
         counted += 1
     assert min(allowed, 20) == counted
 
