@@ -8,6 +8,7 @@ it never waits: the keeper's client has a thread of its own and calls `tell` fro
 from __future__ import annotations
 
 import signal as signals
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -19,10 +20,14 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
 BACKEND = key("backend", "process")
+STOP_SLACK_S = 3.0
+"""How long after the grace a kill may take to be reported."""
 
 
 class ProcessBackend:
     """The soft machine behind `backend/process`."""
+
+    own_thread = False  # the keeper's client has one; nothing here waits
 
     def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
         self._folder = folder
@@ -30,6 +35,8 @@ class ProcessBackend:
         self._runs: keeper.ProcessRuns | None = None
         self._tell: Callable[[Iterable[Envelope]], None] | None = None
         self._epochs: dict[str, int] = {}
+        self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
+        self._none_alive = threading.Event()
 
     def start(self, tell: Callable[[Iterable[Envelope]], None]) -> None:
         """Begin to talk with the keeper; `tell` takes messages for hosts, from any thread."""
@@ -54,6 +61,7 @@ class ProcessBackend:
             if isinstance(message, m.StartRuns):
                 name = self._greet(message.host, message.epoch)
                 requests = [_request(name, run) for run in message.runs]
+                self._alive.update((run.run, name) for run in message.runs)
                 self._runs.launch(name, message.epoch, runs=requests)
             elif isinstance(message, m.StopRuns):
                 name = self._greet(message.host, message.epoch)
@@ -64,6 +72,20 @@ class ProcessBackend:
             elif isinstance(message, m.ListRuns):
                 self._runs.list(self._greet(message.host, message.epoch))
         return ()
+
+    def stop_all(self, grace_s: float) -> bool:
+        """End every run and wait for it: for a cluster that leaves nothing behind."""
+        assert self._runs is not None
+        self._none_alive.clear()
+        for run, host in [*self._alive.items()]:
+            self._runs.kill(host, run, grace_s=grace_s)
+        if not self._alive:
+            return True
+        return self._none_alive.wait(grace_s + STOP_SLACK_S)
+
+    def reset(self) -> None:
+        """Only what the hosts' epochs are is held here; the next order greets anew."""
+        self._epochs = {}
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
@@ -89,12 +111,23 @@ class ProcessBackend:
         elif isinstance(report, keeper.RunStarted):
             self._say(report.host, m.RunsStarted((report.run_id,)))
         elif isinstance(report, keeper.RunEnded):
+            self._buried(report.run_id)
             self._say(report.host, m.RunsEnded((_end(report),)))
         elif isinstance(report, keeper.RunsListed):
+            for run in report.runs:
+                if run.ended is None:
+                    self._alive[run.run_id] = report.host
+                else:
+                    self._buried(run.run_id)
             self._say(report.host, _listed(report))
         # RunUnknown: the host asked to kill what the keeper never heard of. It is not in the
         # next listing either, and that is where the ledger is mended. EpochRefused: another
         # owner has the host; the journal fences us by itself.
+
+    def _buried(self, run: str) -> None:
+        self._alive.pop(run, None)
+        if not self._alive:
+            self._none_alive.set()
 
     def _say(self, host: str, message: m.RunsStarted | m.RunsEnded | m.RunsListed) -> None:
         assert self._tell is not None

@@ -34,24 +34,37 @@ class Fates(NamedTuple):
 class SimulatedBackend:
     """The soft machine behind `backend/simulated`."""
 
+    own_thread = False
+
     def __init__(self, hosts: Sequence[str], fates: Fates = Fates()) -> None:
         self._hosts = list(hosts)
         self._fates = fates
+        self._woken = False  # after a reset: the hosts have yet to be told that they can ask
         self._ends: list[tuple[float, str, Key]] = []  # heap of (time, run, host)
         self._running: dict[str, m.RunSpec | None] = {}
 
     def start(self, tell: Callable[[Iterable[Envelope]], None]) -> None:
         """All hosts can be asked at once."""
+        self._woken = False
         tell([Envelope(key("host", name), m.BackendUp()) for name in self._hosts])
 
     @property
     def wake_at(self) -> float | None:
         """When the next run ends."""
+        if self._woken:
+            return 0.0
         return self._ends[0][0] if self._ends else None
+
+    def reset(self) -> None:
+        """Forget all: the hosts are told to ask anew, and bring their ledgers."""
+        self._ends, self._running, self._woken = [], {}, True
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts, and ends that are due."""
         out: list[Envelope] = []
+        if self._woken:
+            self._woken = False
+            out += [Envelope(key("host", name), m.BackendUp()) for name in self._hosts]
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.StartRuns):
@@ -62,6 +75,10 @@ class SimulatedBackend:
                 out.append(self._list(message, now))
         out += self._due(now)
         return out
+
+    def stop_all(self, grace_s: float) -> bool:
+        """Nothing outlives this process anyway."""
+        return True
 
     def close(self) -> None:
         """Nothing is held."""

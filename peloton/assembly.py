@@ -1,0 +1,254 @@
+"""The one file that wires: kinds, shards, adapters, backends, gateway.
+
+Turns settings into a running cluster and back. It must not decide anything that an actor or a
+shell could: it starts, says hello to roots and hosts, and stops in the reverse order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from peloton.actors.host.inventory.messages import (
+    HostView,
+    ListHosts,
+    OpenInventory,
+    inventory_key,
+)
+from peloton.actors.host.messages import ConfigureHost, HostGone
+from peloton.actors.host.state import HostStates
+from peloton.actors.resources import Resources, millionths
+from peloton.actors.respool.messages import ROOT, ListPools, OpenRoot
+from peloton.backends import process, simulated
+from peloton.config import Address, HostSetting, MiniclusterSettings
+from peloton.gateway.http import HttpServer
+from peloton.gateway.server import build_server
+from peloton.kinds import GROUPS, kinds
+from peloton.placement.messages import Label
+from peloton.placement.placer import Placer
+from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.ports import JournalError
+from peloton.runtime.shells.root import start
+from peloton.runtime.vocabulary import Key, key
+
+START_MAX_S = 60.0
+STOP_TASKS_GRACE_S = 5.0
+
+
+class CannotStart(Exception):
+    """Why the cluster cannot run; for a person."""
+
+
+class PlacerMachine:
+    """A placer as a soft machine: whatever it held, it asks the inventories for anew."""
+
+    own_thread = False
+
+    def __init__(self, inventories: list[Key]) -> None:
+        self._inventories = inventories
+        self.reset()
+
+    def reset(self) -> None:
+        """A placer that raised is thrown away."""
+        self._placer = Placer(key("placer", 0), inventories=self._inventories)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the placer wants to ask again for what it missed."""
+        return self._placer.wake_at
+
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:
+        """Wishes and summaries in, proposals out."""
+        mail = [(envelope.sender, envelope.message) for envelope in envelopes]
+        return [
+            Envelope(send.to, send.message, sender=self._placer.key)
+            for send in self._placer.receive(mail, now)
+        ]
+
+
+class Minicluster:
+    """A cluster in this process, from construction to `stop`."""
+
+    def __init__(self, settings: MiniclusterSettings, failed: Callable[[], None]) -> None:
+        self.warnings: list[str] = []
+        self._settings = settings
+        self._undo: list[Callable[[], object]] = []
+        try:
+            self._start(failed)
+        except BaseException:
+            self._unwind()
+            raise
+
+    def stop(self, within_s: float) -> int:
+        """Stop taking turns, commit what is in flight, let go of everything; the exit code."""
+        until = time.monotonic() + within_s
+        self._server.stop(grace=0.5).wait(2.0)
+        clean = self._root.stop(timeout_s=max(1.0, until - time.monotonic() - 2.0))
+        if self._settings.stop_tasks:
+            self._backend.stop_all(STOP_TASKS_GRACE_S)
+        self._unwind()
+        return 0 if clean else 1
+
+    # ---- starting ----
+
+    def _start(self, failed: Callable[[], None]) -> None:
+        settings = self._settings
+        folder = self._take_folder()
+        journal = self._open_journal(folder)
+        sizes = journal.bootstrap(GROUPS).shards
+        self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
+        names = [host.name for host in settings.hosts]
+        if settings.backend == "process":
+            runs = process.ProcessBackend(folder.path / "keeper", names)
+            self._backend: Any = runs
+            backend_key = process.BACKEND
+        else:
+            fates = simulated.Fates(settings.simulated_seed, settings.simulated_duration_s)
+            self._backend = simulated.SimulatedBackend(names, fates)
+            backend_key = simulated.BACKEND
+        softs = {"placer": PlacerMachine(self._inventories), "backend": self._backend}
+        self._root = start(
+            kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs, failed=failed
+        )
+        self._undo.append(self._root.stop)
+        self._region = self._root.region
+        self._wait(self._root.opened, "its shards")
+        self._greet(backend_key)
+        self._backend.start(self._region.tell)
+        self._undo.append(self._backend.close)
+        self._wait(self._hosts_up, "its hosts")
+        self._serve()
+
+    def _take_folder(self) -> DataFolder:
+        path = self._settings.folder
+        try:
+            folder = DataFolder(path)
+        except FolderHeld as error:
+            by = f"the minicluster with pid {error.pid}" if error.pid else "another process"
+            raise CannotStart(f"data folder {path} is held by {by}") from error
+        except OSError as error:
+            raise CannotStart(f"data folder {path}: {error.strerror}") from error
+        self._undo.append(folder.close)
+        if self._settings.fresh:
+            # The keeper of an older cluster leaves by itself once its folder is gone.
+            for child in path.iterdir():
+                if child.name != "lock":
+                    shutil.rmtree(child) if child.is_dir() else child.unlink()
+        return folder
+
+    def _open_journal(self, folder: DataFolder) -> SqliteJournal:
+        try:
+            journal = SqliteJournal(folder.journal_path)
+        except JournalError as error:
+            raise CannotStart(f"journal {folder.journal_path}: {error}") from error
+        self._undo.append(journal.close)
+        return journal
+
+    def _greet(self, backend: Key) -> None:
+        """Roots begin to exist, hosts learn what they are, hosts that are no more are lost."""
+        region = self._region
+        region.tell([Envelope(ROOT, OpenRoot())])
+        region.tell([Envelope(inventory, OpenInventory()) for inventory in self._inventories])
+        known = {view.summary.host for view in self._hosts()}
+        wanted = {key("host", host.name): host for host in self._settings.hosts}
+        gone = sorted(known - wanted.keys())
+        region.tell([Envelope(host, HostGone()) for host in gone])
+        region.tell(
+            [Envelope(name, _configured(host, backend)) for name, host in wanted.items()]
+        )
+        for host in gone:
+            self.warnings.append(f"{host} is not part of the cluster any more: its tasks are lost")
+
+    def _hosts(self) -> list[HostView]:
+        asks = [self._region.ask(inventory, ListHosts()) for inventory in self._inventories]
+        found: list[HostView] = []
+        for ask in asks:
+            views = _answer(ask)
+            if isinstance(views, tuple):
+                found += views
+        return found
+
+    def _hosts_up(self) -> bool:
+        """All hosts are up, and the root pool has heard of all they have."""
+        up = [view for view in self._hosts() if view.state == HostStates.UP]
+        if len(up) < len(self._settings.hosts):
+            return False
+        total = Resources()
+        for view in up:
+            total = total + view.summary.capacity
+        pools = _answer(self._region.ask(ROOT, ListPools()))
+        return isinstance(pools, tuple) and bool(pools) and pools[0].config.limit == total
+
+    def _serve(self) -> None:
+        settings = self._settings
+        sandboxes = settings.folder / "keeper" / "runs"
+        try:
+            self._http = HttpServer(settings.http, self._region, sandboxes=sandboxes)
+        except OSError as error:
+            raise CannotStart(f"--http: {settings.http}: {error.strerror}") from error
+        self._undo.append(self._http.close)
+        self.http = self._http.address
+        addresses = [settings.grpc]
+        for address in settings.classic:
+            if _is_free(address):
+                addresses.append(address)
+            else:
+                self.warnings.append(f"classic port {address} is busy: not listening there")
+        if settings.grpc.port and not _is_free(settings.grpc):
+            raise CannotStart(f"--grpc: {settings.grpc} is busy")
+        self._server, ports = build_server(
+            self._region,
+            [str(address) for address in addresses],
+            http=self.http,
+            receive_max_bytes=settings.receive_max_bytes,
+        )
+        self._server.start()
+        self.grpc = Address(settings.grpc.host, ports[0])
+
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + START_MAX_S
+        while not done():
+            if time.monotonic() > until:
+                ok, reasons = self._region.health()
+                why = "; ".join(reasons) or "no reason is known"
+                raise CannotStart(f"waited {START_MAX_S:g} s for {what}: {why}")
+            time.sleep(0.01)
+
+    def _unwind(self) -> None:
+        while self._undo:
+            with contextlib.suppress(OSError):
+                self._undo.pop()()
+
+
+def _configured(host: HostSetting, backend: Key) -> ConfigureHost:
+    capacity = Resources(
+        millionths(host.cpus, "cpus"),
+        millionths(host.memory_mb, "memory_mb"),
+        millionths(host.disk_mb, "disk_mb"),
+        millionths(host.gpus, "gpus"),
+    )
+    labels = tuple(Label(name, value) for name, value in sorted(host.attributes.items()))
+    return ConfigureHost(capacity, labels, backend)
+
+
+def _answer(ask: Future[Any]) -> Any:
+    return ask.result(timeout=START_MAX_S)
+
+
+def _is_free(address: Address) -> bool:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError:
+            return False
+    return True

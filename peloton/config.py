@@ -1,0 +1,134 @@
+"""Settings of processes: what a person may choose, with the defaults, checked.
+
+Turns options and cluster files into values. It must not open a socket or a store, and every error
+names the option or the path in the file that is wrong.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+import yaml
+
+GRPC_DEFAULT = "127.0.0.1:5397"
+HTTP_DEFAULT = "127.0.0.1:5297"
+CLASSIC_PORTS = {"hostmgr": 5391, "jobmgr": 5392, "resmgr": 5394}
+HOST_NAME_PREFIX = "peloton-mesos-agent"
+RECEIVE_MAX_BYTES = 64 * 1024 * 1024
+HOSTS_MAX = 50_000
+
+
+class BadSetting(Exception):
+    """A setting that cannot be used; the text names it."""
+
+
+class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One virtual host: cpus, MB, MB, gpus."""
+
+    name: str
+    cpus: float = 4.0
+    memory_mb: float = 2048.0
+    disk_mb: float = 20000.0
+    gpus: float = 0.0
+    attributes: dict[str, str] = {}
+
+
+class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cluster as a file describes it."""
+
+    hosts: list[HostSetting]
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def default_data_dir() -> Path:
+    """The user's data folder for a minicluster."""
+    return Path(platformdirs.user_data_dir("peloton")) / "minicluster"
+
+
+def loopback(text: str, option: str) -> Address:
+    """HOST:PORT on loopback; anything else is refused until there is authentication."""
+    host, separator, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise BadSetting(f"{option}: {text!r} is not HOST:PORT")
+    try:
+        inside = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        raise BadSetting(f"{option}: {host!r} is not an IP address or localhost") from None
+    if not inside:
+        raise BadSetting(
+            f"{option}: {host} is not a loopback address. Whoever reaches this port may run "
+            "commands as you; other addresses are refused until there is authentication"
+        )
+    return Address(host, int(port))
+
+
+def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
+    """`count` hosts of one size, with the customary names."""
+    if not 1 <= count <= HOSTS_MAX:
+        raise BadSetting(f"--hosts: {count} is not between 1 and {HOSTS_MAX}")
+    names = (f"{HOST_NAME_PREFIX}{number}" for number in range(count))
+    return [msgspec.structs.replace(size, name=name) for name in names]
+
+
+def read_cluster(path: Path) -> list[HostSetting]:
+    """The hosts of a cluster file."""
+    try:
+        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSetting(f"--cluster: {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise BadSetting(f"--cluster: {path} is not YAML: {error}") from error
+    try:
+        found = msgspec.convert(raw, ClusterFile)
+    except msgspec.ValidationError as error:
+        raise BadSetting(f"--cluster: {path}: {error}") from error
+    check_hosts(found.hosts)
+    return found.hosts
+
+
+def check_hosts(hosts: Sequence[HostSetting]) -> None:
+    """Names must be unique and usable, amounts finite and not negative."""
+    seen: dict[str, None] = {}
+    if not hosts:
+        raise BadSetting("hosts: a cluster needs at least one")
+    for number, host in enumerate(hosts):
+        if not host.name or "/" in host.name:
+            raise BadSetting(f"hosts[{number}].name: {host.name!r} is not a host name")
+        if host.name in seen:
+            raise BadSetting(f"hosts[{number}].name: {host.name!r} stands twice")
+        seen[host.name] = None
+        for field in ("cpus", "memory_mb", "disk_mb", "gpus"):
+            amount = getattr(host, field)
+            if not 0 <= amount < 1e12:
+                raise BadSetting(f"hosts[{number}].{field}: {amount} is no amount")
+
+
+class MiniclusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a minicluster is started with."""
+
+    hosts: list[HostSetting]
+    backend: str
+    folder: Path
+    fresh: bool
+    grpc: Address
+    http: Address
+    classic: list[Address]
+    stop_tasks: bool
+    simulated_duration_s: float = 1.0
+    simulated_seed: int = 0
+    receive_max_bytes: int = RECEIVE_MAX_BYTES

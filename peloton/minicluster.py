@@ -1,0 +1,137 @@
+"""The embedded cluster: one process, all roles, virtual hosts.
+
+Turns options into a running cluster in the foreground, and signals into its end. Wiring is the
+affair of `assembly`; here is only what a person at a terminal sees. On SIGTERM it stops taking
+turns, commits what is in flight and exits within `STOP_MAX_S`; tasks keep running, unless it was
+asked to end them. It must never listen on anything but loopback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from peloton import config
+from peloton.config import Address, BadSetting, HostSetting
+
+STOP_MAX_S = 10.0
+USAGE, CANNOT_START = 64, 69
+
+
+def command() -> click.Command:
+    """`peloton minicluster`."""
+    return minicluster
+
+
+@click.command()
+@click.option("--hosts", type=int, default=3, show_default=True, help="How many virtual hosts.")
+@click.option("--host-cpus", type=float, default=4.0, show_default=True)
+@click.option("--host-memory-mb", type=float, default=2048.0, show_default=True)
+@click.option("--host-disk-mb", type=float, default=20000.0, show_default=True)
+@click.option("--host-gpus", type=float, default=0.0, show_default=True)
+@click.option(
+    "--cluster",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file with names, sizes and attributes of the hosts, instead of the above.",
+)
+@click.option(
+    "--backend", type=click.Choice(["process", "simulated"]), default="process", show_default=True
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the journal and the sandboxes are.  [default: in the user's data folder]",
+)
+@click.option("--fresh", is_flag=True, help="Forget what the data folder holds, and begin anew.")
+@click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
+@click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
+@click.option("--no-classic-ports", is_flag=True, help="Do not listen on 5391, 5392 and 5394.")
+@click.option("--stop-tasks-on-exit", is_flag=True, help="End all tasks when leaving.")
+@click.option(
+    "--simulated-duration-s", type=float, default=1.0, show_default=True, help="Of simulated runs."
+)
+@click.option("--simulated-seed", type=int, default=0, show_default=True)
+def minicluster(**options: object) -> None:
+    """Run a whole cluster in this process, in the foreground.
+
+    \b
+    peloton minicluster
+    peloton minicluster --hosts 10 --host-cpus 8
+    peloton minicluster --cluster examples/minicluster.yaml
+    """
+    try:
+        settings = _settings(options)
+    except BadSetting as error:
+        click.echo(f"peloton minicluster: {error}", err=True)
+        sys.exit(USAGE)
+    sys.exit(_run(settings))
+
+
+def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
+    def number(name: str) -> float:
+        value = options[name]
+        assert isinstance(value, (int, float))
+        return float(value)
+
+    cluster = options["cluster"]
+    if isinstance(cluster, Path):
+        hosts = config.read_cluster(cluster)
+    else:
+        size = HostSetting(
+            name="size",
+            cpus=number("host_cpus"),
+            memory_mb=number("host_memory_mb"),
+            disk_mb=number("host_disk_mb"),
+            gpus=number("host_gpus"),
+        )
+        hosts = config.hosts_alike(int(number("hosts")), size)
+        config.check_hosts(hosts)
+    folder = options["data_dir"]
+    classic: list[Address] = []
+    if not options["no_classic_ports"]:
+        classic = [Address("127.0.0.1", port) for port in config.CLASSIC_PORTS.values()]
+    return config.MiniclusterSettings(
+        hosts=hosts,
+        backend=str(options["backend"]),
+        folder=folder if isinstance(folder, Path) else config.default_data_dir(),
+        fresh=bool(options["fresh"]),
+        grpc=config.loopback(str(options["grpc_"]), "--grpc"),
+        http=config.loopback(str(options["http"]), "--http"),
+        classic=classic,
+        stop_tasks=bool(options["stop_tasks_on_exit"]),
+        simulated_duration_s=number("simulated_duration_s"),
+        simulated_seed=int(number("simulated_seed")),
+    )
+
+
+def _run(settings: config.MiniclusterSettings) -> int:
+    """Start, say so, wait for a signal, stop; the exit code."""
+    # Heavy imports wait until the options are known to be right.
+    from peloton.assembly import CannotStart, Minicluster
+
+    leaving = threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        leaving.set()
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    try:
+        cluster = Minicluster(settings, failed=leaving.set)
+    except CannotStart as error:
+        click.echo(f"peloton minicluster: {error}", err=True)
+        return CANNOT_START
+    for warning in cluster.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"data: {settings.folder}", err=True)
+    click.echo(f"ready: http {cluster.http}", err=True)
+    click.echo(f"ready: grpc {cluster.grpc}")
+    sys.stdout.flush()
+    leaving.wait()
+    click.echo("stopping", err=True)
+    return cluster.stop(STOP_MAX_S)
