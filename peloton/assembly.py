@@ -47,6 +47,10 @@ class CannotStart(Exception):
     """Why the cluster cannot run; for a person."""
 
 
+class Failed(Exception):
+    """Why a running cluster could not go on."""
+
+
 class PlacerMachine:
     """A placer as a soft machine: whatever it held, it asks the inventories for anew."""
 
@@ -87,15 +91,20 @@ class Minicluster:
             self._unwind()
             raise
 
-    def stop(self, within_s: float) -> int:
-        """Stop taking turns, commit what is in flight, let go of everything; the exit code."""
-        until = time.monotonic() + within_s
+    def stop(self) -> bool:
+        """Stop taking turns, commit what is in flight, let go of everything.
+
+        False when tasks were to be ended and some are left. Raises `Failed` when the cluster had
+        ended by itself.
+        """
         self._server.stop(grace=0.5).wait(2.0)
-        clean = self._root.stop(timeout_s=max(1.0, until - time.monotonic() - 2.0))
-        if self._settings.stop_tasks:
-            self._backend.stop_all(STOP_TASKS_GRACE_S)
+        self._root.stop()
+        clean = not self._settings.stop_tasks or self._backend.stop_all(STOP_TASKS_GRACE_S)
+        self._undo.remove(self._root.stop)
         self._unwind()
-        return 0 if clean else 1
+        if self._root.exited.done():
+            raise Failed(self._root.exited.result())
+        return clean
 
     # ---- starting ----
 
@@ -115,12 +124,11 @@ class Minicluster:
             self._backend = simulated.SimulatedBackend(names, fates)
             backend_key = simulated.BACKEND
         softs = {"placer": PlacerMachine(self._inventories), "backend": self._backend}
-        self._root = start(
-            kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs, failed=failed
-        )
+        self._root = start(kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs)
         self._undo.append(self._root.stop)
+        self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
-        self._wait(self._root.opened, "its shards")
+        self._wait(self._root.opened.done, "its shards")
         self._greet(backend_key)
         self._backend.start(self._region.tell)
         self._undo.append(self._backend.close)

@@ -2,7 +2,7 @@
 
 Turns options into a running cluster in the foreground, and signals into its end. Wiring is the
 affair of `assembly`; here is only what a person at a terminal sees. On SIGTERM it stops taking
-turns, commits what is in flight and exits within `STOP_MAX_S`; tasks keep running, unless it was
+turns, commits what is in flight and exits within ten seconds; tasks keep running, unless it was
 asked to end them. It must never listen on anything but loopback.
 """
 
@@ -19,8 +19,7 @@ import click
 from peloton import config
 from peloton.config import Address, BadSetting, HostSetting
 
-STOP_MAX_S = 10.0
-USAGE, CANNOT_START = 64, 69
+USAGE, CANNOT_START, FAILED, TASKS_LEFT = 64, 69, 70, 1
 
 
 def command() -> click.Command:
@@ -112,7 +111,7 @@ def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
 def _run(settings: config.MiniclusterSettings) -> int:
     """Start, say so, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the options are known to be right.
-    from peloton.assembly import CannotStart, Minicluster
+    from peloton.assembly import CannotStart, Failed, Minicluster
 
     leaving = threading.Event()
 
@@ -134,4 +133,9 @@ def _run(settings: config.MiniclusterSettings) -> int:
     sys.stdout.flush()
     leaving.wait()
     click.echo("stopping", err=True)
-    return cluster.stop(STOP_MAX_S)
+    try:
+        clean = cluster.stop()
+    except Failed as error:
+        click.echo(f"peloton minicluster: {error}", err=True)
+        return FAILED
+    return 0 if clean else TASKS_LEFT
