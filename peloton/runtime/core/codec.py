@@ -202,7 +202,9 @@ class Codec:
             Bits,
         ]
         classes, same, each, present, quarantined = decode(raw, wanted)
-        types = {name: wanted | None for name, wanted in {"since": float, **kind.crowd.columns}.items()}
+        types = {
+            name: wanted | None for name, wanted in {"since": float, **kind.crowd.columns}.items()
+        }
         crowd = Crowd(kind, key)
         crowd.classes = {state: bits.raw for state, bits in classes}
         crowd.columns = Columns.load(

@@ -137,9 +137,7 @@ class Held:
         """When held mail is tried again next."""
         return min(self.due.values(), default=None)
 
-    def _set_aside(
-        self, envelope: Envelope, members: int, failure: Failure, attempts: int
-    ) -> None:
+    def _set_aside(self, envelope: Envelope, members: int, failure: Failure, attempts: int) -> None:
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         fact = MessageSetAside(
             number=number,

@@ -89,7 +89,7 @@ class Population:
         self.indexes, self.dirty = {}, {}
         for key, state in self.cells.items():
             self._follow(self.kind(key), key, old=None, new=state)
-        for key, state in self.cells.items():
+        for key in self.cells:
             if self.kind(key).index is not None or self.kind(key).follows is not None:
                 self.dirty[key] = None
 

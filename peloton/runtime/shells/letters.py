@@ -1,0 +1,182 @@
+"""What shells say to each other: each letter is one item of an inbox, and carries a batch.
+
+Must hold no behaviour. An actor is named by its pykka ref, so an answer to a shell that was
+replaced meanwhile finds nobody, instead of its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, NamedTuple
+
+import pykka
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.ports import Answer, Claimed, EndedRow, Frame, ShardId, Work
+from peloton.runtime.vocabulary import Key
+
+Ref = pykka.ActorRef[Any]
+
+
+class Mail(NamedTuple):
+    """Messages for one shard or one soft machine, in order."""
+
+    envelopes: list[Envelope]
+
+
+class Wake(NamedTuple):
+    """The moment a shell asked to be woken at has come."""
+
+
+WAKE = Wake()
+
+# ---- to the journal and the reader, and back ----
+
+
+class Commit(NamedTuple):
+    """To the journal: put this into the next round."""
+
+    work: Work
+    sender: Ref
+
+
+class Settle(NamedTuple):
+    """To the journal: send what is pending once more."""
+
+    shard: ShardId
+    sender: Ref
+
+
+class Release(NamedTuple):
+    """To the journal: the shard has no owner from now on."""
+
+    shard: ShardId
+    sender: Ref
+
+
+class Released(NamedTuple):
+    """From the journal: it was told to the store, as far as that was possible."""
+
+
+class Done(NamedTuple):
+    """From the journal: what became of the work."""
+
+    answer: Answer
+
+
+class Claim(NamedTuple):
+    """To the reader: claim the shard and read all of it."""
+
+    shard: ShardId
+    sender: Ref
+
+
+class Taken(NamedTuple):
+    """From the reader: the shard is ours, and this is what it holds."""
+
+    claimed: Claimed
+    parts: list[bytes]
+    frames: list[Frame]
+
+
+class NotTaken(NamedTuple):
+    """From the reader: no claim, or no reading; `damaged` is for a person."""
+
+    text: str
+    damaged: bool = False
+
+
+class Load(NamedTuple):
+    """To the reader: final states that messages wait for."""
+
+    shard: ShardId
+    keys: tuple[Key, ...]
+    sender: Ref
+
+
+class Loaded(NamedTuple):
+    """From the reader."""
+
+    rows: list[tuple[Key, EndedRow | None]]
+
+
+# ---- orders ----
+
+
+class Look(NamedTuple):
+    """To a shard: run this on the core, between two turns, and answer the future."""
+
+    look: Callable[[Any], Any]
+    answer: Future[Any]
+
+
+class Drain(NamedTuple):
+    """No new turns; finish the frame in flight and give the shard back."""
+
+
+# ---- to the root ----
+
+
+class Own(NamedTuple):
+    """Take these shards."""
+
+    shards: tuple[ShardId, ...]
+
+
+class Disown(NamedTuple):
+    """Give these shards back; the future is answered when they are."""
+
+    shards: tuple[ShardId, ...]
+    answer: Future[Any]
+
+
+class Opened(NamedTuple):
+    """A shard has recovered and takes mail."""
+
+    shard: ShardId
+
+
+class Closed(NamedTuple):
+    """A shard was given back, by order."""
+
+    shard: ShardId
+
+
+class Lost(NamedTuple):
+    """A shard is no more here: fenced, unclear for too long, or its shell raised (`broken`)."""
+
+    shard: ShardId
+    text: str
+    broken: bool = False
+    damaged: bool = False
+
+
+class Broke(NamedTuple):
+    """A shell that cannot be replaced raised; `fatal` ones end the daemon."""
+
+    name: str
+    text: str
+    fatal: bool
+
+
+def tell(ref: Ref, letter: Any) -> bool:
+    """Tell an actor; False where it is no more."""
+    try:
+        ref.tell(letter)
+    except pykka.ActorDeadError:
+        return False
+    return True
+
+
+def resolve(future: Any, value: Any) -> None:
+    """Answer an ask; one that was given up meanwhile is left alone."""
+    try:
+        future.set_result(value)
+    except InvalidStateError:
+        pass  # the asker's deadline was first
+
+
+def asks_of(envelopes: Iterable[Envelope]) -> list[Any]:
+    """The addresses of those that wait for an answer."""
+    return [envelope.ask for envelope in envelopes if envelope.ask is not None]

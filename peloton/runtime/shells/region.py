@@ -1,0 +1,178 @@
+"""The region: the door to all entities of this daemon. The gateway, backends and shards use it.
+
+Turns keys into the inboxes of their shards or soft machines. All of it may be called from any
+thread; nothing here waits or locks. It must not decide where a shard lives (the root does), and
+what it cannot deliver it drops, for every sender says again what matters, or refuses the asker.
+
+    future = region.ask(key, message)     an answer, or Unavailable; never an exception
+    region.tell([Envelope(key, message)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.story import Line
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.letters import Look, Mail, Ref, asks_of, resolve, tell
+from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, Message, Query, Unavailable, kind_of
+
+
+class Region:
+    """Where the shards and soft machines of one daemon are found."""
+
+    def __init__(
+        self, kinds: Mapping[str, Kind], sharding: Sharding, sizes: Mapping[str, int]
+    ) -> None:
+        self._kinds = kinds
+        self._sharding = sharding
+        self._sizes = sizes
+        self._shards: dict[ShardId, Ref] = {}
+        self._softs: dict[str, Ref] = {}
+        self._troubles: dict[str, str] = {}
+        self.closed = False
+        self.elsewhere: Callable[[list[Envelope]], None] | None = None
+        """Takes what belongs to shards of other daemons; without it, they are unavailable."""
+        self.on_soft: Callable[[str, Any], Ref] | None = None
+
+    # ---- saying ----
+
+    def tell(self, envelopes: Iterable[Envelope]) -> None:
+        """Messages to wherever their keys live; those for one place arrive in this order."""
+        batches: dict[Any, list[Envelope]] = {}
+        for envelope in envelopes:
+            place = self._place(envelope.to)
+            batch = batches.get(place)
+            if batch is None:
+                batches[place] = [envelope]
+            else:
+                batch.append(envelope)
+        for place, batch in batches.items():
+            if place is None or not tell(place, Mail(batch)):
+                self._astray(batch)
+
+    def ask(
+        self,
+        key: Key,
+        message: Message | Query,
+        *,
+        members: Bits | None = None,
+        request: tuple[str, bytes] | None = None,
+        who: str = "",
+    ) -> Future[Any]:
+        """A command or a query; its answer, once the frame it was seen under is safe."""
+        future: Future[Any] = Future()
+        raw = members.raw if members is not None else 0
+        envelope = Envelope(key, message, raw, ask=future, request=request, who=who)  # type: ignore[arg-type]
+        self.tell((envelope,))
+        return future
+
+    # ---- looking ----
+
+    def views(self, kind: str) -> Future[Any]:
+        """Summaries of all entities of a kind, as of the last safe frames; never a part of them."""
+        group = self._kinds[kind].group
+        shards = [ShardId(group, number) for number in range(self._sizes[group])]
+        return self._gather(shards, lambda shard: shard.views.of_kind(kind))
+
+    def quarantine(self) -> Future[Any]:
+        """What is set aside or in quarantine: a list of (key, fact)."""
+        return self._gather([*self._shards], _set_aside)
+
+    def redrive(self, key: Key) -> Future[Any]:
+        """Take back what was set aside, and lift the quarantine."""
+        return self._look(self._sharding.shard_of(key), lambda shard: shard.redrive(key))
+
+    def story(self, key: Key, member: int | None = None) -> Future[Any]:
+        """What an entity (a member of a crowd) did lately and why: a list of `Line`."""
+
+        def look(shard: Shard) -> list[Line]:
+            return shard.turns.story.of(key, member)
+
+        return self._look(self._sharding.shard_of(key), look)
+
+    def look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
+        """Run a reader on a shard between two turns; it must copy what it takes away."""
+        return self._look(shard, look)
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""
+        reasons = [f"{name}: {text}" for name, text in sorted(self._troubles.copy().items())]
+        return not reasons and not self.closed, reasons
+
+    def owned(self) -> list[ShardId]:
+        """The shards that live here now, recovering ones included."""
+        return sorted(self._shards)
+
+    # ---- places ----
+
+    def register_soft(self, prefix: str, machine: Any) -> None:
+        """From now on keys of this kind go to the machine (`shells/soft.py` says what one is)."""
+        if self.on_soft is None:
+            raise RuntimeError("register soft machines after the daemon was assembled")
+        self._softs[prefix] = self.on_soft(prefix, machine)
+
+    def place(self, shard: ShardId, ref: Ref | None) -> None:
+        """The shard lives there from now on; None: no more here. For the root."""
+        if ref is None:
+            self._shards.pop(shard, None)
+        else:
+            self._shards[shard] = ref
+
+    def trouble(self, name: str, text: str) -> None:
+        """What is wrong with a shell right now; empty when nothing is."""
+        if text:
+            self._troubles[name] = text
+        elif name in self._troubles:
+            self._troubles.pop(name, None)
+
+    def _place(self, key: Key) -> Ref | None:
+        kind = kind_of(key)
+        if kind in self._softs:
+            return self._softs[kind]
+        if kind not in self._kinds:
+            return None
+        return self._shards.get(self._sharding.shard_of(key))
+
+    def _astray(self, batch: list[Envelope]) -> None:
+        if self.elsewhere is not None and not self.closed:
+            self.elsewhere(batch)
+            return
+        for ask in asks_of(batch):
+            resolve(ask, Unavailable("no owner of the shard is known here"))
+
+    def _look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        ref = self._shards.get(shard)
+        if ref is None or not tell(ref, Look(look, future)):
+            resolve(future, Unavailable(f"{shard} is not owned here"))
+        return future
+
+    def _gather(self, shards: list[ShardId], look: Callable[[Shard], list[Any]]) -> Future[Any]:
+        """All lists as one; one shard that cannot answer makes the whole unavailable."""
+        whole: Future[Any] = Future()
+        found: list[list[Any]] = []
+
+        def one(part: Future[Any]) -> None:
+            answer = part.result()
+            if isinstance(answer, Unavailable):
+                resolve(whole, answer)
+                return
+            found.append(answer)
+            if len(found) == len(shards):
+                resolve(whole, [item for items in found for item in items])
+
+        if not shards:
+            resolve(whole, [])
+        for shard in shards:
+            self._look(shard, look).add_done_callback(one)
+        return whole
+
+
+def _set_aside(shard: Shard) -> list[tuple[Key, Fact]]:
+    return [(key, fact) for key, facts in shard.held.dump().items() for fact in facts]

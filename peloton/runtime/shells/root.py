@@ -1,0 +1,308 @@
+"""The root: starts the shells of a daemon, and starts them anew when they fail.
+
+Turns "own these shards" into shells, and their ends into new ones after a pause that grows. A
+shell that raises too often, or a journal that raises at all, ends the daemon (`Root.exited`):
+whoever watches the process starts another. It must not retry what a person has to look at: a
+damaged shard stays closed, and health says so.
+
+    root = start(kinds, journal, sizes, clock, softs)
+    root.opened.result(30)    all shards have recovered
+    root.region.ask(...)
+    root.stop()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
+from typing import Any, Protocol
+
+import pykka
+
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import Journal, ShardId
+from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.house import House
+from peloton.runtime.shells.journal import JournalShell, ReaderShell
+from peloton.runtime.shells.letters import (
+    Broke,
+    Closed,
+    Disown,
+    Drain,
+    Look,
+    Lost,
+    Opened,
+    Own,
+    Ref,
+    Wake,
+    resolve,
+    tell,
+)
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shell import Clock, Driver, Shell
+from peloton.runtime.shells.soft import Soft, SoftShell
+from peloton.runtime.vocabulary import Kind
+
+RESTART_FIRST_S = 0.2
+RESTART_S_MAX = 15.0
+BREAKS_MAX = 8
+BREAKS_WINDOW_S = 60.0
+STOP_S_MAX = 5.0
+
+
+class Drivers(Protocol):
+    """Where shells get their drivers: threads, or one stepper for all."""
+
+    clock: Clock
+
+    def driver(self, name: str) -> Driver:
+        """The driver of that name."""
+
+    def stop(self) -> None:
+        """No shell runs afterwards."""
+
+
+class _Order:
+    """Shards to be given back, and who waits for it."""
+
+    def __init__(self, letter: Disown) -> None:
+        self.left = dict.fromkeys(letter.shards)
+        self._answer = letter.answer
+
+    def look(self) -> None:
+        """Answer once nothing is left."""
+        if not self.left:
+            resolve(self._answer, None)
+
+
+class RootShell(Shell):
+    """The supervisor of all shells of a daemon."""
+
+    def __init__(self, driver: Driver, *, region: Region, exited: Future[str]) -> None:
+        super().__init__("root", driver)
+        self.house: House | None = None
+        self._region = region
+        self._exited = exited
+        self._mine: dict[ShardId, Ref | None] = {}  # None: waits for its next shell
+        self._open: dict[ShardId, None] = {}
+        self._fails: dict[ShardId, int] = {}
+        self._restart: dict[ShardId, float] = {}
+        self._breaks: list[float] = []
+        self._all_open: list[Future[Any]] = []
+        self._giving: dict[ShardId, list[_Order]] = {}
+
+    def handle(self, letter: Any) -> None:
+        """A shell said what became of it, or shards are wanted or given back."""
+        if isinstance(letter, Own):
+            for shard in letter.shards:
+                self._mine.setdefault(shard, None)
+                self._begin(shard)
+        elif isinstance(letter, Disown):
+            self._disown(letter)
+        elif isinstance(letter, Opened):
+            self._opened(letter.shard)
+        elif isinstance(letter, Closed):
+            self._closed(letter.shard)
+        elif isinstance(letter, Lost):
+            self._lost(letter)
+        elif isinstance(letter, Broke):
+            self._broke(letter.name, letter.text, fatal=letter.fatal)
+        elif isinstance(letter, Look):
+            self._all_open.append(letter.answer)
+            self._look_whether_open()
+        elif isinstance(letter, Wake):
+            for shard in [name for name, at_s in self._restart.items() if at_s <= self.now]:
+                self._begin(shard)
+        if self._restart:
+            self.wake(min(self._restart.values()))
+
+    def failed(self, error: Exception) -> None:
+        """Nobody supervises the supervisor but the process's own."""
+        self._exit(f"root: {type(error).__name__}: {error}")
+
+    def _begin(self, shard: ShardId) -> None:
+        self._restart.pop(shard, None)
+        if self._mine.get(shard) is not None or shard not in self._mine:
+            return
+        assert self.house is not None
+        ref = self._mine[shard] = ShardShell.start(shard, self.house)
+        self._region.place(shard, ref)
+
+    def _opened(self, shard: ShardId) -> None:
+        self._open[shard] = None
+        self._fails.pop(shard, None)
+        self._look_whether_open()
+
+    def _look_whether_open(self) -> None:
+        if len(self._open) == len(self._mine):
+            waiting, self._all_open = self._all_open, []
+            for future in waiting:
+                resolve(future, None)
+
+    def _lost(self, lost: Lost) -> None:
+        shard = lost.shard
+        self._region.place(shard, None)
+        self._open.pop(shard, None)
+        if shard in self._giving:
+            self._closed(shard)
+            return
+        if shard not in self._mine:
+            return
+        self._mine[shard] = None
+        if lost.broken:
+            self._broke(str(shard), lost.text, fatal=False)
+        if lost.damaged:
+            return  # a person has to look; health is red with the reason
+        fails = self._fails[shard] = self._fails.get(shard, 0) + 1
+        self._restart[shard] = self.now + min(RESTART_FIRST_S * 2 ** (fails - 1), RESTART_S_MAX)
+
+    def _disown(self, letter: Disown) -> None:
+        """The order is answered when the last of its shards is back."""
+        order = _Order(letter)
+        for shard in letter.shards:
+            self._giving.setdefault(shard, []).append(order)
+        for shard in letter.shards:
+            self._restart.pop(shard, None)
+            ref = self._mine.get(shard)
+            if ref is None or not tell(ref, Drain()):
+                self._closed(shard)
+        order.look()
+
+    def _closed(self, shard: ShardId) -> None:
+        self._region.place(shard, None)
+        self._region.trouble(f"{shard.group}-{shard.number}", "")
+        self._mine.pop(shard, None)
+        self._open.pop(shard, None)
+        for order in self._giving.pop(shard, []):
+            order.left.pop(shard, None)
+            order.look()
+
+    def _broke(self, name: str, text: str, *, fatal: bool) -> None:
+        self._breaks = [at for at in self._breaks if at + BREAKS_WINDOW_S > self.now]
+        self._breaks.append(self.now)
+        if fatal or len(self._breaks) > BREAKS_MAX:
+            self._exit(f"{name}: {text}")
+
+    def _exit(self, reason: str) -> None:
+        self._region.trouble("root", reason)
+        resolve(self._exited, reason)
+
+
+class Root:
+    """One daemon's shells, seen from outside."""
+
+    def __init__(
+        self, region: Region, shell: Ref, *, journal: Journal, drivers: Drivers, exited: Future[str]
+    ) -> None:
+        self.region = region
+        self.opened: Future[None] = Future()
+        """Done when all shards that were asked for take mail."""
+        self.exited = exited
+        """Done with the reason when the daemon should end; it goes on serving what it can."""
+        self._shell = shell
+        self._journal = journal
+        self._drivers = drivers
+        self.collector: Collector | None = None
+
+    def own(self, shards: tuple[ShardId, ...]) -> None:
+        """Claim these shards, beside those that are owned."""
+        tell(self._shell, Own(shards))
+
+    def disown(self, shards: tuple[ShardId, ...]) -> Future[Any]:
+        """Finish what is in flight and give the shards back."""
+        future: Future[Any] = Future()
+        tell(self._shell, Disown(shards, future))
+        return future
+
+    def stop(self, *, drain: bool = True) -> None:
+        """End within seconds: finish frames in flight, release shards, close the journal."""
+        self.region.closed = True
+        if drain:
+            try:
+                self.disown(tuple(self.region.owned())).result(STOP_S_MAX)
+            except TimesUp:
+                pass  # an unclear frame: the next owner finds out what became of it
+        self._drivers.stop()
+        if self.collector is not None:
+            self.collector.give_back()
+        self._journal.close()
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""
+        return self.region.health()
+
+
+def assemble(
+    kinds: Mapping[str, Kind],
+    journal: Journal,
+    *,
+    sizes: Mapping[str, int],
+    drivers: Drivers,
+    softs: Mapping[str, Soft],
+) -> Root:
+    """All shells of a daemon, owning no shard yet."""
+    sizes = journal.bootstrap(sizes).shards
+    sharding = Sharding(kinds, sizes)
+    region = Region(kinds, sharding, sizes)
+    exited: Future[str] = Future()
+    driver = drivers.driver("shards")
+    shell = RootShell(driver, region=region, exited=exited)
+    root_ref = _begin(shell)
+    committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
+    reader = ReaderShell(drivers.driver("reader"), journal=journal, root=root_ref)
+    shell.house = House(
+        kinds=kinds,
+        codec=Codec(kinds),
+        sharding=sharding,
+        region=region,
+        driver=driver,
+        root=root_ref,
+        journal=_begin(committer),
+        reader=_begin(reader),
+    )
+
+    def on_soft(prefix: str, machine: Soft) -> Ref:
+        own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
+        return _begin(SoftShell(prefix, own, machine=machine, region=region, root=root_ref))
+
+    region.on_soft = on_soft
+    for prefix, machine in softs.items():
+        region.register_soft(prefix, machine)
+    return Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
+
+
+def start(
+    kinds: Mapping[str, Kind],
+    journal: Journal,
+    *,
+    sizes: Mapping[str, int],
+    clock: Clock,
+    softs: Mapping[str, Soft] | None = None,
+) -> Root:
+    """A daemon that owns every shard there is. Returns at once; see `Root.opened`."""
+    collector = Collector()
+    drivers = Threads(clock, on_idle=collector.idle)
+    root = assemble(kinds, journal, sizes=sizes, drivers=drivers, softs=softs or {})
+    root.collector = collector
+    everything = own_all(root, sizes)
+    everything.add_done_callback(lambda _: collector.own())
+    return root
+
+
+def own_all(root: Root, sizes: Mapping[str, int]) -> Future[None]:
+    """Claim every shard of these groups; done when all take mail."""
+    shards = tuple(ShardId(group, number) for group in sizes for number in range(sizes[group]))
+    root.own(shards)
+    tell(root._shell, Look(lambda _: None, root.opened))
+    return root.opened
+
+
+def _begin(shell: Shell) -> Ref:
+    """What `Actor.start` does, for a shell that is needed as an object as well."""
+    pykka.ActorRegistry.register(shell.actor_ref)
+    shell._start_actor_loop()
+    return shell.actor_ref

@@ -1,0 +1,274 @@
+"""The shell of one shard: the pykka actor that all its entities live in.
+
+Turns letters into calls of the core, and its bundles into work for the journal; lets go of what a
+bundle says only when the journal says that it is safe. At most one bundle is in flight, and what
+arrives meanwhile makes the next. It must not decide, and never releases anything of a frame that
+is unclear: it asks the journal to settle, for `UNCLEAR_S_MAX`, and then gives the shard up.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.shard import Ready, Shard
+from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Work
+from peloton.runtime.shells.house import House
+from peloton.runtime.shells.letters import (
+    Claim,
+    Closed,
+    Commit,
+    Done,
+    Drain,
+    Load,
+    Loaded,
+    Look,
+    Lost,
+    Mail,
+    NotTaken,
+    Opened,
+    Release,
+    Released,
+    Settle,
+    Taken,
+    Wake,
+    asks_of,
+    resolve,
+    tell,
+)
+from peloton.runtime.shells.shell import Shell
+from peloton.runtime.vocabulary import Unavailable
+
+UNCLEAR_S_MAX = 15.0
+SETTLE_FIRST_S = 0.1
+SETTLE_S_MAX = 2.0
+WAITING_MAIL_MAX = 100_000
+"""Envelopes kept while the shard is recovering; what comes beyond is said again by its sender."""
+
+
+class Phase(enum.Enum):
+    """Where a shard is between its claim and its end."""
+
+    CLAIMING = "recovering"
+    OPEN = "open"
+    DRAINING = "draining"
+    OVER = "over"
+
+
+class ShardShell(Shell):
+    """One shard, from claim to end; a shard that is lost gets a new shell."""
+
+    def __init__(self, shard: ShardId, house: House) -> None:
+        super().__init__(f"{shard.group}-{shard.number}", house.driver)
+        self.shard = shard
+        self.core: Shard | None = None  # read by simulations
+        self._house = house
+        self._phase = Phase.CLAIMING
+        self._waiting: list[Envelope] = []
+        self._asks: dict[Any, None] = {}
+        self._in_flight: Ready | None = None
+        self._wake_core_s: float | None = None
+        self._unclear_since_s: float | None = None
+        self._settle_after_s = SETTLE_FIRST_S
+        self._settle_at_s: float | None = None
+        self._say("recovering")
+        tell(house.reader, Claim(shard, self.ref))
+
+    # ---- letters ----
+
+    def handle(self, letter: Any) -> None:
+        """Every letter, then a bundle if it is time for one."""
+        kind = type(letter)
+        if kind is Mail:
+            self._mail(letter.envelopes)
+        elif kind is Done:
+            self._done(letter)
+        elif kind is Wake:
+            self._settle()
+        elif kind is Loaded:
+            self._loaded(letter)
+        else:
+            self._rarely(letter)
+        if self._phase is Phase.OPEN and self.actor_inbox.at_end():
+            self._pump()
+
+    def failed(self, error: Exception) -> None:
+        """The core raised: a broken belief. The next shell begins from what is journaled."""
+        self._lose(f"{type(error).__name__}: {error}", broken=True)
+
+    def _rarely(self, letter: Any) -> None:
+        if isinstance(letter, Taken):
+            self._open(letter)
+        elif isinstance(letter, NotTaken):
+            self._lose(letter.text, damaged=letter.damaged)
+        elif isinstance(letter, Look):
+            self._look(letter)
+        elif isinstance(letter, Drain):
+            self._drain()
+        elif isinstance(letter, Released):
+            self._close()
+
+    def _mail(self, envelopes: list[Envelope]) -> None:
+        if self._phase is Phase.CLAIMING:
+            room = WAITING_MAIL_MAX - len(self._waiting)
+            self._waiting += envelopes[:room]
+            self._refuse(envelopes[room:], "is recovering")
+            self._asks.update(dict.fromkeys(asks_of(envelopes[:room])))
+        elif self._phase is Phase.OPEN:
+            assert self.core is not None
+            for envelope in envelopes:
+                if envelope.ask is not None:
+                    self._asks[envelope.ask] = None
+            self.core.take(envelopes)
+        else:
+            self._refuse(envelopes, "is moving")
+
+    def _loaded(self, letter: Loaded) -> None:
+        if self.core is not None:
+            for key, row in letter.rows:
+                self.core.loaded(key, row)
+
+    def _look(self, letter: Look) -> None:
+        if self._phase is not Phase.OPEN:
+            resolve(letter.answer, Unavailable(f"{self.name} is {self._phase.value}"))
+            return
+        try:
+            found = letter.look(self.core)
+        except Exception as error:
+            found = Unavailable(f"{type(error).__name__}: {error}")
+        resolve(letter.answer, found)
+
+    # ---- life ----
+
+    def _open(self, taken: Taken) -> None:
+        if self._phase is not Phase.CLAIMING:
+            tell(self._house.journal, Release(self.shard, self.ref))
+            return
+        house = self._house
+        core = Shard(self.shard, house.kinds, sharding=house.sharding, codec=house.codec)
+        core.epoch = taken.claimed.epoch
+        restore(core, taken.parts, taken.frames, taken.claimed.floor)
+        self.core = core
+        waiting, self._waiting = self._waiting, []
+        core.take(waiting)
+        self._phase = Phase.OPEN
+        self._wake_core_s = self.now
+        self._say("")
+        tell(house.root, Opened(self.shard))
+
+    def _drain(self) -> None:
+        """From now on nothing is begun; what is in flight is finished first."""
+        claiming = self._phase is Phase.CLAIMING
+        self._phase = Phase.DRAINING
+        if not self._in_flight and not claiming:
+            tell(self._house.journal, Release(self.shard, self.ref))
+
+    def _close(self) -> None:
+        self._end("is closed")
+        tell(self._house.root, Closed(self.shard))
+
+    def _lose(self, text: str, *, broken: bool = False, damaged: bool = False) -> None:
+        if self._phase is Phase.OVER:
+            return
+        draining = self._phase is Phase.DRAINING
+        self._end(text)
+        lost = Lost(self.shard, text, broken=broken, damaged=damaged)
+        tell(self._house.root, Closed(self.shard) if draining else lost)
+
+    def _end(self, text: str) -> None:
+        self._phase = Phase.OVER
+        self._in_flight = None
+        self.core = None
+        self._say(text)
+        for ask in self._asks:
+            resolve(ask, Unavailable(f"{self.name}: {text}"))
+        self._asks, self._waiting = {}, []
+        self.stop()
+
+    def _refuse(self, envelopes: list[Envelope], text: str) -> None:
+        for ask in asks_of(envelopes):
+            resolve(ask, Unavailable(f"{self.name} {text}"))
+
+    def _say(self, trouble: str) -> None:
+        self._house.region.trouble(self.name, trouble)
+
+    # ---- bundles ----
+
+    def _pump(self) -> None:
+        core = self.core
+        if self._in_flight is not None or core is None:
+            return
+        wake_s = self._wake_core_s
+        if not core.busy and (wake_s is None or wake_s > self.now):
+            if wake_s is not None:
+                self.wake(wake_s)
+            return
+        ready = core.ready(self.now)
+        self._wake_core_s = ready.wake_at
+        if ready.load:
+            tell(self._house.reader, Load(self.shard, ready.load, self.ref))
+        work = self._work(ready)
+        if work is None:
+            self._release(ready, more_to_cut=False)
+            self.again()
+            return
+        self._in_flight = ready
+        tell(self._house.journal, Commit(work, self.ref))
+
+    def _work(self, ready: Ready) -> Work | None:
+        if not (ready.frame or ready.ended or ready.parts or ready.floor or ready.cut):
+            return None
+        assert self.core is not None
+        return Work(
+            shard=self.shard,
+            epoch=self.core.epoch,
+            frame=Frame(ready.position, ready.frame) if ready.frame is not None else None,
+            ended=ready.ended,
+            parts=ready.parts,
+            floor=ready.floor,
+            cut=ready.cut,
+        )
+
+    def _done(self, letter: Done) -> None:
+        ready, answer = self._in_flight, letter.answer
+        if ready is None:
+            return
+        if isinstance(answer, Committed):
+            self._in_flight = None
+            self._unclear_since_s, self._settle_after_s = None, SETTLE_FIRST_S
+            self._say("")
+            self._release(ready, more_to_cut=answer.more_to_cut)
+            if self._phase is Phase.DRAINING:
+                tell(self._house.journal, Release(self.shard, self.ref))
+        elif isinstance(answer, Fenced):
+            self._lose(f"fenced: {answer.text}")
+        else:
+            self._unclear(answer.text)
+
+    def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
+        assert self.core is not None
+        self.core.committed(more_to_cut)
+        if ready.release:
+            self._house.region.tell(ready.release)
+        for reply in ready.replies:
+            self._asks.pop(reply.ask, None)
+            resolve(reply.ask, reply.value)
+
+    def _unclear(self, text: str) -> None:
+        now = self.now
+        since = self._unclear_since_s = self._unclear_since_s or now
+        if now - since >= UNCLEAR_S_MAX:
+            self._lose(f"unclear for {now - since:.0f} s: {text}")
+            return
+        self._say(f"the journal's answer is unclear: {text}")
+        self._settle_at_s = now + self._settle_after_s
+        self.wake(self._settle_at_s)
+        self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
+
+    def _settle(self) -> None:
+        # Once for each unclear answer: a second one would find nothing pending, and read as a loss.
+        if self._settle_at_s is not None and self.now >= self._settle_at_s:
+            self._settle_at_s = None
+            tell(self._house.journal, Settle(self.shard, self.ref))

@@ -1,0 +1,83 @@
+"""The shell of a soft-state machine: a placer, a backend. Nothing it knows is journaled.
+
+Turns mail into calls of the machine and its words into mail. A machine that raises is reset and
+goes on with an empty head: those who wanted something of it ask again. The shell must not keep
+anything for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.shells.letters import Broke, Mail, Ref, Wake, asks_of, resolve, tell
+from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.vocabulary import Unavailable
+
+if TYPE_CHECKING:
+    from peloton.runtime.shells.region import Region
+
+
+class Soft(Protocol):
+    """What a soft machine is. All its keys begin with the prefix it is registered under.
+
+    `own_thread`: its work is heavy, or it waits for something outside (then only there).
+    """
+
+    wake_at: float | None  # when it wants to be called next, whatever comes
+    own_thread: bool
+
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
+        """Messages in order, or none at a wake-up; what it says to that."""
+
+    def reset(self) -> None:
+        """Forget everything: it raised, and what it holds cannot be trusted."""
+
+
+class SoftShell(Shell):
+    """One machine."""
+
+    def __init__(self, prefix: str, driver: Driver, *, machine: Soft, region: Region, root: Ref):
+        super().__init__(f"soft-{prefix}", driver)
+        self.machine = machine
+        self._region = region
+        self._root = root
+        self._mail: list[Envelope] = []
+        self.again()
+
+    def handle(self, letter: Any) -> None:
+        """Gather, and call the machine once at the end of the grant."""
+        if isinstance(letter, Mail):
+            self._mail += letter.envelopes
+        elif not isinstance(letter, Wake):
+            return
+        if not self.actor_inbox.at_end():
+            return
+        mail, self._mail = self._mail, []
+        try:
+            said = list(self.machine.receive(mail, self.now))
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            for ask in asks_of(mail):
+                resolve(ask, Unavailable(f"{self.name}: {text}"))
+            self.machine.reset()
+            tell(self._root, Broke(self.name, text, fatal=False))
+            said = []
+        self._speak(said)
+        if self.machine.wake_at is not None:
+            self.wake(self.machine.wake_at)
+
+    def failed(self, error: Exception) -> None:
+        """The machine could not even be reset."""
+        tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
+
+    def _speak(self, said: list[Envelope | Reply]) -> None:
+        envelopes: list[Envelope] = []
+        for each in said:
+            if isinstance(each, Reply):
+                resolve(each.ask, each.value)
+            else:
+                envelopes.append(each)
+        if envelopes:
+            self._region.tell(envelopes)

@@ -1,0 +1,50 @@
+"""A daemon of toy kinds on real threads."""
+
+from __future__ import annotations
+
+import time
+
+from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.shells.root import Root, start
+from peloton.runtime.vocabulary import key
+from tests.toy import words as w
+from tests.toy.kinds import KINDS, SIZES, panel
+
+
+def daemon(store: MemoryStore, name: bytes = b"a" * 16) -> Root:
+    journal = MemoryJournal(store, process=name)
+    root = start(KINDS, journal, sizes=SIZES, clock=SystemClock())
+    root.opened.result(10)
+    return root
+
+
+def until(root: Root, name: str, wanted: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if root.region.ask(panel(name), w.Show()).result(5) == wanted:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{name} never had {wanted} lamps on")
+
+
+def test_from_command_to_goal_and_through_a_restart():
+    store = MemoryStore()
+    root = daemon(store)
+    try:
+        root.region.tell([Envelope(key("meter", 0), w.Build(100))])
+        assert root.region.ask(panel("a"), w.Install(10)).result(5) == w.Done(1)
+        assert root.region.ask(panel("a"), w.Switch(True)).result(5) == w.Done(2)
+        until(root, "a", 10)
+        assert root.health() == (True, [])
+        assert sorted(root.region.views("panel").result(5)) == [(panel("a"), 2)]
+        assert root.region.story(panel("a")).result(5)
+        assert root.region.quarantine().result(5) == []
+    finally:
+        root.stop()
+    root = daemon(store, b"b" * 16)
+    try:
+        assert root.region.ask(panel("a"), w.Show()).result(5) == 10
+    finally:
+        root.stop()
