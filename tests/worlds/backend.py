@@ -1,0 +1,135 @@
+"""The machines of a simulated world: they run what hosts order, as a script says.
+
+Turns orders into starts and ends in virtual time, and keeps the truth of what really runs, which
+survives every crash of a shard. It must not be asked by actors for anything but `ListRuns`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import NamedTuple
+
+from peloton.actors.host import messages as m
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import End, Outcome
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Key, Message
+
+SUCCESS = Outcome(End.SUCCEEDED, 0)
+FAILURE = Outcome(End.FAILED, 1, message="Command exited with status 1")
+TERMINATED = Outcome(End.FAILED, signal="SIGTERM")
+
+
+class Fate(NamedTuple):
+    """What becomes of a run: after so long it ends so; None: it runs until it is stopped."""
+
+    duration_s: float | None = 1.0
+    outcome: Outcome = SUCCESS
+
+
+Fates = Callable[[str], Fate]
+
+
+class Process(NamedTuple):
+    """One run that really runs."""
+
+    host: Key
+    needs: Resources
+
+
+class Machines:
+    """All machines, by the key of their host."""
+
+    def __init__(self, fates: Fates, *, start_s: float = 0.0, stop_s: float = 0.0) -> None:
+        self.fates = fates
+        self.start_s = start_s
+        self.stop_s = stop_s  # how long a process takes to die
+        self.deaf = False  # orders arrive and nothing is done: a launch that never starts
+        self.running: dict[str, Process] = {}
+        self.ended: dict[str, tuple[Key, Outcome]] = {}  # not yet forgotten by their host
+        self.started: dict[str, Key] = {}  # every run that ever ran, and where
+        self.epochs: dict[Key, int] = {}
+        self.cut_off: dict[Key, None] = {}  # machines that run on but cannot be asked
+        self._events: list[tuple[float, int, str, Outcome | None]] = []
+        self._count = 0
+
+    @property
+    def wake_at(self) -> float | None:
+        """When something starts or ends next."""
+        return self._events[0][0] if self._events else None
+
+    def receive(self, message: Message, now: float) -> list[Envelope]:
+        """One order."""
+        host: Key = message.host  # type: ignore[attr-defined]
+        if host in self.cut_off:
+            return []
+        epoch = getattr(message, "epoch", None)
+        if epoch is not None:
+            if epoch < self.epochs.get(host, 0):
+                return []
+            self.epochs[host] = epoch
+        if isinstance(message, m.StartRuns):
+            return self._start(message, now)
+        if isinstance(message, m.StopRuns):
+            for run in message.runs:
+                if run in self.running:
+                    self._at(now + self.stop_s, run, TERMINATED)
+        elif isinstance(message, m.ListRuns):
+            return [Envelope(host, self._list(host))]
+        elif isinstance(message, m.ForgetRuns):
+            for run in message.runs:
+                self.ended.pop(run, None)
+        return []
+
+    def due(self, now: float) -> list[Envelope]:
+        """What has started or ended by now."""
+        out = []
+        while self._events and self._events[0][0] <= now:
+            _, _, run, outcome = heapq.heappop(self._events)
+            process = self.running.get(run)
+            if process is None:
+                continue
+            word: Message = m.RunsStarted((run,))
+            if outcome is not None:
+                del self.running[run]
+                self.ended[run] = (process.host, outcome)
+                word = m.RunsEnded((m.RunEnd(run, outcome),))
+            if process.host not in self.cut_off:
+                out.append(Envelope(process.host, word))
+        return out
+
+    def end(self, run: str, outcome: Outcome, now: float) -> None:
+        """A run ends now, whatever its fate was."""
+        self._at(now, run, outcome)
+
+    def used(self, host: Key) -> Resources:
+        """What really runs on a machine."""
+        total = Resources()
+        for process in self.running.values():
+            if process.host == host:
+                total = total + process.needs
+        return total
+
+    def _start(self, message: m.StartRuns, now: float) -> list[Envelope]:
+        if self.deaf:
+            return []
+        for start in message.runs:
+            if start.run in self.started:
+                continue
+            assert self.started.setdefault(start.run, message.host) == message.host
+            self.running[start.run] = Process(message.host, start.spec.resources)
+            fate = self.fates(start.run)
+            self._at(now + self.start_s, start.run, None)
+            if fate.duration_s is not None:
+                self._at(now + self.start_s + fate.duration_s, start.run, fate.outcome)
+        return []
+
+    def _list(self, host: Key) -> m.RunsListed:
+        running = tuple(run for run, process in self.running.items() if process.host == host)
+        ends = tuple(m.RunEnd(run, end) for run, (at, end) in self.ended.items() if at == host)
+        return m.RunsListed(running, ends)
+
+    def _at(self, at: float, run: str, outcome: Outcome | None) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (at, self._count, run, outcome))

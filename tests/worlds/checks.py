@@ -1,0 +1,172 @@
+"""What must be true in every world: after each step, and once all is quiet.
+
+Turns a world into an AssertionError or nothing. It must not change the world, nor take an actor's
+word for what can be computed from its children.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from peloton.actors.host.inventory.state import Hosts
+from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.state import Host
+from peloton.actors.job.slice.tally import client_state
+from peloton.actors.job.totals import TERMINAL
+from peloton.actors.resources import Resources
+from peloton.actors.respool.tree import Tree
+from peloton.actors.task.state import ENDED, Room
+from peloton.runtime.core.population import Population
+from peloton.runtime.vocabulary import Key, kind_of, members_of
+
+if TYPE_CHECKING:
+    from tests.worlds.harness import World
+
+LINES_SHOWN = 60
+
+
+def always(world: World) -> None:
+    """What no step may break."""
+    for shard in world.shards.values():
+        indexes_equal_their_rebuild(world, shard.population)
+        nothing_fails(shard)
+    hosts_keep_their_room(world)
+
+
+def indexes_equal_their_rebuild(world: World, population: Population) -> None:
+    """An index is the sum of its children, never a story of its own."""
+    twin = Population(world.kinds)
+    twin.cells = population.cells
+    twin.rebuild()
+    for key, index in population.indexes.items():
+        assert contents(index) == contents(twin.index_of(key)), f"index of {key} drifted"
+
+
+def contents(index: Any) -> Any:
+    """What an index says, in a form that can be compared."""
+    if isinstance(index, Tree):
+        sums = {pool: (index.use(pool), index.demand(pool)) for pool in sorted(index.pools)}
+        queues = {pool: [*queue.in_order()] for pool, queue in index.queues.items() if queue}
+        children = {pool: dict(below) for pool, below in index.children.items() if below}
+        return index.pools, index.lots, children, sums, queues
+    assert isinstance(index, Hosts)
+    return index.hosts, index.capacity
+
+
+def nothing_fails(shard: Any) -> None:
+    """No turn of a correct program raises, whatever the network does."""
+    held = shard.held
+    failed = [line.because for line in shard.turns.story._lines if "failed:" in line.because]
+    unsaid = [line.because for line in shard.turns.story._lines if "not said" in line.because]
+    assert not (failed or unsaid or held.aside or held.retrying or held.quarantined), (
+        shard.id, failed[:3], unsaid[:3], held.aside,
+    )  # fmt: skip
+
+
+def hosts_keep_their_room(world: World) -> None:
+    """The ledger adds up, fits the machine, and no run is ever accepted by two hosts."""
+    for key, host in world.cells("host").items():
+        used = held_by(host)
+        assert used == host.used, f"{key}: ledger holds {used}, says {host.used}"
+        assert used.within(host.capacity), f"{key} is over its room: {used}"
+        for pod, run in host.runs.items():
+            if run.phase in HOLDING:
+                first = world._accepted.setdefault(pod, key)
+                assert first == key, f"{pod} was accepted by {first} and {key}"
+    assert all(world._accepted.get(run, at) == at for run, at in world.machines.started.items())
+
+
+def held_by(host: Host) -> Resources:
+    """The room of all runs that hold any."""
+    used = Resources()
+    for pod in sorted(host.runs):
+        if host.runs[pod].phase in HOLDING:
+            used = used + host.runs[pod].resources
+    return used
+
+
+def quiet(world: World) -> None:
+    """Nothing happens any more: all books agree with each other."""
+    wanted: dict[Key, Resources] = {}
+    for key, lot in world.cells("lot").items():
+        assert not lot.waiting or lot.shape.pool, key
+        crowd = world.crowds().get(lot.crowd)
+        for member in lot.admitted:
+            state = crowd.state_of(member) if crowd is not None else None
+            assert state is not None and state.room == Room.ADMITTED, f"{key} leaks {member}"
+        held = lot.shape.resources.times(len(lot.admitted))
+        wanted[lot.shape.pool] = wanted.get(lot.shape.pool, Resources()) + held
+    tree = next(i for s in world.shards.values() for i in s.population.indexes.values()
+                if isinstance(i, Tree))  # fmt: skip
+    for pool, total in wanted.items():
+        below = tree.children.get(pool)
+        assert below or tree.use(pool) == total, f"{pool} uses {tree.use(pool)}, lots {total}"
+    tallies_equal_the_tasks(world)
+    ledgers_equal_the_machines(world)
+
+
+def tallies_equal_the_tasks(world: World) -> None:
+    """What a job says of its slices is what they are (of slices that are in memory)."""
+    for key, slice_ in world.cells("slice").items():
+        job = world.cells("job").get(slice_.job)
+        if job is None or slice_.number not in job.words:
+            continue
+        crowd = world.crowds().get(Key("task" + key[len("slice") :]))
+        counts = crowd.count(client_state) if crowd is not None else {}
+        said = dict(job.words[slice_.number].tally.counts)
+        assert said == dict(counts), f"{key}: job heard {said}, tasks are {dict(counts)}"
+
+
+def ledgers_equal_the_machines(world: World) -> None:
+    """What ledgers hold is what runs."""
+    for key, host in world.cells("host").items():
+        if key in world.machines.cut_off:
+            continue
+        held = sorted(pod for pod in host.runs if host.runs[pod].phase in HOLDING)
+        real = sorted(run for run, at in world.machines.running.items() if at.host == key)
+        assert held == real, f"{key}: ledger {held}, machine {real}"
+        assert [*host.runs] == [] or held, f"{key} keeps {[*host.runs]} that nobody knows"
+
+
+def over(world: World) -> bool:
+    """Every job in memory has ended or is gone, and nobody owes anybody anything."""
+    if any(order.answer is None for order in world.orders):
+        return False
+    jobs = world.cells("job").values()
+    if any(job.spec is None or job.state not in TERMINAL for job in jobs):
+        return False
+    if any(job.goal.name == "DELETED" for job in jobs):
+        return False
+    if world.machines.running or any(host.runs for host in world.cells("host").values()):
+        return False
+    if any(lot.waiting or lot.admitted for lot in world.cells("lot").values()):
+        return False
+    return all(
+        state.state in ENDED and state.room == Room.NONE
+        for crowd in world.crowds().values()
+        for state in crowd.classes
+    )
+
+
+def nothing_is_left(world: World, job: Key) -> None:
+    """After a deletion: no trace of the job anywhere but in the journal."""
+    name = job.partition("/")[2]
+    for shard, core in world.shards.items():
+        for key in [*core.population.cells, *core.population.crowds, *core.turns.owing]:
+            assert name not in key, f"{key} is left in {shard}"
+        for key, row in world.disks[shard].ended.items():
+            assert name not in key or row.deleted or kind_of(Key(key)) == "slice", f"row of {key}"
+    for key, host in world.cells("host").items():
+        assert not [pod for pod in host.runs if name in pod], key
+    assert not [run for run in world.machines.running if name in run]
+
+
+def story(world: World) -> str:
+    """What was done last, of everybody: for the message of a failing test."""
+    lines = [line for core in world.shards.values() for line in core.turns.story._lines]
+    lines.sort(key=lambda line: line.at)
+    return "\n".join(
+        f"{line.at:.3f} {line.key} {members_of(line.members)[:8]} {line.cause} "
+        f"{[type(fact).__name__ for fact in line.facts]} {line.because}"
+        for line in lines[-LINES_SHOWN:]
+    )
