@@ -122,6 +122,10 @@ class Message(Value, frozen=True, gc=False, array_like=True):
 
     delivery: ClassVar[Delivery] = Delivery.DROPPABLE
 
+    def replaced(self) -> Message | None:
+        """An older word that this one makes pointless, where both would leave together."""
+        return None
+
 
 class Fact(Value, frozen=True, gc=False, array_like=True):
     """Something an actor wrote down; its class is named in the past tense."""
@@ -138,7 +142,12 @@ class Due(Message, frozen=True, gc=False, array_like=True):
 
 
 class Pursue(Message, frozen=True, gc=False, array_like=True):
-    """Nothing was said, but what the actor follows has changed: look at the goal again."""
+    """Nothing was said, but what the actor follows has changed: look at the goal again.
+
+    `step` is what that look came to, where the runtime has looked already.
+    """
+
+    step: Any = None
 
 
 class Column(Value, frozen=True, gc=False, array_like=True):

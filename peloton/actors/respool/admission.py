@@ -27,14 +27,11 @@ class Admission(NamedTuple):
 
 
 def admissions(tree: Tree) -> list[Admission]:
-    """Look at every woken pool; what did not fit is noted in `tree.blocked`, with its reason."""
+    """What every pool can admit now. Asked twice it says the same: nothing is admitted here."""
     found: list[Admission] = []
     taken: dict[Key, Resources] = {}
-    woken, tree.woken = tree.woken, {}
-    for pool in woken:
-        if len(found) >= LOTS_PER_LOOK_MAX:
-            tree.woken[pool] = None
-        else:
+    for pool in [pool for pool in tree.hungry if pool not in tree.stuck]:
+        if len(found) < LOTS_PER_LOOK_MAX:
             found += _look(tree, pool, taken, LOTS_PER_LOOK_MAX - len(found))
     return found
 
@@ -70,17 +67,7 @@ def _look(
     tree: Tree, pool: Key, taken: dict[Key, Resources], most: int
 ) -> list[Admission]:
     found: list[Admission] = []
-    queue = tree.queues.get(pool)
-    if queue is None:
-        return found
-    if pool not in tree.pools:
-        tree.blocked[pool] = "pool deleted"
-        return found
-    tree.blocked.pop(pool, None)
-    for key in queue.in_order():
-        if len(found) >= most:
-            tree.woken[pool] = None
-            break
+    for key in tree.queues[pool].in_order() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
         need = lot.shape.resources
         count = room_for(tree, pool, need, taken)
@@ -89,7 +76,9 @@ def _look(
             found.append(Admission(key, members))
             for above in tree.up(pool):
                 taken[above] = taken.get(above, Resources()) + need.times(len(members))
-        if count < len(lot.waiting):
-            tree.blocked[pool] = "full"
+        if count < len(lot.waiting) or len(found) >= most:
             break
+    if not found and not taken:
+        # The same until the tree changes; where others have just taken room it may be less so.
+        tree.stuck[pool] = None
     return found

@@ -73,8 +73,10 @@ def missing(message: Any, at: At) -> Decision:
 
 
 def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
-    """An inventory's sum, unless it says what is known already."""
+    """An inventory's sum, unless it is an older word or says what is known already."""
     known = pool.inventories.get(message.inventory)
+    if known is not None and message.version <= known.version:
+        return Decision(because="an older word of this inventory")
     if known is not None and known.capacity == message.capacity:
         return Decision()
     fact = f.CapacityChanged(message.inventory, message.version, message.capacity)
@@ -124,8 +126,14 @@ def view(tree: Tree, pool: Key) -> m.PoolView:
         children=tuple(sorted(tree.children.get(pool, {}))),
         allocation=tree.use(pool),
         demand=tree.demand(pool),
-        because=tree.blocked.get(pool, ""),
+        because=_head_waits(tree, pool),
     )
+
+
+def _head_waits(tree: Tree, pool: Key) -> str:
+    queue = tree.queues.get(pool)
+    head = queue.head() if queue is not None else None
+    return "" if head is None else why_blocked(tree, pool, tree.lots[head].shape.resources)
 
 
 def lot_waits(lot: Lot, query: GetLot, at: At) -> LotWaits:

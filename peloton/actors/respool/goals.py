@@ -30,7 +30,7 @@ class PoolStates(enum.Enum):
 
 def serve(at: At) -> Decision | Rest:
     """Admit what fits, wherever in the tree it waits."""
-    if at.index is None or not at.index.woken:
+    if at.index is None or not at.index.hungry:
         return SETTLED
     found = admissions(at.index)
     if not found:

@@ -84,8 +84,8 @@ class Tree:
         self.queues: dict[Key, Queue] = {}
         self._own: dict[Key, tuple[Resources, Resources]] = {}  # (use, demand) without children's
         self._sums: dict[Key, tuple[Resources, Resources]] | None = None
-        self.woken: dict[Key, None] = {}  # pools whose head may fit now
-        self.blocked: dict[Key, str] = {}  # pools whose head did not fit, and why
+        self.hungry: dict[Key, None] = {}  # pools where somebody waits
+        self.stuck: dict[Key, None] = {}  # of these, where the head cannot fit: a memo of a look
 
     def put(self, key: Key, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
         """A pool or a lot has a new state; None where it does not exist."""
@@ -157,8 +157,7 @@ class Tree:
             if key != ROOT:
                 self.children.setdefault(new.config.parent, {})[key] = None
         self._sums = None
-        # Any change of a limit may make room somewhere below, or for those that wait for the pool.
-        self._wake_all()
+        self.stuck = {}  # a limit may have made room somewhere below, or a missing pool has come
 
     def _put_lot(self, key: Key, old: Lot | None, new: Lot | None) -> None:
         if new is None:
@@ -174,13 +173,14 @@ class Tree:
         queue = self.queues.setdefault(pool, Queue())
         if new is not None and new.waiting:
             queue.put(key, new.shape.priority, new.arrived)
-            self.woken[pool] = None
+            self.hungry[pool] = None
         else:
             queue.drop(key)
-            if queue.head() is not None:
-                self.woken[pool] = None
+            if not queue:
+                self.hungry.pop(pool, None)
+        self.stuck.pop(pool, None)
         if held < 0:
-            self._wake_all()
+            self.stuck = {}  # room above may have been what others missed
 
     def _charge(self, pool: Key, use: Resources, demand: Resources) -> None:
         nothing = Resources(), Resources()
@@ -198,11 +198,6 @@ class Tree:
             for key, (use, demand) in own.items():
                 self._charge(key, use, demand)
         return self._sums.get(pool, (Resources(), Resources()))
-
-    def _wake_all(self) -> None:
-        for pool in self.blocked:
-            self.woken[pool] = None
-        self.blocked = {}
 
 
 def _numbers(lot: Lot | None) -> tuple[int, int]:

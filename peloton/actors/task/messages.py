@@ -86,6 +86,10 @@ class Admitted(Message, frozen=True, gc=False, array_like=True):
 
     ask: int
 
+    def replaced(self) -> Message:
+        """Who is admitted at once need not hear that it is queued."""
+        return Queued(self.ask)
+
 
 class Left(Message, frozen=True, gc=False, array_like=True):
     """Lot to tasks: nothing is held for you under this ask or a lower one."""

@@ -73,6 +73,9 @@ class Outbox:
         if self._is_local(envelope.to):
             self.local.append(envelope)
             return
+        older = envelope.message.replaced()
+        if older is not None:
+            self._withdraw(envelope, older)
         sender = envelope.sender
         if envelope.members and not envelope.values and sender is not None and not envelope.origin:
             slot = (envelope.to, envelope.message)
@@ -91,12 +94,30 @@ class Outbox:
         for envelope in self._order:
             plain = envelope.members and not envelope.origin and not envelope.values
             plain = plain and envelope.sender is not None
-            pairs = self._mergeable.get((envelope.to, envelope.message)) if plain else None
-            if pairs and len(pairs) > 1:
-                members = 0
-                for receivers, _ in pairs:
-                    members |= receivers
-                envelope = envelope._replace(members=members, sender=None, origins=tuple(pairs))
+            pairs = self._mergeable[envelope.to, envelope.message] if plain else None
+            if pairs is not None:
+                if not pairs:
+                    continue  # withdrawn
+                envelope = _merged(envelope, pairs)
             out.append(envelope)
         self._order, self._mergeable = [], {}
         return out
+
+    def _withdraw(self, envelope: Envelope, older: Message) -> None:
+        """What the same sender said to the same members in this frame is overtaken."""
+        pairs = self._mergeable.get((envelope.to, older))
+        if pairs:
+            rest = [
+                (members & ~envelope.members if sender == envelope.sender else members, sender)
+                for members, sender in pairs
+            ]
+            pairs[:] = [pair for pair in rest if pair[0]]
+
+
+def _merged(envelope: Envelope, pairs: list[tuple[int, Key]]) -> Envelope:
+    if len(pairs) == 1:
+        return envelope._replace(members=pairs[0][0], sender=pairs[0][1])
+    members = 0
+    for receivers, _ in pairs:
+        members |= receivers
+    return envelope._replace(members=members, sender=None, origins=tuple(pairs))

@@ -26,7 +26,7 @@ from peloton.runtime.core.latest import Pending
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.supervision import answer
+from peloton.runtime.core.supervision import answer, look
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
@@ -40,6 +40,7 @@ from peloton.runtime.vocabulary import (
     Latest,
     Pursue,
     Query,
+    Rest,
     Seen,
     Unavailable,
     kind_of,
@@ -47,6 +48,7 @@ from peloton.runtime.vocabulary import (
 
 TURNS_PER_FRAME_MAX = 4096
 ANSWERS_EXPIRE_TICKS = 600
+PURSUE = Pursue()
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
 
 
@@ -238,8 +240,12 @@ class Shard:
 
     def _parent_looks(self, key: Key) -> None:
         kind = self.kinds[kind_of(key)]
-        if key in self.population.cells:
-            self._deliver(Envelope(key, Pursue()))
+        state = self.population.cells.get(key)
+        if state is not None:
+            # A look that finds nothing to do, which is most of them, costs no turn.
+            step = look(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
+            if not isinstance(step, Rest):
+                self._deliver(Envelope(key, Pursue(step)))
         if kind.report is not None and key not in self._reports:
             self._reports[key] = self.turns.now + kind.report_interval_s
         self.endings.look(key)
@@ -252,7 +258,7 @@ class Shard:
             kind, state = self.kinds[kind_of(key)], self.population.cells.get(key)
             if state is None or kind.report is None:
                 continue
-            for send in kind.report(state, self.turns.at(kind, Envelope(key, Pursue()))):
+            for send in kind.report(state, self.turns.at(kind, Envelope(key, PURSUE))):
                 envelope = Envelope(send.to, send.message, sender=key)
                 if send.message.delivery is Delivery.LATEST:
                     self._pending.said(envelope, self._tick)
@@ -262,7 +268,7 @@ class Shard:
     def _tell_due(self) -> None:
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
-                self._queue.append(Envelope(key, Pursue()))
+                self._queue.append(Envelope(key, PURSUE))
         for key in self.turns.wheel.due(self.turns.now):
             kind = self.kinds[kind_of(key)]
             crowd = self.population.crowds.get(key)

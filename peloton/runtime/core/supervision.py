@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.runtime.core.turn import Outcome
-from peloton.runtime.vocabulary import Unavailable
+from peloton.runtime.vocabulary import At, Kind, Unavailable
 
 ATTEMPTS_MAX = 3
 RETRY_FIRST_S = 0.5
@@ -46,6 +46,14 @@ def answer(look: Callable[..., Any], *args: Any) -> Any:
         return look(*args)
     except Exception as error:
         return Unavailable(f"the query failed: {type(error).__name__}: {error}")
+
+
+def look(kind: Kind, state: Any, at: At) -> Any:
+    """The next step towards the goal; None when the look raised: the turn will tell."""
+    try:
+        return kind.pursue(state, at)
+    except Exception:
+        return None
 
 
 def respond(attempts: int) -> Response:

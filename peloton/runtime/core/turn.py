@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
     """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
     if type(message) is Pursue:
-        return _pursued(kind, Outcome(state, (), (), None, ""), at)
+        return _pursued(kind, Outcome(state, (), (), None, ""), at, message.step)
     if state is None:
         absent = kind.absent.get(type(message))
         if absent is None:
@@ -59,13 +59,13 @@ def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
     return _pursued(kind, first, at)
 
 
-def _pursued(kind: Kind, outcome: Outcome, at: At) -> Outcome:
+def _pursued(kind: Kind, outcome: Outcome, at: At, first: Any = None) -> Outcome:
     state, facts, sends, reply, because, notes = outcome
     if state is None:
         return outcome
     steps = []
     for _ in range(PURSUE_STEPS_MAX):
-        step = kind.pursue(state, at)
+        step, first = (kind.pursue(state, at) if first is None else first), None
         if isinstance(step, Rest):
             return Outcome(state, facts, sends, reply, because, notes)
         for fact in step.facts:
