@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -29,8 +29,8 @@ from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import GROUPS, kinds
+from peloton.machines import PlacerMachine
 from peloton.placement.messages import Label
-from peloton.placement.placer import Placer
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -49,33 +49,6 @@ class CannotStart(Exception):
 
 class Failed(Exception):
     """Why a running cluster could not go on."""
-
-
-class PlacerMachine:
-    """A placer as a soft machine: whatever it held, it asks the inventories for anew."""
-
-    own_thread = False
-
-    def __init__(self, inventories: list[Key]) -> None:
-        self._inventories = inventories
-        self.reset()
-
-    def reset(self) -> None:
-        """A placer that raised is thrown away."""
-        self._placer = Placer(key("placer", 0), inventories=self._inventories)
-
-    @property
-    def wake_at(self) -> float | None:
-        """When the placer wants to ask again for what it missed."""
-        return self._placer.wake_at
-
-    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:
-        """Wishes and summaries in, proposals out."""
-        mail = [(envelope.sender, envelope.message) for envelope in envelopes]
-        return [
-            Envelope(send.to, send.message, sender=self._placer.key)
-            for send in self._placer.receive(mail, now)
-        ]
 
 
 class Minicluster:

@@ -8,6 +8,7 @@ It must never import anything above it, read a clock, draw a number or know any 
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NewType
 
@@ -22,8 +23,9 @@ def key(kind: str, *parts: object) -> Key:
     return Key("/".join((kind, *map(str, parts))))
 
 
+@functools.lru_cache(maxsize=65536)
 def kind_of(name: Key) -> str:
-    """The kind a key belongs to."""
+    """The kind a key belongs to. Asked several times a turn, hence remembered."""
     return name.partition("/")[0]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.runtime.core.answered import Answered
-from peloton.runtime.core.checkpoint import Checkpointer
+from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN, Checkpointer
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply
@@ -71,7 +71,13 @@ class Shard:
     """The entities of one shard under one epoch."""
 
     def __init__(
-        self, shard: ShardId, kinds: Mapping[str, Kind], *, sharding: Sharding, codec: Codec
+        self,
+        shard: ShardId,
+        kinds: Mapping[str, Kind],
+        *,
+        sharding: Sharding,
+        codec: Codec,
+        checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN,
     ) -> None:
         self.id = shard
         self.kinds = kinds
@@ -83,8 +89,9 @@ class Shard:
         self.held = Held(self.turns, codec)
         self.views = Views()
         self.endings = Endings(self.turns, codec, self.answered)
-        self.checkpointer = Checkpointer(codec)
+        self.checkpointer = Checkpointer(codec, checkpoint_bytes_min)
         self.position = 0  # of the last frame made
+        self.delivered = 0  # messages taken from the queue, for figures
         self._redrives: dict[Key, None] = {}
         self._sharding = sharding
         self._pending = Pending()
@@ -205,6 +212,7 @@ class Shard:
         return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
 
     def _deliver(self, envelope: Envelope) -> None:
+        self.delivered += 1
         kind = self.kinds[kind_of(envelope.to)]
         message = envelope.message
         if isinstance(message, Seen):

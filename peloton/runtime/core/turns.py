@@ -64,6 +64,7 @@ class Turns:
         self.position = 0
         self.epoch = 0
         self.rows: list[bytes] = []
+        self.written = 0  # entries, for figures
         self.bytes = 0
         self._codec = codec
 
@@ -245,6 +246,7 @@ class Turns:
 
     def _add(self, row: bytes) -> None:
         self.rows.append(row)
+        self.written += 1
         self.bytes += len(row)
 
     def _write_revived(self, key: Key) -> None:
