@@ -45,25 +45,30 @@ def _undraw(meter: w.Meter, message: w.Undraw, at: At) -> Decision:
 
 def _drew(meter: w.Meter, fact: w.Drew) -> w.Meter:
     held = meter.drawing.get(fact.name, Bits())
-    return replace(meter, drawing=meter.drawing.set(fact.name, held | fact.members))
+    drawing = meter.drawing.set(fact.name, held | fact.members)
+    return replace(meter, drawing=drawing, load=meter.load + len(fact.members))
 
 
 def _undrew(meter: w.Meter, fact: w.Undrew) -> w.Meter:
     left = meter.drawing.get(fact.name, Bits()) - fact.members
     drawing = meter.drawing.set(fact.name, left) if left else meter.drawing.delete(fact.name)
-    return replace(meter, drawing=drawing)
+    return replace(meter, drawing=drawing, load=meter.load - len(fact.members))
 
 
 METER = Kind(
     name="meter",
     group="city",
     state=w.Meter,
-    decide={w.Draw: _draw, w.Undraw: _undraw, w.Build: lambda meter, message, at: NOTHING},
+    decide={
+        w.Draw: _draw,
+        w.Undraw: _undraw,
+        w.Build: lambda meter, message, at: Decision(reply=w.Done(1)),
+    },
     absent={
         w.Draw: lambda message, at: Decision(sends=(Send(SENDER, w.Denied(message.run)),)),
         w.Undraw: lambda message, at: Decision(sends=(Send(SENDER, w.Undrawn(message.run)),)),
         w.Build: lambda message, at: Decision(
-            facts=(w.Built(message.capacity),), sends=(Send(PARENT, w.Found()),)
+            facts=(w.Built(message.capacity),), sends=(Send(PARENT, w.Found()),), reply=w.Done(1)
         ),
     },
     pursue=lambda meter, at: SETTLED,
@@ -74,6 +79,7 @@ METER = Kind(
     },
     messages={1: w.Draw, 2: w.Undraw, 3: w.Build},
     facts={1: w.Built, 2: w.Drew, 3: w.Undrew},
+    answers={1: w.Done},
     route=lambda name: 0,
     parent=lambda name, state: key("grid", "0"),
 )

@@ -48,10 +48,7 @@ class Panel(Value, frozen=True, gc=False, array_like=True):
 class Meter(Value, frozen=True, gc=False, array_like=True):
     capacity: int
     drawing: immutables.Map[str, Bits] = immutables.Map()
-
-    @property
-    def load(self) -> int:
-        return sum(len(members) for _, members in sorted(self.drawing.items()))
+    load: int = 0
 
 
 class Grid(Value, frozen=True, gc=False, array_like=True):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.shells.letters import Ref
@@ -18,6 +19,12 @@ from peloton.runtime.vocabulary import Kind
 
 if TYPE_CHECKING:
     from peloton.runtime.shells.region import Region
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """Limits of a daemon; tests and simulations make them small."""
+
+    checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
 
 
 class House(msgspec.Struct, frozen=True, gc=False):
@@ -31,3 +38,4 @@ class House(msgspec.Struct, frozen=True, gc=False):
     root: Ref
     journal: Ref
     reader: Ref
+    limits: Limits = Limits()

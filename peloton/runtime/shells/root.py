@@ -25,7 +25,7 @@ from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.house import House
+from peloton.runtime.shells.house import House, Limits
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.letters import (
     Broke,
@@ -212,6 +212,12 @@ class Root:
         """Claim these shards, beside those that are owned."""
         tell(self._shell, Own(shards))
 
+    def own_all(self, sizes: Mapping[str, int]) -> Future[None]:
+        """Claim every shard of these groups; done when all take mail."""
+        self.own(tuple(ShardId(group, at) for group in sizes for at in range(sizes[group])))
+        tell(self._shell, Look(lambda _: None, self.opened))
+        return self.opened
+
     def disown(self, shards: tuple[ShardId, ...]) -> Future[Any]:
         """Finish what is in flight and give the shards back."""
         future: Future[Any] = Future()
@@ -242,9 +248,9 @@ def assemble(
     *,
     sizes: Mapping[str, int],
     drivers: Drivers,
-    softs: Mapping[str, Soft],
+    limits: Limits = Limits(),  # noqa: B008
 ) -> Root:
-    """All shells of a daemon, owning no shard yet."""
+    """All shells of a daemon, owning no shard yet and knowing no soft machine."""
     sizes = journal.bootstrap(sizes).shards
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding, sizes)
@@ -263,6 +269,7 @@ def assemble(
         root=root_ref,
         journal=_begin(committer),
         reader=_begin(reader),
+        limits=limits,
     )
 
     def on_soft(prefix: str, machine: Soft) -> Ref:
@@ -270,8 +277,6 @@ def assemble(
         return _begin(SoftShell(prefix, own, machine=machine, region=region, root=root_ref))
 
     region.on_soft = on_soft
-    for prefix, machine in softs.items():
-        region.register_soft(prefix, machine)
     return Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
 
 
@@ -286,19 +291,12 @@ def start(
     """A daemon that owns every shard there is. Returns at once; see `Root.opened`."""
     collector = Collector()
     drivers = Threads(clock, on_idle=collector.idle)
-    root = assemble(kinds, journal, sizes=sizes, drivers=drivers, softs=softs or {})
+    root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
     root.collector = collector
-    everything = own_all(root, sizes)
-    everything.add_done_callback(lambda _: collector.own())
+    for prefix, machine in (softs or {}).items():
+        root.region.register_soft(prefix, machine)
+    root.own_all(sizes).add_done_callback(lambda _: collector.own())
     return root
-
-
-def own_all(root: Root, sizes: Mapping[str, int]) -> Future[None]:
-    """Claim every shard of these groups; done when all take mail."""
-    shards = tuple(ShardId(group, number) for group in sizes for number in range(sizes[group]))
-    root.own(shards)
-    tell(root._shell, Look(lambda _: None, root.opened))
-    return root.opened
 
 
 def _begin(shell: Shell) -> Ref:

@@ -147,7 +147,13 @@ class ShardShell(Shell):
             tell(self._house.journal, Release(self.shard, self.ref))
             return
         house = self._house
-        core = Shard(self.shard, house.kinds, sharding=house.sharding, codec=house.codec)
+        core = Shard(
+            self.shard,
+            house.kinds,
+            sharding=house.sharding,
+            codec=house.codec,
+            checkpoint_bytes_min=house.limits.checkpoint_bytes_min,
+        )
         core.epoch = taken.claimed.epoch
         restore(core, taken.parts, taken.frames, taken.claimed.floor)
         self.core = core

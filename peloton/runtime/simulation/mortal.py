@@ -1,0 +1,98 @@
+"""A daemon that dies: the shells of one process over a store that outlives it.
+
+Turns a port call into the end of the process, before it is done or after, and begins the next
+process on what the store holds. A death never raises through an actor of pykka: the port call
+raises once, what that step still does in memory is thrown away with the memory. It must not know
+any kind, nor repair anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from peloton.runtime.adapters.memory import Call, MemoryJournal, MemoryStore
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.root import Root, assemble
+from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shell import Shell
+from peloton.runtime.simulation.stepper import Stepper
+from peloton.runtime.vocabulary import Kind
+
+
+class Died(Exception):
+    """The process ended within this port call."""
+
+
+class Mortal:
+    """One daemon after the other on one store; `lives` counts them."""
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        stepper: Stepper,
+        *,
+        sizes: Mapping[str, int],
+        limits: Limits = Limits(),  # noqa: B008
+        on_call: Callable[[Call, int], bool] | None = None,
+    ) -> None:
+        self.stepper = stepper
+        self.store = MemoryStore()
+        self.lives = 0
+        self.calls = 0
+        self._kinds = kinds
+        self._sizes = sizes
+        self._limits = limits
+        self._on_call = on_call  # of (call, its number): whether the process dies in it
+        self._dead = False
+        self._before: list[Shell] = []
+        self.root: Root = self._begin()
+
+    @property
+    def region(self) -> Region:
+        """The door of the daemon that lives now."""
+        return self.root.region
+
+    def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:
+        """Step until it holds."""
+
+        def look() -> bool:
+            if self._dead:
+                self.die()
+            return until()
+
+        self.stepper.run(look, steps_max=steps_max)
+
+    def die(self) -> None:
+        """The process ends here, and another one begins."""
+        self.stepper.drop([shell for shell in self.stepper.shells if shell not in self._before])
+        self.root = self._begin()
+
+    def shards(self) -> dict[ShardId, Shard]:
+        """The cores of the shards that are open now."""
+        found: dict[ShardId, Shard] = {}
+        for shell in self.stepper.shells:
+            if isinstance(shell, ShardShell) and shell.core is not None:
+                found[shell.shard] = shell.core
+        return found
+
+    def _begin(self) -> Root:
+        self.lives += 1
+        self._dead = False
+        self._before = [*self.stepper.shells]
+        process = self.lives.to_bytes(16, "big")
+        journal = MemoryJournal(self.store, process=process, hook=self._hook)
+        root = assemble(
+            self._kinds, journal, sizes=self._sizes, drivers=self.stepper, limits=self._limits
+        )
+        root.own_all(self._sizes)
+        return root
+
+    def _hook(self, call: Call) -> None:
+        self.calls += 1
+        self.stepper.note(f"{call.name} {call.shard} {call.moment}")
+        if self._dead or (self._on_call is not None and self._on_call(call, self.calls)):
+            self._dead = True
+            raise Died(f"{call}")

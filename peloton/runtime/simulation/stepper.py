@@ -1,0 +1,131 @@
+"""A stepper: drives the unchanged shells on the caller's thread, in virtual time, from one seed.
+
+Turns "these shells have mail" into one step of one of them, drawn from the seed; when none has,
+time jumps to the next moment anybody asked for. It must not sleep, read a clock, or let anything
+but the seed decide: two runs of a seed are the same, in any process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+
+import pykka
+
+from peloton.runtime.shells.letters import WAKE, tell
+from peloton.runtime.shells.shell import Shell
+
+BEGIN_S = 1_700_000_000.0
+LETTERS_PER_STEP_MAX = 3
+
+
+class Stuck(Exception):
+    """What was waited for did not come within the steps allowed."""
+
+
+class VirtualClock:
+    """Time that moves only when told."""
+
+    def __init__(self, now_s: float = BEGIN_S) -> None:
+        self.now_s = now_s
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self.now_s
+
+
+class Stepper:
+    """Driver of all shells of a simulation, and the drivers' maker that `assemble` wants."""
+
+    def __init__(self, seed: int) -> None:
+        self.clock = VirtualClock()
+        self.chance = random.Random(seed)
+        self.steps = 0
+        self.shells: list[Shell] = []
+        self._ready: list[Shell] = []
+        self._wakes: list[tuple[float, int, Shell]] = []
+        self._numbers = itertools.count()
+        self._trace = hashlib.sha256()
+
+    # ---- what shells and their maker call ----
+
+    def driver(self, name: str) -> Stepper:  # noqa: ARG002
+        """One for all."""
+        return self
+
+    def attach(self, shell: Shell) -> None:
+        """The shell begins."""
+        self.shells.append(shell)
+
+    def rung(self, shell: Shell) -> None:
+        """The shell has mail; until it is attached, or once it is dropped, nobody looks."""
+        if not shell.queued:
+            shell.queued = True
+            self._ready.append(shell)
+
+    def wake(self, shell: Shell, at_s: float) -> None:
+        """As of a dispatcher."""
+        if shell.wake_at_s != at_s:
+            shell.wake_at_s = at_s
+            heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
+
+    def stop(self) -> None:
+        """Nothing runs but by `step`."""
+
+    # ---- what a world calls ----
+
+    def step(self) -> bool:
+        """One step of one shell, or one jump of time; False when nothing will ever happen."""
+        if not self._ready and not self._jump():
+            return False
+        shell = self._ready.pop(self.chance.randrange(len(self._ready)))
+        shell.queued = False
+        self.steps += 1
+        self.note(f"{self.clock.now_s:.3f} {shell.name} {shell.actor_inbox.qsize()}")
+        shell.grant(self.chance.randint(1, LETTERS_PER_STEP_MAX))
+        if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
+            self.rung(shell)
+        return True
+
+    def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:
+        """Step until it holds; raises when it never comes to that."""
+        for _ in range(steps_max):
+            if until():
+                return
+            # What is waited for may itself begin something new, such as the next process.
+            if not self.step() and not until() and not self._ready:
+                break
+        if not until():
+            raise Stuck(f"after {self.steps} steps, at {self.clock.now_s - BEGIN_S:.1f} s")
+
+    def drop(self, shells: list[Shell]) -> None:
+        """The process of these shells is gone: they never run again, and nothing is told them."""
+        gone = {id(shell): None for shell in shells}
+        for shell in shells:
+            pykka.ActorRegistry.unregister(shell.actor_ref)
+            shell.actor_stopped.set()
+        self.shells = [shell for shell in self.shells if id(shell) not in gone]
+        self._ready = [shell for shell in self._ready if id(shell) not in gone]
+        self._wakes = [wake for wake in self._wakes if id(wake[2]) not in gone]
+        heapq.heapify(self._wakes)
+
+    def note(self, text: str) -> None:
+        """Put something into the trace."""
+        self._trace.update(text.encode() + b"\n")
+
+    def trace(self) -> str:
+        """A hash of all that happened."""
+        return self._trace.hexdigest()
+
+    def _jump(self) -> bool:
+        while self._wakes:
+            at_s, _, shell = heapq.heappop(self._wakes)
+            if shell.wake_at_s == at_s and not shell.actor_stopped.is_set():
+                self.clock.now_s = max(self.clock.now_s, at_s)
+                shell.wake_at_s = None
+                tell(shell.ref, WAKE)
+                return True
+        return False
