@@ -204,7 +204,7 @@ class At(msgspec.Struct, frozen=True, gc=False):
     who: str = ""
     notes: Any = None  # what the last decision with notes left behind, or None
     epoch: int = 0  # of the shard; orders to the outside carry it, and older ones are refused
-    position: int = 0  # of the frame being made: grows, so it serves as the version of a report
+    position: int = 0  # of the frame being made; of a report, a number that only grows
 
 
 class Rest(enum.Enum):

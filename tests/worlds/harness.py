@@ -229,6 +229,16 @@ class World:
                 if self.sharding.shard_of(host) == shard and host not in self.machines.cut_off:
                     self.tell(host, host_messages.BackendUp())
 
+    def cut(self, host: Key) -> None:
+        """A machine cannot be asked any more; what runs on it runs on."""
+        self.machines.cut_off[host] = None
+        self.tell(host, host_messages.BackendDown("out of reach"))
+
+    def mend(self, host: Key) -> None:
+        """The machine can be asked again."""
+        self.machines.cut_off.pop(host, None)
+        self.tell(host, host_messages.BackendUp())
+
     def recovered(self, shard: ShardId) -> Shard:
         """A shard made of what is safe."""
         disk, found = self.disks[shard], self._empty(shard)

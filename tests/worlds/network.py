@@ -1,9 +1,10 @@
 """What lies between shards: envelopes under way, in virtual time, drawn from one seed.
 
-Turns an envelope that leaves one shard into zero, one or two that arrive at another. Between two
-shards and under one epoch envelopes keep their order, and what an older epoch said is not heard
-after a newer one's first word, as the runtime promises; a wild network keeps neither promise. It
-must not look into messages.
+Turns an envelope that leaves one shard into zero, one or two that arrive at another, and lets
+those of different shards overtake each other. Between two shards and under one epoch they keep
+their order, and what an older epoch said is not heard after a newer one's first word: so much the
+runtime promises, and actors stand on it (a launch that came after the end of its run was seen
+would run again). It must not look into messages.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ class Storm(NamedTuple):
     repeat: float = 0.0  # share of envelopes that arrive twice
     delay_s: float = 0.0  # at most
     crash: float = 0.0  # share of bundles at which their shard dies
-    wild: bool = False  # envelopes overtake each other
 
 
 CALM = Storm()
@@ -50,9 +50,8 @@ class Network:
             return
         for _ in range(2 if storm.repeat and chance.random() < storm.repeat else 1):
             at = now + (chance.random() * storm.delay_s if storm.delay_s else 0.0)
-            if not storm.wild:
-                at = max(at, self._last.get((source, target), 0.0))
-                self._last[source, target] = at
+            at = max(at, self._last.get((source, target), 0.0))
+            self._last[source, target] = at
             self._count += 1
             item = (at, self._count, source, epoch, target, envelope)
             heapq.heappush(self._under_way, item)
@@ -62,9 +61,9 @@ class Network:
         found = []
         while self._under_way and self._under_way[0][0] <= now:
             _, _, source, epoch, target, envelope = heapq.heappop(self._under_way)
-            if epoch < self._heard.get((source, target), 0) and not self.storm.wild:
+            if epoch < self._heard.get((source, target), 0):
                 continue
-            self._heard[source, target] = max(epoch, self._heard.get((source, target), 0))
+            self._heard[source, target] = epoch
             self.carried += 1
             found.append((target, envelope))
         return found

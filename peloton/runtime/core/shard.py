@@ -48,6 +48,7 @@ from peloton.runtime.vocabulary import (
 
 TURNS_PER_FRAME_MAX = 4096
 ANSWERS_EXPIRE_TICKS = 600
+WORDS_BITS = 40
 PURSUE = Pursue()
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
 
@@ -98,6 +99,7 @@ class Shard:
         self._queue: deque[Envelope] = outbox.local
         self._load: dict[Key, None] = {}
         self._reports: dict[Key, float] = {}
+        self._words = 0  # reports under this epoch
         self._tick = 0
         self._tick_due = 0.0
 
@@ -266,12 +268,20 @@ class Shard:
             kind, state = self.kinds[kind_of(key)], self.population.cells.get(key)
             if state is None or kind.report is None:
                 continue
-            for send in kind.report(state, self.turns.at(kind, Envelope(key, PURSUE))):
+            at = self.turns.at(kind, Envelope(key, PURSUE))
+            at = msgspec.structs.replace(at, position=self._next_word())
+            for send in kind.report(state, at):
                 envelope = Envelope(send.to, send.message, sender=key)
                 if send.message.delivery is Delivery.LATEST:
                     self._pending.said(envelope, self._tick)
                 self.turns.outbox.add(envelope)
         self._pump()
+
+    def _next_word(self) -> int:
+        # A frame may hold several reports and a report may come without a frame, so positions
+        # would name two different words alike, and the second would count as known.
+        self._words += 1
+        return self.epoch << WORDS_BITS | self._words
 
     def _tell_due(self) -> None:
         for key in self.turns.alarms.due(self.turns.now):
@@ -328,7 +338,8 @@ class Shard:
             if loaded is not None:
                 state, crowd = loaded
                 at = msgspec.structs.replace(at, index=crowd)
-        value = self._look(kind, state, envelope.message, at)
+        query: Any = envelope.message
+        value = self._look(kind, state, query, at)
         if envelope.ask is not None:
             self.turns.outbox.replies.append(Reply(envelope.ask, value))
 

@@ -56,7 +56,10 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     resting = notes.resting if at.now < notes.retry_at else Bits()
     fresh = ready - waiting - resting
     if not fresh:
-        return WAITING
+        if waiting == notes.wished and resting == notes.resting:
+            return WAITING
+        # A time has come that nobody needed: without new notes the next one would be forgotten.
+        return Decision(notes=msgspec.structs.replace(notes, wished=waiting, resting=resting))
     number = notes.number
     sends = []
     for shape, members in _by_shape(slice_, at, fresh):
@@ -65,7 +68,8 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     after = msgspec.structs.replace(
         notes,
         wished=(waiting & ready) | fresh,
-        wished_at=at.now,
+        # The oldest wish dates them all: else a stream of fresh ones would keep a lost one waiting.
+        wished_at=notes.wished_at if waiting & ready else at.now,
         number=number,
         resting=resting & ready,
         refused=(),
