@@ -1,0 +1,170 @@
+"""A real minicluster as a child process, and what tests ask of it.
+
+Turns "a cluster with these options" into a process on free ports with a client. It must stop all
+that it started, whatever the test did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from peloton.sdk.client import Client
+from peloton.sdk.errors import PelotonError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "examples"
+START_MAX_S, STOP_MAX_S = 60.0, 20.0
+ENDED = ("SUCCEEDED", "FAILED", "KILLED")
+
+
+class Cluster:
+    """One minicluster; it may be killed and started again on the same folder."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.options = options
+        self.process: subprocess.Popen[str] | None = None
+        self.address = ""
+        self.warnings: list[str] = []
+
+    def start(self) -> Cluster:
+        """Start, and wait until it serves."""
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "peloton", "minicluster"),
+                *("--data-dir", str(self.folder / "data")),
+                *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"),
+                *self.options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / "stderr").open("a"),
+            text=True,
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("ready: grpc "):
+                self.address = line.split()[-1]
+                return self
+        raise AssertionError(f"the cluster did not start:\n{self.errors()}")
+
+    def errors(self) -> str:
+        """What it wrote to stderr, over all its lives."""
+        return (self.folder / "stderr").read_text()
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_MAX_S)
+
+    def client(self, timeout_s: float = 20.0) -> Client:
+        """A client of the running cluster."""
+        return Client(self.address, timeout_s=timeout_s)
+
+    def cli(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command of the command line."""
+        command = [sys.executable, "-m", "peloton", "--api", self.address, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if check and done.returncode != 0:
+            raise AssertionError(f"{words} ended with {done.returncode}:\n{done.stderr}")
+        return done
+
+
+@contextlib.contextmanager
+def running(folder: Path, *options: str) -> Iterator[Cluster]:
+    """A cluster that is gone afterwards, with its tasks."""
+    cluster = Cluster(folder, *options)
+    try:
+        yield cluster.start()
+    finally:
+        if cluster.process is not None and cluster.process.poll() is None:
+            cluster.kill()
+        end_keeper(folder)
+
+
+def end_keeper(folder: Path) -> None:
+    """Kill the keeper of a folder and all its tasks: those that name the folder in their words."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            place = os.readlink(entry / "cwd")
+            if str(folder).encode() in words or place.startswith(str(folder)):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def pool(client: Client, path: str = "/tests", cpus: float = 12.0) -> str:
+    """A pool with room for everything in the customary small cluster."""
+    limits = {"cpu": cpus, "memory": 6000.0, "disk": 50000.0, "gpu": 0.0}
+    resources = [
+        {"kind": kind, "reservation": 0.0, "limit": limit, "share": 1.0}
+        for kind, limit in limits.items()
+    ]
+    client.pools.create(path, {"name": path.rpartition("/")[2], "resources": resources})
+    return path
+
+
+def job(instances: int, command: str, **extra: Any) -> dict[str, Any]:
+    """A job of shell commands, small enough for hundreds at a time."""
+    config = {
+        "resource": {"cpuLimit": 0.01, "memLimitMb": 1.0, "diskLimitMb": 1.0},
+        "command": {"shell": True, "value": command},
+        **extra.pop("config", {}),
+    }
+    return {
+        "name": "test",
+        "type": "BATCH",
+        "instanceCount": instances,
+        "defaultConfig": config,
+        **extra,
+    }
+
+
+def wait_for(wanted: Callable[[], Any], within_s: float, what: str = "it") -> Any:
+    """Ask until there is an answer; a cluster that restarts meanwhile is asked again."""
+    until = time.monotonic() + within_s
+    last: object = None
+    while time.monotonic() < until:
+        try:
+            last = wanted()
+            if last:
+                return last
+        except PelotonError as error:
+            last = error
+        time.sleep(0.1)
+    raise AssertionError(f"waited {within_s:g} s for {what}; at last: {last}")
+
+
+def counts(client: Client, job_id: str) -> tuple[str, dict[str, int]]:
+    """State of a job, and its instances by state."""
+    from peloton.sdk.jobs import state_of
+
+    info = client.jobs.get(job_id).jobInfo
+    stats = {name: int(count) for name, count in info.runtime.taskStats.items() if count}
+    return state_of(info), stats
+
+
+def ended(client: Client, job_id: str, within_s: float = 60.0) -> tuple[str, dict[str, int]]:
+    """Wait until a job has ended; its state and counts."""
+
+    def look() -> tuple[str, dict[str, int]] | None:
+        state, found = counts(client, job_id)
+        return (state, found) if state in ENDED else None
+
+    found: tuple[str, dict[str, int]] = wait_for(look, within_s, f"the end of job {job_id}")
+    return found

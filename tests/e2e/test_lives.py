@@ -1,0 +1,85 @@
+"""A cluster's lives: stopped, killed, started again, refused, with fewer hosts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.e2e import cluster as c
+
+
+def test_tasks_outlive_a_stop_and_are_found_again(tmp_path: Path) -> None:
+    with c.running(tmp_path) as cluster:
+        with cluster.client() as client:
+            c.pool(client)
+            spec = c.job(5, "sleep 3; exit 0")
+            job = str(client.jobs.create("/tests", spec).jobId.value)
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 5, 20, "5 to run")
+        began = time.monotonic()
+        assert cluster.stop() == 0
+        assert time.monotonic() - began < 10
+        cluster.start()
+        with cluster.client() as client:
+            assert c.ended(client, job) == ("SUCCEEDED", {"SUCCEEDED": 5})
+            runs = {client.tasks.get(job, i).result.runtime.mesosTaskId.value for i in range(5)}
+            assert {run.rpartition("-")[2] for run in runs} == {"1"}
+
+
+def test_an_end_while_nobody_looks_is_known_with_its_exit_code(tmp_path: Path) -> None:
+    with c.running(tmp_path) as cluster:
+        with cluster.client() as client:
+            c.pool(client)
+            job = str(client.jobs.create("/tests", c.job(2, "sleep 1; exit 3")).jobId.value)
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 2, 20, "2 to run")
+        cluster.kill()
+        time.sleep(2)
+        cluster.start()
+        with cluster.client() as client:
+            assert c.ended(client, job) == ("FAILED", {"FAILED": 2})
+            status = client.tasks.get(job, 0).result.runtime.terminationStatus
+            assert status.exit_code == 3
+
+
+def test_a_second_cluster_on_the_folder_is_refused_with_the_pid(tmp_path: Path) -> None:
+    with c.running(tmp_path) as cluster:
+        assert cluster.process is not None
+        second = c.Cluster(tmp_path)
+        try:
+            second.start()
+        except AssertionError as error:
+            assert f"pid {cluster.process.pid}" in str(error)
+        else:
+            raise AssertionError("two clusters on one folder")
+
+
+def test_tasks_end_with_the_cluster_when_asked(tmp_path: Path) -> None:
+    with c.running(tmp_path, "--stop-tasks-on-exit") as cluster:
+        mark = tmp_path / "alive"
+        with cluster.client() as client:
+            c.pool(client)
+            command = f"while true; do date +%s%N > {mark}; sleep 0.1; done"
+            job = str(client.jobs.create("/tests", c.job(1, command)).jobId.value)
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 1, 20, "1 to run")
+        assert cluster.stop() == 0
+        before = mark.read_text()
+        time.sleep(0.5)
+        assert mark.read_text() == before
+
+
+def test_hosts_that_are_not_there_after_a_restart_are_lost(tmp_path: Path) -> None:
+    with c.running(tmp_path, "--hosts", "3") as cluster:
+        with cluster.client() as client:
+            c.pool(client)
+            config = {"resource": {"cpuLimit": 4.0, "memLimitMb": 1.0}}
+            spec = c.job(3, "sleep 600", config=config)
+            job = str(client.jobs.create("/tests", spec).jobId.value)
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, 20, "3 to run")
+        cluster.kill()
+        cluster.options = ("--hosts", "2")
+        cluster.start()
+        with cluster.client() as client:
+            c.wait_for(
+                lambda: c.counts(client, job)[1] == {"RUNNING": 2, "PENDING": 1},
+                20,
+                "one to wait for room",
+            )
