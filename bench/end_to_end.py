@@ -26,7 +26,14 @@ from peloton.actors.job.messages import CreateJob, job_key
 from peloton.actors.job.slice.messages import ListInstances, slice_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.messages import ROOT, CreatePool, ListPools, OpenRoot, PoolConfig, pool_key
+from peloton.actors.respool.messages import (
+    ROOT,
+    CreatePool,
+    ListPools,
+    OpenRoot,
+    PoolConfig,
+    pool_key,
+)
 from peloton.backends.simulated import BACKEND, Fates, SimulatedBackend
 from peloton.kinds import GROUPS, kinds
 from peloton.machines import PlacerMachine
@@ -166,7 +173,8 @@ def main() -> None:
         messages, entries = bench.counters()
         spread = statistics.quantiles(bench.latencies(jobs) or [0.0, 0.0], n=100)
         print(f"{tasks} tasks, {options.jobs} jobs of {options.size}, {options.hosts} hosts")
-        print(f"to RUNNING    {tasks / running_s:12,.0f} tasks/s   {running_s:.2f} s, cpu {cpu_s:.2f} s")
+        rate = f"{tasks / running_s:12,.0f} tasks/s"
+        print(f"to RUNNING    {rate}   {running_s:.2f} s, cpu {cpu_s:.2f} s")
         print(f"to SUCCEEDED  {done_s:12.2f} s         of which {options.duration_s:g} s running")
         print(f"create to RUNNING, a task   p50 {spread[49]:.3f} s   p99 {spread[98]:.3f} s")
         print(

@@ -31,12 +31,15 @@ class Fates(NamedTuple):
     failing: float = 0.0  # share of runs that fail with exit code 1
 
 
+USUAL = Fates()
+
+
 class SimulatedBackend:
     """The soft machine behind `backend/simulated`."""
 
     own_thread = False
 
-    def __init__(self, hosts: Sequence[str], fates: Fates = Fates()) -> None:
+    def __init__(self, hosts: Sequence[str], fates: Fates = USUAL) -> None:
         self._hosts = list(hosts)
         self._fates = fates
         self._woken = False  # after a reset: the hosts have yet to be told that they can ask

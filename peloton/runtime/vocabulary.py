@@ -138,7 +138,7 @@ class Query(Value, frozen=True, gc=False, array_like=True):
 
 
 class Due(Message, frozen=True, gc=False, array_like=True):
-    """The deadline of this name has come; the runtime says it, and only while it is still theirs."""
+    """The deadline of this name has come. The runtime says it, only while it is still theirs."""
 
     name: str
 
