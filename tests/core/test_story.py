@@ -1,4 +1,4 @@
-"""The toy workload in virtual time: every process that dies, at every call of the store, in turn."""
+"""The toy workload in virtual time: a death at every call of the store, in turn."""
 
 from __future__ import annotations
 

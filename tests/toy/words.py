@@ -221,7 +221,7 @@ class Founded(Fact, frozen=True, gc=False, array_like=True):
 
 
 class Add(Message, frozen=True, gc=False, array_like=True):
-    """13 raises when it is decided, 14 when it is folded."""
+    """13 and 15 raise when they are decided, 14 when it is folded."""
 
     amount: int
 

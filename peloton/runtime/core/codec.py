@@ -209,7 +209,7 @@ class Codec:
         crowd.classes = {state: bits.raw for state, bits in classes}
         crowd.columns = Columns.load(
             {name: convert(value, types[name]) for name, value in same.items()},
-            {name: convert(values, list[types[name]]) for name, values in each.items()},
+            {name: convert(values, list[types[name]]) for name, values in each.items()},  # type: ignore[valid-type]
             present.raw,
         )
         crowd.quarantined = quarantined.raw
@@ -231,7 +231,8 @@ class Codec:
             cls = self._kinds[kind].facts.get(number)
             column = crowd.per_member.get(cls) if cls is not None else None
             if column is not None:
-                return tuple(convert(values, list[crowd.columns[column]]))
+                wanted = crowd.columns[column]
+                return tuple(convert(values, list[wanted]))  # type: ignore[valid-type]
         return tuple(values)
 
 

@@ -231,7 +231,7 @@ class Change:
 
 def values_for(raw: int, members: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values, given one per member of `members`, of the members in `raw`."""
-    if not values or raw == members:
+    if len(values) <= 1 or raw == members:
         return values
     by_member = dict(zip(members_of(members), values, strict=True))
     return tuple(by_member[member] for member in members_of(raw))

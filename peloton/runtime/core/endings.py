@@ -221,4 +221,5 @@ class Endings:
 
 
 def _open_row(body: bytes) -> _Row:
-    return msgspec.msgpack.decode(body, type=_Row)
+    row: _Row = msgspec.msgpack.decode(body, type=_Row)
+    return row

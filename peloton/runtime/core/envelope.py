@@ -41,7 +41,9 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
     """The part of an envelope that is for these of its members, each with its own value."""
     if members == envelope.members:
         return envelope
-    values = values_for(members, envelope.members, envelope.values)
+    values = envelope.values
+    if len(values) == envelope.members.bit_count():  # else the turn itself will complain
+        values = values_for(members, envelope.members, values)
     return envelope._replace(members=members, values=values)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from peloton.runtime.core.turn import Outcome
 from peloton.runtime.vocabulary import At, Kind, Unavailable
+
+T = TypeVar("T")
 
 ATTEMPTS_MAX = 3
 RETRY_FIRST_S = 0.5
@@ -32,7 +33,7 @@ class Failure(NamedTuple):
     error: str
 
 
-def attempt(turn: Callable[..., Outcome], *args: Any) -> Outcome | Failure:
+def attempt(turn: Callable[..., T], *args: Any) -> T | Failure:
     """Run a turn; what it raises becomes a value."""
     try:
         return turn(*args)

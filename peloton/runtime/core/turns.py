@@ -184,8 +184,8 @@ class Turns:
         outcome = take_turn(kind, state, envelope.message, at)
         facts = outcome.facts
         if facts:
-            if envelope.request is not None:
-                facts = (*facts, self._answered(key, envelope, outcome.reply))
+            answered = self._answered(key, envelope, outcome.reply)
+            facts = (*facts, *answered)
             row = self._row(self._entry(envelope, facts, outcome.because))
             if outcome.state is not None:
                 kind.deadline(outcome.state)  # if it raises, then while nothing has changed
@@ -194,8 +194,8 @@ class Turns:
             self._add(row)
             self.touched[key] = None
             self.time_cell(key, kind, state, outcome.state)
-            if envelope.request is not None:
-                self.answered.remember(key, facts[-1])
+            for fact in answered:
+                self.answered.remember(key, fact)
         if outcome.notes is not None:
             self._note(kind, key, outcome.notes)
         self._tell(envelope, 0, outcome)
@@ -213,10 +213,11 @@ class Turns:
         else:
             self.alarms.set(key, tick_of(recall_s))
 
-    def _answered(self, key: Key, envelope: Envelope, reply: Any) -> RequestAnswered:
-        assert envelope.request is not None
+    def _answered(self, key: Key, envelope: Envelope, reply: Any) -> tuple[RequestAnswered, ...]:
+        if envelope.request is None:
+            return ()
         name, digest = envelope.request
-        return RequestAnswered(name, digest, self._codec.encode_answer(key, reply), self.now)
+        return (RequestAnswered(name, digest, self._codec.encode_answer(key, reply), self.now),)
 
     def _apply_class(
         self, crowd: Crowd, raw: int, state: Any, outcome: Outcome, envelope: Envelope

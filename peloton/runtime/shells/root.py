@@ -57,7 +57,9 @@ STOP_S_MAX = 5.0
 class Drivers(Protocol):
     """Where shells get their drivers: threads, or one stepper for all."""
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock:
+        """The time the shells live in."""
 
     def driver(self, name: str) -> Driver:
         """The driver of that name."""

@@ -28,7 +28,9 @@ class Clock(Protocol):
 class Driver(Protocol):
     """What makes shells run: a dispatcher with a thread, or a stepper."""
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock:
+        """The time its shells live in."""
 
     def attach(self, shell: Shell) -> None:
         """The shell begins."""

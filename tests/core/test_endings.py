@@ -1,0 +1,142 @@
+"""Entities that leave memory and come back, and checkpoints: nothing of them may be lost."""
+
+from __future__ import annotations
+
+from peloton.runtime.core.digest import digest
+from peloton.runtime.vocabulary import Absent, Key, key
+from tests.toy import words as w
+from tests.toy.bench import Bench
+from tests.toy.kinds import bulbs, panel
+
+X = key("note", "x")
+
+
+def closed() -> Bench:
+    bench = Bench()
+    bench.tell(X, w.Add(5), ask=0, request=("k", b"5"))
+    bench.tell(X, w.Close())
+    bench.rest()
+    bench.rest()
+    bench.answers()
+    return bench
+
+
+def same(bench: Bench) -> None:
+    assert digest(bench.replay()) == digest(bench.shard)
+    assert digest(bench.replay(checkpoint=False)) == digest(bench.shard)
+
+
+def test_what_has_ended_leaves_memory_once_its_row_is_safe():
+    bench = Bench()
+    bench.tell(X, w.Add(5))
+    bench.tell(X, w.Close())
+    bench.once()
+    bench.once()
+    assert X in bench.shard.population.cells and not bench.ended
+    ready = bench.shard.ready(bench.now)
+    assert [row.key for row in ready.ended] == [X]
+    assert X in bench.shard.population.cells, "the row is not safe yet"
+    bench.write(ready)
+    bench.shard.committed()
+    assert X not in bench.shard.population.cells
+    same(bench)
+
+
+def test_an_ended_entity_answers_queries_and_repeats_unchanged():
+    bench = closed()
+    bench.tell(X, w.Show(), ask=1)
+    bench.rest()
+    assert bench.answers() == [w.Total(5)]
+    assert X not in bench.shard.population.cells, "a query wakes nobody"
+    bench.tell(X, w.Add(5), ask=2, request=("k", b"5"))
+    bench.rest()
+    assert bench.answers() == [w.Total(5)]
+    same(bench)
+
+
+def test_the_first_fact_of_a_second_life_carries_the_whole_state():
+    bench = closed()
+    bench.tell(X, w.Add(3), ask=1)
+    bench.rest()
+    assert bench.answers() == [w.Total(8)]
+    bench.ended.clear()  # recovery reads no row
+    same(bench)
+    assert bench.replay().population.cells[X].total == 8
+
+
+def test_a_deletion_writes_one_more_row():
+    bench = closed()
+    bench.tell(X, w.Forget())
+    bench.rest()
+    assert not bench.ended
+    bench.tell(X, w.Show(), ask=1)
+    bench.rest()
+    assert bench.answers()[-1] == Absent(X)
+    same(bench)
+
+
+def test_a_deletion_whose_row_was_not_written_is_written_by_the_next_owner():
+    bench = closed()
+    bench.tell(X, w.Forget())
+    bench.once()
+    assert X in bench.ended
+    bench.write(bench.shard.ready(bench.now))  # the fact, not the row
+    assert X in bench.ended
+    bench.shard = bench.replay()
+    bench.rest()
+    assert X not in bench.ended
+
+
+def test_a_second_life_without_lookup_does_not_fold_onto_the_first():
+    # A note closed and left, then told a report: that class is not looked up.
+    bench = closed()
+    bench.tell(X, w.Lamps(7, 2), sender=Key("panel/zzz"))
+    bench.rest()
+    assert bench.shard.population.cells[X].total == 0
+    same(bench)
+
+
+def test_a_crowd_leaves_and_returns_with_its_parent():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(3))
+    bench.tell(panel("a"), w.Retire())
+    bench.after(1)  # its last word is said first
+    assert panel("a") in bench.ended
+    assert bulbs("a") not in bench.shard.population.crowds
+    same(bench)
+    bench.tell(panel("a"), w.Show(), ask=1)
+    bench.rest()
+    assert bench.answers() == [0]
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    assert bench.shard.population.crowd(bulbs("a")).present == 0b111
+    same(bench)
+
+
+def test_checkpoints_are_cut_while_the_shard_goes_on():
+    bench = Bench(checkpoint_bytes_min=400)
+    bench.tell(panel("a"), w.Install(5))
+    for number in range(60):
+        bench.tell(key("note", number % 7), w.Add(1), ask=number, request=(f"k{number}", b"x"))
+        bench.tell(panel("a"), w.Switch(number % 2 == 0))
+        bench.tell(bulbs("a"), w.Granted(number // 2), 0b10101, sender=Key("meter/0"))
+        bench.once()
+        same(bench)
+    bench.rest()
+    assert bench.checkpoint[0] > 20
+    same(bench)
+
+
+def test_a_checkpoint_keeps_time_and_deadlines():
+    bench = Bench(checkpoint_bytes_min=1)
+    bench.tell(panel("a"), w.Install(2))
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    assert bench.checkpoint[0]
+    twin = bench.replay()
+    assert twin.turns.now == bench.now
+    assert twin.population.crowd(bulbs("a")).next_tick is not None
+    bench.shard = twin
+    bench.after(5.1)
+    bench.rest()
+    same(bench)

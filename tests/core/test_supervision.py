@@ -1,0 +1,113 @@
+"""Failing turns: retried, set aside, quarantined, taken back; and nobody else suffers."""
+
+from __future__ import annotations
+
+from peloton.runtime.core.digest import digest
+from peloton.runtime.core.records import MessageSetAside, Quarantined
+from peloton.runtime.vocabulary import Key, SetAside, Unavailable, key
+from tests.toy import words as w
+from tests.toy.bench import Bench
+from tests.toy.kinds import bulbs, panel
+from tests.toy.words import Power
+
+X = key("note", "x")
+
+
+def test_a_message_that_raises_is_tried_three_times_and_set_aside():
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.tell(X, w.Add(13), ask="bad")
+    bench.rest()
+    assert bench.answers() == []
+    bench.after(2)
+    assert bench.answers() == [SetAside("ValueError: 13 is not added")]
+    facts = bench.shard.held.dump()[X]
+    assert [type(fact) for fact in facts] == [MessageSetAside]
+    assert bench.shard.population.cells[X].total == 1
+    assert digest(bench.replay()) == digest(bench.shard)
+
+
+def test_a_fact_that_does_not_fold_is_never_written():
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.tell(X, w.Add(14))
+    bench.rest()
+    bench.after(2)
+    assert bench.shard.population.cells[X].total == 1
+    assert digest(bench.replay()) == digest(bench.shard)
+
+
+def test_what_was_said_behind_a_failing_message_stays_behind_it():
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.rest()
+    bench.tell(X, w.Add(13), ask=1)
+    bench.tell(X, w.Add(2), ask=2)
+    bench.rest()
+    assert bench.answers() == []
+    bench.after(3)
+    assert bench.answers() == [SetAside("ValueError: 13 is not added"), w.Total(3)]
+
+
+def test_a_repeat_of_what_is_set_aside_is_answered_so():
+    bench = Bench()
+    bench.tell(X, w.Add(13))
+    bench.after(3)
+    bench.tell(X, w.Add(13), ask=2)
+    bench.rest()
+    assert bench.answers() == [SetAside("ValueError: 13 is not added")]
+
+
+def test_only_the_guilty_members_are_held_and_the_others_go_on():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(4))
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    bench.tell(bulbs("a"), w.Granted(1), 0b0011, sender=Key("meter/0"))
+    bench.tell(bulbs("a"), w.Denied(1), 0b0100, sender=Key("meter/0"))
+    bench.after(3.2)
+    crowd = bench.shard.population.crowd(bulbs("a"))
+    assert crowd.state_of(2).run == 2
+    bench.tell(bulbs("a"), w.Trip(2), 0b1111)
+    bench.rest()
+    assert bench.shard.held.retrying[bulbs("a")].members == 0b0100
+    bench.tell(bulbs("a"), w.Granted(2), 0b0100, sender=Key("meter/0"))
+    bench.tell(bulbs("a"), w.Granted(1), 0b1000, sender=Key("meter/0"))
+    bench.rest()
+    crowd = bench.shard.population.crowd(bulbs("a"))
+    assert crowd.state_of(2).power is Power.HEATING, "it waits behind what failed"
+    assert crowd.state_of(3).power is Power.ON
+    bench.after(2)
+    assert crowd.state_of(2).power is Power.ON
+    assert [f.members for f in bench.shard.held.dump()[bulbs("a")]] == [bytes([0b0100])]
+    assert digest(bench.replay()) == digest(bench.shard)
+
+
+def broken_note() -> Bench:
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.rest()
+    for amount in (13, 14, 15):
+        bench.tell(X, w.Add(amount))
+        bench.after(2)
+    return bench
+
+
+def test_quarantine_lets_only_inspection_through_until_it_is_lifted():
+    bench = broken_note()
+    assert [type(f) for f in bench.shard.held.dump()[X]].count(Quarantined) == 1
+    bench.answers()
+    bench.tell(X, w.Add(1), ask=1)
+    bench.tell(X, w.Show(), ask=2)
+    bench.rest()
+    refused, shown = bench.answers()
+    assert isinstance(refused, Unavailable) and shown == w.Total(1)
+    twin = bench.replay()
+    assert digest(twin) == digest(bench.shard)
+    bench.shard = twin
+    bench.shard.redrive(X)
+    bench.rest()
+    assert X not in bench.shard.held.quarantined
+    bench.after(5)  # all three fail again, one after the other
+    assert len([f for f in bench.shard.held.dump()[X] if isinstance(f, MessageSetAside)]) == 3
+    assert digest(bench.replay()) == digest(bench.shard)
