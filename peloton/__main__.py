@@ -1,0 +1,26 @@
+"""The program: `peloton`, or `python -m peloton`.
+
+Holds the commands that start or inspect a process and hands all others to the command line.
+Imports neither before it knows which.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from peloton.cli.lazy import Entry
+from peloton.cli.main import root, run
+
+PROCESSES = {
+    "minicluster": Entry(
+        "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
+    ),
+}
+
+
+def main() -> None:
+    sys.exit(run(root(PROCESSES)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,4 @@
+"""The command line on top of the client.
+
+Imports nothing: the first word typed decides what is loaded.
+"""

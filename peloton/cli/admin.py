@@ -1,0 +1,67 @@
+"""`peloton admin`: the messages that were set aside, and giving them to their actors again.
+
+Must not redrive more than it was told: one message, by the key of its actor and its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from peloton.cli.later import entries
+from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.options import OwnCommand
+from peloton.cli.output import View, show
+from peloton.cli.session import connected
+
+HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
+
+HERE = __name__
+admin = LazyGroup(
+    name="admin",
+    help="For whoever runs the cluster.",
+    table={"quarantine": Entry(f"{HERE}:quarantine", "Messages that were set aside.")}
+    | entries("lock", "unlock"),
+)
+quarantine = LazyGroup(
+    name="quarantine",
+    help="Messages that were set aside because their actor failed on them too often.",
+    table={
+        "list": Entry(f"{HERE}:list_", "List them."),
+        "redrive": Entry(f"{HERE}:redrive", "Give one to its actor again."),
+    },
+)
+
+
+@click.command("list", cls=OwnCommand)
+def list_() -> None:
+    """List the messages that were set aside. With `--output json` their stories as well."""
+    with connected() as peloton:
+        answer = peloton.ops.quarantine()
+    show(
+        View(
+            answer,
+            header=HEADER,
+            rows=lambda: map(row, answer.quarantined),
+            names=lambda: [f"{one.key} {one.message}" for one in answer.quarantined],
+            nothing="Nothing is set aside.",
+        )
+    )
+
+
+def row(one: Any) -> Sequence[object]:
+    last = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return one.key, one.message, one.attempts, last, one.error
+
+
+@click.command(cls=OwnCommand)
+@click.argument("key")
+@click.argument("message")
+def redrive(key: str, message: str) -> None:
+    """Give MESSAGE to the actor KEY again; both as `list` shows them."""
+    with connected() as peloton:
+        answer = peloton.ops.redrive(key, message)
+    show(View(answer, text=f"{message} was given to {key} again", names=lambda: [key]))

@@ -1,0 +1,50 @@
+"""Exit codes: what a script learns from a command that ended.
+
+1 to 63 belong to the tasks whose code is handed on; the tool's own begin at 64. Must not print.
+"""
+
+from __future__ import annotations
+
+from peloton.sdk import errors
+
+OK = 0
+SOME_FAILED = 1
+TASK_MAX = 63
+USAGE = 64
+BAD_SPEC = 65
+NOT_FOUND = 66
+UNAVAILABLE = 69
+SERVER_ERROR = 70
+CONFLICT = 73
+TRY_LATER = 75
+DENIED = 77
+WAIT_OVER = 124
+NO_EXIT_CODE = 125
+INTERRUPTED = 130
+
+# The first that fits: children stand before their parents.
+BY_ERROR: list[tuple[type[errors.PelotonError], int]] = [
+    (errors.BadSpec, BAD_SPEC),
+    (errors.NotFound, NOT_FOUND),
+    (errors.Conflict, CONFLICT),
+    (errors.Denied, DENIED),
+    (errors.TryLater, TRY_LATER),
+    (errors.Unavailable, UNAVAILABLE),
+    (errors.Unsupported, UNAVAILABLE),
+    (errors.PelotonError, SERVER_ERROR),
+]
+
+
+def of_error(error: errors.PelotonError) -> int:
+    return next(code for kind, code in BY_ERROR if isinstance(error, kind))
+
+
+def of_job(state: str, code: int) -> int:
+    """What `wait` exits with: the code the server named, kept out of the tool's own range."""
+    if state == "SUCCEEDED":
+        return OK
+    if state != "FAILED":
+        return NO_EXIT_CODE
+    if code == NO_EXIT_CODE:
+        return code
+    return min(code, TASK_MAX) if code > 0 else SOME_FAILED

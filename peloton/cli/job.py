@@ -1,0 +1,113 @@
+"""`peloton job`: create, get, status, delete; the longer verbs have files of their own.
+
+Must not read the pool from the file: the path on the command line says it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from peloton.cli import job_rows
+from peloton.cli.later import entries
+from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.options import Command
+from peloton.cli.output import View, hint, plain, show
+from peloton.cli.session import connected, read_spec, said
+from peloton.sdk.errors import NotFound
+
+HERE = __name__
+
+job = LazyGroup(
+    name="job",
+    help="Jobs: batch work and services.",
+    table={
+        "create": Entry(f"{HERE}:create", "Submit a job from a YAML file to a pool."),
+        "get": Entry(f"{HERE}:get", "Print a job: its config and its runtime."),
+        "status": Entry(f"{HERE}:status", "Print a job's runtime only."),
+        "query": Entry("peloton.cli.job_query:query", "List the jobs that match."),
+        "why": Entry("peloton.cli.ops:why", "Why a job is in the state it is in."),
+        "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
+        "stop": Entry("peloton.cli.job_stop:stop", "Stop a job, or all jobs of an owner."),
+        "delete": Entry(f"{HERE}:delete", "Forget a job that has ended."),
+    }
+    | entries(
+        "refresh", "update", "rolling-restart", "rolling-start", "rolling-stop", "cache",
+        "active-list", "stateless",
+    ),
+)  # fmt: skip
+
+
+@click.command(cls=Command)
+@click.argument("respool")
+@click.argument("config")
+@click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
+@click.option("--secret-path", default="", help="Where the tasks find the secret.")
+@click.option("--secret-data", default="", help="The secret, as text.")
+@click.option("--request-key", help="Repeat a create under its key: no second job is made.")
+def create(
+    respool: str, config: str, wanted_id: str, secret_path: str, secret_data: str,
+    request_key: str | None,
+) -> None:  # fmt: skip
+    """Submit the job in the YAML file CONFIG to the pool at the path RESPOOL.
+
+    \b
+    peloton job create /hello examples/hello_world_job.yaml
+    """
+    if bool(secret_path) != bool(secret_data):
+        raise click.UsageError("both secret-path and secret-data must be provided")
+    texts = {
+        "alreadyExists": "Job {id} already exists: {m}",
+        "invalidConfig": "Invalid job config: {m}",
+        "invalidJobId": "Invalid job ID: {id}, message: {m}",
+    }
+    spec = read_spec(config)
+    with connected() as peloton, said(texts, id=wanted_id):
+        secrets: tuple[Any, ...] = ()
+        if secret_path:
+            from peloton.sdk.jobs import secret
+
+            secrets = (secret(secret_path, secret_data.encode()),)
+        answer = peloton.jobs.create(
+            respool, spec, wanted_id=wanted_id, secrets=secrets, request_key=request_key
+        )
+    made = answer.jobId.value
+    show(View(answer, text=f"Job {made} created", names=lambda: [made]))
+    hint(f"next: peloton job wait {made}, peloton task list {made}, peloton why {made}")
+
+
+def fetch(wanted: str) -> Any:
+    with connected() as peloton, said({"getRuntimeFail": "Unable to get job"}):
+        answer = peloton.jobs.get(wanted)
+    if not answer.HasField("jobInfo"):
+        raise NotFound("Unable to get job")
+    return answer
+
+
+@click.command(cls=Command)
+@click.argument("job")
+def get(job: str) -> None:
+    """Print the job JOB: its config and its runtime."""
+    answer = fetch(job)
+    show(job_rows.view_of_one(answer.jobInfo, answer=answer))
+
+
+@click.command(cls=Command)
+@click.argument("job")
+def status(job: str) -> None:
+    """Print the runtime of the job JOB: its state, and how many instances are in which."""
+    answer = fetch(job)
+    runtime = plain(answer)["jobInfo"]["runtime"]
+    # The original's --json prints the whole answer here, its YAML the runtime only.
+    whole = click.get_current_context().obj.values.get("json_")
+    show(job_rows.view_of_one(answer.jobInfo, answer=answer if whole else runtime))
+
+
+@click.command(cls=Command)
+@click.argument("job")
+def delete(job: str) -> None:
+    """Forget the job JOB, which must have ended."""
+    with connected() as peloton:
+        answer = peloton.jobs.delete(job)
+    show(View(answer, default="json", text=f"Job {job} deleted", names=lambda: [job]))

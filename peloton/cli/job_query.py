@@ -1,0 +1,49 @@
+"""`peloton job query`: the jobs that match, newest first.
+
+Must not cut in silence: when there were more than the limits let through, a hint says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from peloton.cli import job_rows
+from peloton.cli.options import Command
+from peloton.cli.output import hint, show
+from peloton.cli.session import connected
+from peloton.cli.values import labels, words
+
+
+@click.command(cls=Command)
+@click.option("-l", "--labels", type=labels, default=(), help="All of these, by value.")
+@click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
+@click.option("-k", "--keywords", type=words, default=(), help="Words in the config.")
+@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
+@click.option("--owner", default="", help="Owning team.")
+@click.option("--name", default="", help="Part of the name.")
+@click.option("-d", "--timerange", "days", default=0, help="Created in the last DAYS; 0 is ever.")
+@click.option("-n", "--limit", default=100, show_default=True, help="Jobs to print.")
+@click.option("-q", "--total", "total_max", default=100, show_default=True, help="Jobs to look at.")
+@click.option("-o", "--offset", default=0, show_default=True, help="Jobs to skip.")
+@click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
+@click.option("-a", "--sortorder", "order", default="DESC", show_default=True, help="ASC or DESC.")
+def query(**wanted: Any) -> None:
+    """List the jobs that match all of the options.
+
+    \b
+    peloton job query --states RUNNING,PENDING --respool /hello
+    """
+    with connected() as peloton:
+        from peloton.sdk.client import JobQuery
+
+        answer = peloton.jobs.query(JobQuery(**wanted))
+    show(job_rows.view_of_many(answer, answer.results))
+    shown = len(answer.results)
+    total = answer.pagination.total
+    if shown and wanted["offset"] + shown < total:
+        more = wanted["offset"] + shown
+        hint(f"{shown} of at least {total} jobs; go on with --offset {more}")
+    elif total and total >= wanted["total_max"]:
+        hint(f"looked at {total} jobs and no further; raise --total")

@@ -1,0 +1,134 @@
+"""`peloton job stop`: one job by its id, or the jobs of an owner after asking.
+
+Must not stop what does not match: with an id, owner and labels are checks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli import exits, job_rows
+from peloton.cli.options import Command, Settings
+from peloton.cli.output import View, hint, show
+from peloton.cli.session import connected, said
+from peloton.cli.task_texts import stop_text
+from peloton.cli.values import labels as labels_of
+from peloton.cli.values import numbers
+from peloton.sdk.errors import Conflict, PelotonError
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
+ALIVE = ("INITIALIZED", "PENDING", "RUNNING")
+POLL_S = 1.0
+Labels = tuple[tuple[str, str], ...]
+
+
+@click.command(cls=Command)
+@click.argument("job", default="")
+@click.option("--progress", is_flag=True, help="Wait until all instances have ended.")
+@click.option("--owner", default="", help="Jobs of this team.")
+@click.option("-l", "--labels", type=labels_of, default=(), help="Jobs with all of these labels.")
+@click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@click.option("-n", "--limit", default=100, show_default=True, help="Jobs to stop at most.")
+@click.option("-q", "--total", "total_max", default=100, show_default=True, help="Jobs to look at.")
+def stop(
+    job: str, progress: bool, owner: str, labels: Labels, force: bool, limit: int, total_max: int
+) -> int:
+    """Stop the job JOB, or the living jobs of an owner.
+
+    \b
+    peloton job stop JOB --progress
+    peloton job stop --owner research
+    """
+    with connected() as peloton:
+        if job:
+            return stop_one(peloton, job, owner=owner, labels=labels, progress=progress)
+        if not owner:
+            raise click.UsageError("Either jobID or owner needs to be provided.")
+        from peloton.sdk.client import JobQuery
+
+        wanted = JobQuery(
+            owner=owner, labels=labels, states=ALIVE, limit=limit, total_max=total_max
+        )
+        found = peloton.jobs.query(wanted)
+        return stop_many(peloton, found, force=force, progress=progress)
+
+
+def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress: bool) -> int:
+    from peloton.sdk.jobs import TERMINAL, state_of
+
+    info = peloton.jobs.get(job).jobInfo
+    have = {(label.key, label.value) for label in info.config.labels}
+    if owner and info.config.owningTeam != owner:
+        raise Conflict(f"Job {job} belongs to {info.config.owningTeam}, not to {owner}")
+    if not have.issuperset(labels):
+        raise Conflict(f"Job {job} does not have these labels")
+    state = state_of(info)
+    if state in TERMINAL:
+        click.echo(f"Job is in terminal state: {state}")
+        return exits.OK
+    with said({"notFound": "Job {id} was not found: {m}"}, id=job):
+        answer = peloton.tasks.stop(job)
+    show(View(answer, text=stop_text(answer), names=lambda: [job]))
+    if progress:
+        follow(peloton, job)
+    return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
+
+
+def stop_many(peloton: Client, found: Any, *, force: bool, progress: bool) -> int:
+    if not found.results:
+        click.echo("No matching job found")
+        return exits.OK
+    show(job_rows.view_of_many(found, found.results))
+    if not force:
+        hint(f"{len(found.results)} jobs will be stopped. Would you like to proceed?")
+        if click.prompt("[y/n]", prompt_suffix=": ", err=True).lower() not in ("y", "yes"):
+            return exits.OK
+    stopped: list[str] = []
+    failed: dict[str, PelotonError] = {}
+    for summary in found.results:
+        job = summary.id.value
+        try:
+            answer = peloton.tasks.stop(job)
+        except PelotonError as error:
+            failed[job] = error
+            continue
+        stopped.append(job)
+        say(stop_text(answer))
+    if stopped:
+        say(f"Stopping jobs: {numbers(stopped)}")
+    if failed:
+        hint(f"Error stopping jobs: {numbers(failed)}")
+        for job, why in failed.items():
+            hint(f"{job}: {why}")
+    for job in stopped if progress else ():
+        follow(peloton, job)
+    return exits.of_error(next(iter(failed.values()))) if failed else exits.OK
+
+
+def say(text: str) -> None:
+    """A sentence; on stderr when stdout carries an answer for programs."""
+    output = click.get_current_context().ensure_object(Settings).output
+    click.echo(text, err=output in ("json", "yaml", "name"))
+
+
+def follow(peloton: Client, job: str) -> None:
+    """Tells how many instances have ended, whenever that changed, until all have."""
+    from peloton.sdk.jobs import TERMINAL, state_of
+
+    told = ""
+    while True:
+        info = peloton.jobs.get(job).jobInfo
+        ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL, "LOST"))
+        total = info.config.instanceCount
+        text = f"Job {job} stopped, total_tasks:{total} terminated_tasks:{ended}"
+        if text != told:
+            say(text)
+            told = text
+        if state_of(info) in TERMINAL:
+            return
+        time.sleep(POLL_S)

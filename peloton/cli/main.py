@@ -1,0 +1,78 @@
+"""The root of the command line: which nouns there are, and how the program ends.
+
+Must not import a noun: the table names them, and the first word typed loads one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from peloton.cli import exits
+from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.options import Settings
+from peloton.sdk.errors import PelotonError, Unavailable
+
+NOUNS: dict[str, Entry] = {
+    "respool": Entry("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
+    "job": Entry("peloton.cli.job:job", "Jobs: create, get, status, query, stop, wait, why."),
+    "task": Entry("peloton.cli.task:task", "The instances of a job: list, get, logs, events."),
+    "pod": Entry("peloton.cli.task:pod", "The events of an instance."),
+    "why": Entry("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
+    "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
+    "admin": Entry("peloton.cli.admin:admin", "What was set aside, and how to go on."),
+} | {
+    name: Entry("peloton.cli.later:group", "Not supported yet.", hidden=True)
+    for name in ("update", "watch", "volume", "host", "hostmgr", "resmgr", "jobmgr")
+}
+
+EPILOG = """\b
+Examples:
+  peloton respool create /hello examples/hello_world_pool.yaml
+  peloton job create /hello examples/hello_world_job.yaml
+  peloton job query --states RUNNING
+  peloton task list JOB
+  peloton why JOB
+"""
+
+
+def root(processes: Mapping[str, Entry]) -> click.Group:
+    """The whole program; `processes` are the commands that are not calls to a cluster."""
+    group = LazyGroup(
+        name="peloton",
+        table=dict(processes) | NOUNS,
+        help="One scheduler for batch jobs and services.",
+        epilog=EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"], "obj": Settings()},
+        no_args_is_help=True,
+    )
+    return click.version_option(package_name="peloton", message="%(prog)s %(version)s")(group)
+
+
+def run(group: click.Group, args: Sequence[str] | None = None) -> int:
+    """Runs one command line; the exit code. Failures are told on stderr, each in one line."""
+    try:
+        code = group.main(args, prog_name="peloton", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        error.show()
+        return exits.USAGE
+    except click.ClickException as error:
+        error.show()
+        return exits.SERVER_ERROR
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return exits.INTERRUPTED
+    except PelotonError as error:
+        click.echo(str(error), err=True)
+        if type(error) is Unavailable:
+            click.echo("is it running? `peloton minicluster` starts one here", err=True)
+        return exits.of_error(error)
+    except BrokenPipeError:
+        # The reader had enough. Whatever Python still wants to flush would fail the same way.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+    return code if isinstance(code, int) else exits.OK

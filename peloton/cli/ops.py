@@ -1,0 +1,93 @@
+"""`peloton why` and `peloton wait`: the two questions asked most.
+
+Must not turn the end of waiting into the end of the job: interrupted, the job goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from peloton.cli import exits
+from peloton.cli.options import OwnCommand
+from peloton.cli.output import View, hint, show
+from peloton.cli.session import connected
+from peloton.cli.values import duration
+
+HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
+
+
+@click.command(cls=OwnCommand)
+@click.argument("job")
+@click.argument("instance", type=click.IntRange(min=0), required=False)
+def why(job: str, instance: int | None) -> None:
+    """Why JOB, or one INSTANCE of it, is in the state it is in.
+
+    \b
+    peloton why JOB
+    peloton why JOB 7
+    """
+    with connected() as peloton:
+        answer = peloton.ops.why(job, instance)
+    now = time.time()
+    show(
+        View(
+            answer,
+            header=HEADER,
+            rows=lambda: [row(reason, now) for reason in answer.reasons],
+            names=lambda: dict.fromkeys(reason.code for reason in answer.reasons),
+            nothing="Nothing holds it up.",
+        )
+    )
+
+
+def row(reason: Any, now: float) -> Sequence[object]:
+    def known(field: str) -> Any:
+        return getattr(reason, field) if reason.HasField(field) else ""
+
+    counts = ", ".join(f"{name} {reason.counts[name]}" for name in sorted(reason.counts))
+    retry_at = known("retry_at")
+    again = f"in {max(retry_at - now, 0):.0f}s" if retry_at != "" else ""
+    # Old knowledge is shown as old: the reader may be looking at a cluster of a minute ago.
+    text = f"{reason.text} ({reason.age_s:.0f}s ago)" if reason.age_s >= 1 else reason.text
+    return (
+        known("instance"), reason.state, reason.code, known("position"), text, counts, again,
+    )  # fmt: skip
+
+
+@click.command(cls=OwnCommand)
+@click.argument("job")
+@click.option(
+    "--within",
+    "within_s",
+    type=duration,
+    metavar="TIME",
+    help="Stop waiting after this; exits with 124.",
+)
+def wait(job: str, within_s: float | None) -> int:
+    """Wait for JOB to end. Exits with 0 when it succeeded, else with the code of its tasks.
+
+    \b
+    peloton wait JOB --within 10m && echo done
+    """
+    with connected() as peloton:
+        ended = peloton.ops.wait(job, timeout_s=within_s)
+    answer = {
+        "job_id": job,
+        "state": ended.state,
+        "done": ended.done,
+        "counts": dict(sorted(ended.counts.items())),
+        "exit_code": ended.exit_code,
+    }
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
+    text = f"Job {job} {ended.state}" + (f": {counts}" if counts else "")
+    show(View(answer, text=text, names=lambda: [job]))
+    if not ended.done:
+        hint("the time is over; the job goes on")
+        return exits.WAIT_OVER
+    if ended.state != "SUCCEEDED":
+        hint(f"next: peloton why {job}")
+    return exits.of_job(ended.state, ended.exit_code)

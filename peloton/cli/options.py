@@ -1,0 +1,109 @@
+"""The flags that hold for every command, accepted before and after it, as the original did.
+
+`peloton -m host:5392 job get X` and `peloton job get X -m host:5392` are the same; the later one
+wins. Must not open a connection: a flag only fills the settings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from peloton.cli.values import duration
+
+API = "127.0.0.1:5397"
+OUTPUTS = ("table", "json", "yaml", "name")
+
+
+@dataclass
+class Settings:
+    """What the flags said, and who said it: a flag that was typed outranks a default."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, name: str, value: Any, *, typed: bool) -> None:
+        if typed or self.values.get(name) is None:
+            self.values[name] = value
+
+    @property
+    def output(self) -> str | None:
+        """None: as the command is used to print."""
+        return self.values.get("output") or ("json" if self.values.get("json_") else None)
+
+    def roles(self) -> dict[str, str]:
+        found = {role: self.values.get(role) for role in ("jobmgr", "resmgr", "hostmgr")}
+        return {role: address for role, address in found.items() if address}
+
+
+class GlobalFlag(click.Option):
+    """A flag that fills the settings and is no argument of the command it was given to."""
+
+    def __init__(self, *names: str, **rest: Any) -> None:
+        super().__init__(names, expose_value=False, **rest)
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        value = super().process_value(ctx, value)
+        if value is not None and value not in ((), False):
+            typed = ctx.get_parameter_source(str(self.name)) is ParameterSource.COMMANDLINE
+            ctx.ensure_object(Settings).take(str(self.name), value, typed=typed)
+        return value
+
+
+def of_the_connection(*, hidden: bool) -> list[click.Option]:
+    def shown(*names: str, **rest: Any) -> click.Option:
+        return GlobalFlag(*names, hidden=hidden, **rest)
+
+    return [
+        shown("--api", envvar="PELOTON_API", metavar="HOST:PORT", help=f"Default {API}."),
+        shown("--jobmgr", "-m", envvar="JOBMGR_URL", metavar="HOST:PORT", help="Job manager."),
+        shown("--resmgr", "-v", envvar="RESMGR_URL", metavar="HOST:PORT", help="Resource manager."),
+        shown("--hostmgr", "-u", envvar="HOSTMGR_URL", metavar="HOST:PORT", help="Host manager."),
+        shown("--clusterName", "-e", "cluster_name", envvar="CLUSTER_NAME", metavar="NAME",
+              help="Not supported yet: look the cluster up in clusters.json."),
+        shown("--zkservers", "-z", "zk_servers", envvar="ZK_SERVERS", multiple=True,
+              metavar="HOST:PORT", help="Not supported yet: find the daemons in ZooKeeper."),
+        shown("--zkroot", "zk_root", envvar="ZK_ROOT", metavar="NODE",
+              help="Root of that search."),
+        shown("--basicAuthConfig", "login_file", envvar="BASIC_AUTH_CONFIG", metavar="FILE",
+              help="YAML with username and password."),
+        shown("--timeout", "-t", "timeout_s", envvar="TIMEOUT", type=duration, metavar="TIME",
+              help="How long a call may take. Default 20s."),
+    ]  # fmt: skip
+
+
+def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
+    names = ["--output", "-o"] if short else ["--output"]
+    return [
+        GlobalFlag(
+            "--json", "-j", "json_", is_flag=True, hidden=hidden, help="The answer as JSON."
+        ),
+        GlobalFlag(*names, type=click.Choice(OUTPUTS), help="Default: as the command says."),
+    ]
+
+
+class Globals(click.Command):
+    """A command that takes the global flags as well. They are shown at the root only."""
+
+    # On the original's commands `-o` is an offset or an override; on ours it is the output.
+    short_output = False
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        root = ctx.parent is None
+        return [
+            *super().get_params(ctx),
+            *of_the_connection(hidden=not root),
+            *of_the_output(hidden=not root, short=self.short_output),
+        ]
+
+
+class Command(Globals):
+    """A command of the original's."""
+
+
+class OwnCommand(Globals):
+    """A command the original did not have."""
+
+    short_output = True

@@ -1,0 +1,78 @@
+"""Prints an answer in the form that was asked for.
+
+Data goes to stdout; hints and errors go to stderr, so that a pipe never carries them. Must not
+decide what an answer means: the command says how it looks as a table, as names and by default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from peloton.cli import table
+from peloton.cli.options import Settings
+
+Rows = Callable[[], Iterable[Sequence[object]]]
+
+
+@dataclass(frozen=True)
+class View:
+    """The faces of one answer. `text` stands for commands that print a sentence, not a table."""
+
+    answer: Any
+    default: str = "table"
+    text: str = ""
+    header: Sequence[str] = ()
+    rows: Rows = tuple
+    names: Callable[[], Iterable[str]] = tuple
+    # Said instead of a table without rows.
+    nothing: str = ""
+
+
+def show(view: View) -> None:
+    settings = click.get_current_context().ensure_object(Settings)
+    match settings.output or view.default:
+        case "json":
+            click.echo(as_json(plain(view.answer)))
+        case "yaml":
+            click.echo(as_yaml(plain(view.answer)), nl=False)
+        case "name":
+            for name in view.names():
+                click.echo(name)
+        case _:
+            click.echo(as_table(view))
+
+
+def as_table(view: View) -> str:
+    if not view.header:
+        return view.text
+    rows = list(view.rows())
+    return table.render(view.header, rows) if rows or not view.nothing else view.nothing
+
+
+def plain(answer: Any) -> Any:
+    """Plain Python from a message; what is plain already stays."""
+    if isinstance(answer, dict | list):
+        return answer
+    from peloton.sdk.render import to_dict
+
+    return to_dict(answer)
+
+
+def as_json(data: Any) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def as_yaml(data: Any) -> str:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True)
+
+
+def hint(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,105 @@
+"""`peloton respool`: resource pools, in the original's words.
+
+Must not read a pool's place from the file: the path on the command line says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from peloton.cli.later import entries
+from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.options import Command
+from peloton.cli.output import View, plain, show
+from peloton.cli.session import connected, read_spec, said
+
+HEADER = ("Path", "ID", "Kind", "Reservation", "Limit", "Share", "Allocation")
+
+respool = LazyGroup(
+    name="respool",
+    help="Resource pools: a tree, named by paths such as /research/vision.",
+    table={
+        "create": Entry(f"{__name__}:create", "Make a pool at a path from a YAML file."),
+        "dump": Entry(f"{__name__}:dump", "Print all pools."),
+        "delete": Entry(f"{__name__}:delete", "Delete a pool without children and work."),
+    }
+    | entries("update"),
+)
+
+
+@click.command(cls=Command)
+@click.argument("path")
+@click.argument("config")
+def create(path: str, config: str) -> None:
+    """Make a pool at PATH from the YAML file CONFIG.
+
+    \b
+    peloton respool create /hello examples/hello_world_pool.yaml
+    """
+    texts = {
+        "alreadyExists": "Already exists: {m}",
+        "invalidResourcePoolConfig": "Invalid resource pool config: {m}",
+    }
+    spec = read_spec(config)
+    with connected() as peloton, said(texts):
+        pool_id = peloton.pools.create(path, spec)
+    show(
+        View(
+            {"result": {"value": pool_id}},
+            text=f"Resource Pool {pool_id} created at {path}",
+            names=lambda: [pool_id],
+        )
+    )
+
+
+@click.command(cls=Command)
+@click.option(
+    "--format", "form", type=click.Choice(["yaml", "yml", "json"]), help="Of the list of pools."
+)
+def dump(form: str | None) -> None:
+    """Print all pools."""
+    with connected() as peloton:
+        answer = peloton.pools.list()
+    # The original prints the bare list in these two formats, and the whole answer with --json.
+    pools = plain(answer).get("resourcePools", [])
+    whole = form is None and click.get_current_context().obj.values.get("json_")
+    show(
+        View(
+            plain(answer) if whole else pools,
+            default="json" if form == "json" else "yaml",
+            header=HEADER,
+            rows=lambda: rows(pools),
+            names=lambda: [pool["path"]["value"] for pool in pools],
+        )
+    )
+
+
+def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
+    """One line for each kind of resource of a pool."""
+    for pool in pools:
+        path = pool.get("path", {}).get("value", "")
+        used = {usage["kind"]: usage["allocation"] for usage in pool.get("usage", [])}
+        for kind in pool.get("config", {}).get("resources", []):
+            yield (
+                path, pool["id"]["value"], kind["kind"], kind["reservation"], kind["limit"],
+                kind["share"], used.get(kind["kind"], 0.0),
+            )  # fmt: skip
+
+
+@click.command(cls=Command)
+@click.argument("path")
+def delete(path: str) -> None:
+    """Delete the pool at PATH."""
+    texts = {
+        "notFound": "ResPool Not Found: {m}",
+        "isBusy": "ResPool is busy: {m}",
+        "isNotLeaf": "ResPool is not leaf: {m}",
+        "notDeleted": "ResPool not deleted: {m}",
+    }
+    with connected() as peloton, said(texts):
+        answer = peloton.pools.delete(path)
+    # The blank at the end is the original's.
+    show(View(answer, text=f"Resource Pool {path} is deleted ", names=lambda: [path]))

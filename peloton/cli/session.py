@@ -1,0 +1,82 @@
+"""Opens the client a command works with, and puts refusals into the original's words.
+
+The only place of the command line that makes a client. Must not print: the text travels in the
+error to whoever ends the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.cli.options import API, Settings
+from peloton.sdk.errors import BadSpec, NotFound, PelotonError, Unsupported
+
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client, Login
+
+
+@contextmanager
+def connected() -> Iterator[Client]:
+    """The client the flags describe. Loads gRPC, so only what calls the cluster comes here."""
+    settings = click.get_current_context().ensure_object(Settings)
+    values = settings.values
+    roles = settings.roles()
+    searched = values.get("cluster_name") or values.get("zk_servers")
+    if searched and not roles and not values.get("api"):
+        raise Unsupported(
+            "finding the daemons in ZooKeeper is not supported yet; say --api HOST:PORT"
+        )
+    from peloton.sdk.client import TIMEOUT_S, Client
+
+    with Client(
+        values.get("api") or API,
+        roles=roles,
+        timeout_s=values.get("timeout_s") or TIMEOUT_S,
+        login=login(values.get("login_file")),
+    ) as client:
+        yield client
+
+
+def login(path: str | None) -> Login | None:
+    if not path:
+        return None
+    from peloton.sdk.client import Login
+
+    found = read_spec(path)
+    missing = [name for name in ("username", "password") if not found.get(name)]
+    if missing:
+        raise BadSpec("must be given", field=missing[0])
+    return Login(found["username"], found["password"])
+
+
+def read_spec(path: str) -> dict[str, Any]:
+    """A file of keys and values; what they mean is the client's business."""
+    from peloton.sdk.yaml_text import load
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadSpec(f"{path} is no text in UTF-8") from None
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}") from None
+    return load(text, name=path)
+
+
+@contextmanager
+def said(texts: Mapping[str, str], **names: object) -> Iterator[None]:
+    """Gives refusals of these kinds the text the original's tool has for them.
+
+    `{m}` in a text is what the server said.
+    """
+    try:
+        yield
+    except PelotonError as error:
+        template = texts.get(error.kind)
+        if template is not None:
+            error.args = (template.format(m=error.message, **names),)
+        raise

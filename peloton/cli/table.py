@@ -1,0 +1,24 @@
+"""Tables as the original prints them: right aligned, a bar after each column.
+
+Must not colour or cut: people pipe these into cut and awk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+PADDING = 2
+
+
+def cell(value: object) -> str:
+    """One line, whatever the text was: a line break would tear the row apart."""
+    return " ".join(str(value).split())
+
+
+def render(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [list(header), *([cell(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) + PADDING for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "".join(text.rjust(width) + "|" for text, width in zip(line, widths, strict=True))
+        for line in lines
+    )

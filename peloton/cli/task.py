@@ -1,0 +1,178 @@
+"""`peloton task`: the instances of a job, and `peloton pod events`.
+
+Must not decode what `logs` fetches: the bytes of the sandbox are the bytes on stdout.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from peloton.cli import exits, task_texts
+from peloton.cli.later import entries
+from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.options import Command
+from peloton.cli.output import View, hint, show
+from peloton.cli.session import connected, said
+from peloton.cli.task_texts import TEXTS
+from peloton.cli.values import EVERYTHING, from_to, ranges_option, words
+
+Range = tuple[int, int]
+INSTANCE = click.IntRange(min=0, max=2**32 - 1)
+
+HERE = __name__
+task = LazyGroup(
+    name="task",
+    help="The instances of a job.",
+    table={
+        "list": Entry(f"{HERE}:list_", "List instances, with the reason of what does not run."),
+        "get": Entry(f"{HERE}:get", "Every run of one instance."),
+        "query": Entry(f"{HERE}:query", "List the instances that match."),
+        "logs": Entry(f"{HERE}:logs", "Print a file of an instance's sandbox."),
+        "events": Entry(f"{HERE}:events", "What happened to an instance."),
+        "start": Entry(f"{HERE}:start", "Start stopped instances."),
+        "stop": Entry(f"{HERE}:stop", "Stop instances."),
+        "restart": Entry(f"{HERE}:restart", "Restart instances."),
+    }
+    | entries("cache", "refresh"),
+)
+pod = LazyGroup(
+    name="pod",
+    help="The instances of a service.",
+    table={"events": Entry(f"{HERE}:pod_events", "What happened to an instance.")}
+    | entries(
+        "events-v1alpha", "cache", "get", "refresh", "start", "restart", "stop", "logs",
+        "delete-events", "query",
+    ),
+)  # fmt: skip
+
+
+@click.command("list", cls=Command)
+@click.argument("job")
+@click.option("-r", "--range", "only", type=from_to, default=":", help="Instances FROM:TO.")
+def list_(job: str, only: Range) -> None:
+    """List the instances of JOB."""
+    with connected() as peloton, said(TEXTS, job=job, instance=""):
+        answer = peloton.tasks.list(job, only=only)
+    tasks = [answer.result.value[number] for number in sorted(answer.result.value)]
+    show(task_texts.view(answer, tasks))
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@click.argument("instance", type=INSTANCE)
+def get(job: str, instance: int) -> None:
+    """Every run of one INSTANCE of JOB, the newest first."""
+    with connected() as peloton, said(TEXTS, job=job, instance=instance):
+        answer = peloton.tasks.get(job, instance)
+    runs = list(answer.results)
+    # A run that has not ended is not among the results of every server.
+    current = answer.result.runtime.mesosTaskId.value
+    if current not in {run.runtime.mesosTaskId.value for run in runs}:
+        runs.insert(0, answer.result)
+    show(task_texts.view(answer, runs))
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
+@click.option("--names", type=words, default=(), help="Any of these names.")
+@click.option("--hosts", type=words, default=(), help="On any of these hosts.")
+@click.option("-n", "--limit", default=100, show_default=True, help="Instances to print.")
+@click.option("-o", "--offset", default=0, show_default=True, help="Instances to skip.")
+@click.option("-p", "--sort", type=words, default=(), help="Such as state, host or message.")
+@click.option("-a", "--sortorder", "order", default="ASC", show_default=True, help="ASC or DESC.")
+def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
+    """List the instances of JOB that match all of the options."""
+    with connected() as peloton, said(TEXTS, job=job, instance=""):
+        from peloton.sdk.client import TaskQuery
+
+        answer = peloton.tasks.query(job, TaskQuery(page=(offset, limit), **wanted))
+    show(task_texts.view(answer, answer.records, nothing="No tasks found"))
+    seen = offset + len(answer.records)
+    if answer.records and seen < answer.pagination.total:
+        hint(f"{answer.pagination.total} instances match; go on with --offset {seen}")
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@click.argument("instance", type=INSTANCE)
+@click.argument("run", metavar="[TASKID]", default="")
+@click.option("-f", "--filename", default="stdout", show_default=True)
+def logs(job: str, instance: int, run: str, filename: str) -> None:
+    """Print a file of the sandbox of one INSTANCE of JOB.
+
+    \b
+    peloton task logs JOB 0
+    peloton task logs JOB 0 -f stderr
+    """
+    with connected() as peloton, said(TEXTS, job=job, instance=instance):
+        for piece in peloton.tasks.logs(job, instance, run=run, filename=filename):
+            sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@click.argument("instance", type=INSTANCE)
+def events(job: str, instance: int) -> None:
+    """What happened to one INSTANCE of JOB."""
+    hint("This command is deprecated, use `peloton pod events` instead.")
+    print_events(job, instance)
+
+
+@click.command("events", cls=Command)
+@click.argument("job")
+@click.argument("instance", type=INSTANCE)
+@click.option("-r", "--run", default="", help="Only this run, by its task id.")
+@click.option("-l", "--limit", "runs_max", default=0, help="Runs to print.")
+def pod_events(job: str, instance: int, run: str, runs_max: int) -> None:
+    """What happened to one INSTANCE of JOB, the newest first."""
+    print_events(job, instance, run=run, runs_max=runs_max)
+
+
+def print_events(job: str, instance: int, *, run: str = "", runs_max: int = 0) -> None:
+    with connected() as peloton, said(TEXTS, job=job, instance=instance):
+        answer = peloton.tasks.events(job, instance, run=run, runs_max=runs_max)
+    show(task_texts.events_view(answer))
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@ranges_option
+def start(job: str, ranges: tuple[Range, ...]) -> int:
+    """Start the stopped instances of JOB; without a range, all."""
+    with connected() as peloton, said(TEXTS, job=job, instance=""):
+        answer = peloton.tasks.start(job, ranges or (EVERYTHING,))
+    text = task_texts.start_text(answer)
+    show(View(answer, text=text, names=lambda: ids(job, answer.startedInstanceIds)))
+    return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@ranges_option
+def stop(job: str, ranges: tuple[Range, ...]) -> int:
+    """Stop instances of JOB; without a range, the job."""
+    with connected() as peloton, said(TEXTS, job=job, instance=""):
+        answer = peloton.tasks.stop(job, ranges)
+    text = task_texts.stop_text(answer)
+    show(View(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
+    return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
+
+
+@click.command(cls=Command)
+@click.argument("job")
+@ranges_option
+def restart(job: str, ranges: tuple[Range, ...]) -> None:
+    """Restart instances of JOB; without a range, all."""
+    with connected() as peloton, said(TEXTS, job=job, instance=""):
+        answer = peloton.tasks.restart(job, ranges or (EVERYTHING,))
+    show(View(answer, text="Job restarted", names=lambda: [job]))
+
+
+def ids(job: str, instances: Iterable[int]) -> list[str]:
+    return [f"{job}-{instance}" for instance in instances]

@@ -1,0 +1,120 @@
+"""Tasks and pod events as rows and sentences of the original.
+
+Must not ask for anything: all is made of the answer at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from peloton.cli.job_rows import time_of
+from peloton.cli.output import View
+from peloton.cli.values import numbers
+
+HEADER = (
+    "Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message", "Reason",
+    "Termination Status",
+)  # fmt: skip
+EVENTS_HEADER = (
+    "Mesos Task Id", "Desired Mesos Task Id", "Actual State", "Goal State", "Config Version",
+    "Desired Config Version", "Healthy", "Host", "Message", "Reason", "Update Time",
+)  # fmt: skip
+NOT_FOUND = "Job {job} was not found: {m}"
+OUT_OF_RANGE = "Requested instances:[{instance}] of job {job} is not in the valid range: {m}"
+TEXTS: Mapping[str, str] = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE}
+
+
+def row(info: Any) -> Sequence[object]:
+    from peloton.sdk.render import enum_name
+
+    runtime = info.runtime
+    return (
+        info.instanceId,
+        info.config.name,
+        enum_name(runtime, "state"),
+        enum_name(runtime, "healthy"),
+        time_of(runtime.startTime),
+        run_time(runtime.startTime, runtime.completionTime, now=datetime.now(UTC)),
+        runtime.host,
+        runtime.message,
+        runtime.reason,
+        termination(runtime),
+    )
+
+
+def run_time(start: str, end: str, *, now: datetime) -> str:
+    """Hours, minutes, seconds since the start, until the end or until now."""
+    if not start:
+        return ""
+    seconds = max(int(((moment(end) if end else now) - moment(start)).total_seconds()), 0)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def moment(stamp: str) -> datetime:
+    """Nanoseconds are cut: Python's moments have microseconds."""
+    whole, _, fraction = stamp.removesuffix("Z").partition(".")
+    read = datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}" if fraction else whole)
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def termination(runtime: Any) -> str:
+    if not runtime.HasField("terminationStatus"):
+        return ""
+    from peloton.sdk.render import enum_name
+
+    ended = runtime.terminationStatus
+    reason = enum_name(ended, "reason").removeprefix("TERMINATION_STATUS_REASON_")
+    if ended.signal:
+        return f"{reason}: {ended.signal}"
+    return f"{reason}: exit code {ended.exit_code}" if reason == "FAILED" else reason
+
+
+def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> View:
+    return View(
+        answer,
+        header=HEADER,
+        rows=lambda: map(row, tasks),
+        names=lambda: [f"{one.jobId.value}-{one.instanceId}" for one in tasks],
+        nothing=nothing,
+    )
+
+
+def event_row(event: Any) -> Sequence[object]:
+    return (
+        event.taskId.value,
+        # The contract spells it so.
+        event.desriedTaskId.value,
+        event.actualState,
+        event.goalState,
+        event.configVersion,
+        event.desiredConfigVersion,
+        event.healthy,
+        event.hostname,
+        event.message,
+        event.reason,
+        event.timestamp,
+    )
+
+
+def events_view(answer: Any) -> View:
+    return View(
+        answer,
+        header=EVENTS_HEADER,
+        rows=lambda: map(event_row, answer.result),
+        names=lambda: dict.fromkeys(event.taskId.value for event in answer.result),
+    )
+
+
+def stop_text(answer: Any) -> str:
+    if answer.invalidInstanceIds:
+        failed = numbers(answer.invalidInstanceIds)
+        return f"Some tasks failed to stop, failed_instance_ids:{failed}"
+    return f"Successfully signalled {len(answer.stoppedInstanceIds)} tasks for stopping"
+
+
+def start_text(answer: Any) -> str:
+    started, failed = numbers(answer.startedInstanceIds), numbers(answer.invalidInstanceIds)
+    words = "Tasks started successfully for instances"
+    return f"{words}: {started} and failed instances are: {failed}"

@@ -1,0 +1,68 @@
+"""Values typed on the command line: lists, labels, instance ranges, lengths of time.
+
+Must not ask the cluster whether they exist; only whether they can be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import click
+
+INSTANCE_MAX = 2**31 - 1
+UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+PIECE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def words(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Words separated by commas."""
+    if isinstance(value, tuple):
+        return value
+    return tuple(word.strip() for word in value.split(",") if word.strip())
+
+
+def labels(value: str | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """key=value pairs separated by commas."""
+    if isinstance(value, tuple):
+        return value
+    pairs = [word.partition("=") for word in words(value)]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise click.BadParameter(f"{value!r} is not of the form key=value,key=value")
+    return tuple((key, text) for key, _, text in pairs)
+
+
+def from_to(value: str) -> tuple[int, int]:
+    """FROM:TO, the second excluded; an omitted side is the first or the last there can be."""
+    first, colon, last = value.partition(":")
+    try:
+        low, high = int(first or 0), int(last or INSTANCE_MAX)
+    except ValueError:
+        low, high = -1, -1
+    if not colon or low < 0 or high < 0:
+        raise click.BadParameter(f"{value!r} is not of the form FROM:TO, such as 0:10 or 5:")
+    return low, high
+
+
+def duration(value: str | float) -> float:
+    """Seconds of a length of time as Go writes it (`20s`, `1m30s`); a bare number is seconds."""
+    try:
+        return float(value)
+    except ValueError:
+        pass
+    text = str(value)
+    pieces = PIECE.findall(text)
+    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+        raise click.BadParameter(f"{value!r} is no length of time, such as 20s or 1m30s")
+    return sum(float(number) * UNITS_S[unit] for number, unit in pieces)
+
+
+EVERYTHING = (0, INSTANCE_MAX)
+ranges_option = click.option(
+    "-r", "--range", "ranges", type=from_to, multiple=True, help="Instances FROM:TO; repeatable."
+)
+
+
+def numbers(values: Iterable[object]) -> str:
+    """A list of numbers as Go prints it; the original's texts are made so."""
+    return "[" + " ".join(str(value) for value in values) + "]"

@@ -1,0 +1,74 @@
+"""What can go wrong between a client and the cluster, as one tree of exceptions.
+
+Must not import gRPC or protobuf: the command line catches these before it loads either.
+"""
+
+from __future__ import annotations
+
+
+class PelotonError(Exception):
+    """Any refusal or failure the cluster, or the way to it, answered with.
+
+    `kind` is the stable short name of the cause: the field of the error a v0 answer carries
+    (`alreadyExists`), or the gRPC code (`NOT_FOUND`).
+    """
+
+    def __init__(self, message: str, *, kind: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
+
+
+class BadSpec(PelotonError):
+    """What was sent cannot be meant: an unknown key, a wrong type, a broken rule.
+
+    `field` is the path of the value that is wrong, empty where only the server knew.
+    """
+
+    def __init__(self, message: str, *, field: str = "", kind: str = "") -> None:
+        super().__init__(f"{field}: {message}" if field else message, kind=kind)
+        self.field = field
+
+
+class NotFound(PelotonError):
+    """No such job, instance, pool, host or file."""
+
+
+class OutOfRange(NotFound):
+    """The job exists, the instance does not; `instance_count` says how many there are."""
+
+    def __init__(self, message: str, *, instance_count: int, kind: str = "outOfRange") -> None:
+        super().__init__(message, kind=kind)
+        self.instance_count = instance_count
+
+
+class Conflict(PelotonError):
+    """Right, but not now or not twice: a stale version, a name taken, a pool in use."""
+
+
+class AlreadyExists(Conflict):
+    """Something of that name is there already."""
+
+
+class Denied(PelotonError):
+    """Not logged in, or not allowed."""
+
+
+class Unavailable(PelotonError):
+    """Nobody answered for it; nothing is known to have happened. Asking later may help."""
+
+
+class TimedOut(Unavailable):
+    """The deadline passed first. A change may have happened all the same: look before repeating."""
+
+
+class TryLater(PelotonError):
+    """The cluster is there and says "not so fast": a limit or a lock."""
+
+
+class Unsupported(PelotonError):
+    """This server, or this client, does not have that call."""
+
+
+class ServerError(PelotonError):
+    """A failure of the server that is none of the above, and none of the caller's fault."""

@@ -1,0 +1,78 @@
+"""Resource pools: create, look up, list, delete.
+
+Must not know files or terminals; a pool is named by its path ("/research/vision").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.api.v0.respool import respool_pb2_grpc
+from peloton.sdk import specs, translate
+from peloton.sdk.errors import BadSpec, NotFound
+from peloton.sdk.wire import ONCE, Method, Wire, keyed
+
+ROOT = "/"
+
+
+def method(name: str) -> Method:
+    return Method("resmgr", respool_pb2_grpc.ResourceManagerStub, name)
+
+
+def split(path: str) -> tuple[str, str]:
+    """The parent's path and the last name."""
+    if not path.startswith("/") or path.rstrip("/") == "":
+        raise BadSpec(f"{path!r} is not the path of a pool below the root, such as /research")
+    parent, _, name = path.rstrip("/").rpartition("/")
+    return parent or ROOT, name
+
+
+class Pools:
+    """The calls about pools."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def create(self, path: str, config: Any, *, request_key: str | None = None) -> str:
+        """Makes a pool at `path`; its parent must exist. Returns the id."""
+        parent, name = split(path)
+        built = respool.ResourcePoolConfig()
+        built.CopyFrom(specs.build(respool.ResourcePoolConfig, config))
+        if built.HasField("parent"):
+            raise BadSpec("must not be given: the path says it", field="parent")
+        if built.name != name:
+            raise BadSpec(
+                f"is {built.name!r} and must be {name!r}, the last part of the path", field="name"
+            )
+        built.parent.value = self.lookup(parent)
+        request = respool.CreateRequest(config=built)
+        how = keyed(request_key)
+        answer = self._wire.call(method("CreateResourcePool"), request, how=how)
+        return translate.inside(answer).result.value
+
+    def lookup(self, path: str) -> str:
+        """The id of the pool at `path`."""
+        request = respool.LookupRequest(path=respool.ResourcePoolPath(value=path))
+        answer = translate.inside(self._wire.call(method("LookupResourcePoolID"), request))
+        if not answer.id.value:
+            raise NotFound(f"no resource pool {path}", kind="notFound")
+        return answer.id.value
+
+    def get(self, pool_id: str, *, children: bool = False) -> respool.GetResponse:
+        request = respool.GetRequest(
+            id=peloton_pb2.ResourcePoolID(value=pool_id), includeChildPools=children
+        )
+        return translate.inside(self._wire.call(method("GetResourcePool"), request))
+
+    def list(self) -> respool.QueryResponse:
+        """Every pool, the root with them."""
+        answer = self._wire.call(method("Query"), respool.QueryRequest())
+        return translate.inside(answer)
+
+    def delete(self, path: str) -> respool.DeleteResponse:
+        """Deletes a pool that has no children and no work."""
+        request = respool.DeleteRequest(path=respool.ResourcePoolPath(value=path))
+        answer = self._wire.call(method("DeleteResourcePool"), request, how=ONCE)
+        return translate.inside(answer)

@@ -1,0 +1,63 @@
+"""Fetches a file of a task's sandbox from the machine that ran it, over HTTP.
+
+Must not guess where the machine is: BrowseSandbox said so. No proxy is asked, because the one
+for the web does not find the machines of a cluster.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from peloton.sdk.errors import NotFound, ServerError, TimedOut, Unavailable
+
+CHUNK_BYTES = 64 * 1024
+PORT = "5051"
+
+
+class File(NamedTuple):
+    """One file and the agent that serves it."""
+
+    host: str
+    port: str
+    path: str
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        asked = urllib.parse.urlencode({"path": self.path})
+        return f"http://{host}:{self.port or PORT}/files/download?{asked}"
+
+
+def download(file: File, *, timeout_s: float) -> Iterator[bytes]:
+    """The file in pieces. Connects at once, so that a file which is not there fails here."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        answer = direct.open(file.url, timeout=timeout_s)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == http.HTTPStatus.NOT_FOUND:
+            raise NotFound(f"{file.path} is no longer on {file.host}") from None
+        raise ServerError(f"{file.url} answered {error.code} {error.reason}") from None
+    except TimeoutError:
+        raise TimedOut(f"{file.host}:{file.port} did not answer in time") from None
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unavailable(f"{file.host}:{file.port} does not answer: {reason}") from None
+    return pieces(answer, file)
+
+
+def pieces(answer: http.client.HTTPResponse, file: File) -> Iterator[bytes]:
+    with answer:
+        while True:
+            try:
+                piece = answer.read(CHUNK_BYTES)
+            except (http.client.HTTPException, OSError) as error:
+                raise Unavailable(f"{file.path} broke off: {error}") from None
+            if not piece:
+                return
+            yield piece

@@ -1,0 +1,221 @@
+"""Turns a spec as people write it (YAML or plain Python) into a message of the contract.
+
+Keys may be written as the original's files have them (`instancecount`), as JSON has them
+(`instanceCount`), as Python people do (`instance_count`) or as the contract does: case and
+underscores do not count. Enums are numbers or names.
+Nothing is dropped in silence: a key that no field answers to is a BadSpec with its path. The
+original ignored it, and the job then ran without what its owner had asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+from typing import Any, TypeVar
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from peloton.sdk.errors import BadSpec
+from peloton.sdk.yaml_text import describe, load
+
+M = TypeVar("M", bound=Message)
+
+TRUE = ("true", "yes", "on", "y")
+FALSE = ("false", "no", "off", "n")
+INTEGERS = (
+    FieldDescriptor.CPPTYPE_INT32,
+    FieldDescriptor.CPPTYPE_INT64,
+    FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+)
+FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
+
+
+def parse(kind: type[M], text: str, *, name: str = "the file") -> M:
+    """A message from the text of a YAML (or JSON) document."""
+    return build(kind, load(text, name=name))
+
+
+def build(kind: type[M], data: Any) -> M:
+    """A message from plain Python, or the message itself if it is one already."""
+    if isinstance(data, kind):
+        return data
+    message = kind()
+    fill(message, data, path="")
+    missing = message.FindInitializationErrors()
+    if missing:
+        raise BadSpec("must be given", field=missing[0])
+    return message
+
+
+def plain(name: str) -> str:
+    """A key without what does not count."""
+    return name.replace("_", "").lower()
+
+
+def below(path: str, key: Any) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def fill(message: Any, data: Any, *, path: str) -> None:
+    if not isinstance(data, dict):
+        raise BadSpec(f"expected keys and values, found {describe(data)}", field=path)
+    fields = {plain(field.name): field for field in message.DESCRIPTOR.fields}
+    seen: dict[str, Any] = {}
+    for key, value in data.items():
+        here = below(path, key)
+        name = plain(str(key))
+        if name not in fields:
+            raise BadSpec(unknown(str(key), message.DESCRIPTOR), field=here)
+        if name in seen:
+            raise BadSpec(f"given twice, once as {seen[name]}", field=here)
+        seen[name] = key
+        if value is not None:
+            put(message, fields[name], value=Value(value, here))
+
+
+def unknown(key: str, descriptor: Any) -> str:
+    names = {plain(field.name): field.name for field in descriptor.fields}
+    near = difflib.get_close_matches(plain(key), list(names), n=1, cutoff=0.6)
+    if near:
+        return f"no such key, did you mean {names[near[0]]}?"
+    return f"no such key, there is {', '.join(sorted(names.values()))}"
+
+
+class Value:
+    """A value and the path it was found under; knows how to become what a field wants."""
+
+    def __init__(self, raw: Any, path: str) -> None:
+        self.raw = raw
+        self.path = path
+
+    def wrong(self, wanted: str) -> BadSpec:
+        return BadSpec(f"expected {wanted}, found {describe(self.raw)}", field=self.path)
+
+    def scalar(self, field: Any) -> Any:
+        kind = field.cpp_type
+        if kind in INTEGERS:
+            return self.integer()
+        if kind in FLOATS:
+            return self.number()
+        if kind == FieldDescriptor.CPPTYPE_BOOL:
+            return self.boolean()
+        if kind == FieldDescriptor.CPPTYPE_ENUM:
+            return self.enum(field.enum_type)
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return self.data()
+        if not isinstance(self.raw, str):
+            raise self.wrong("a text")
+        return self.raw
+
+    def integer(self) -> int:
+        match self.raw:
+            case bool():
+                pass
+            case int():
+                return self.raw
+            case float() if self.raw.is_integer():
+                return int(self.raw)
+            case str():
+                text = self.raw.replace("_", "")
+                # A leading zero is octal to YAML 1.1, and so to the original.
+                octal = len(text) > 1 and text[0] == "0" and text[1:].isdigit()
+                try:
+                    return int(text, 8 if octal else 0)
+                except ValueError:
+                    pass
+        raise self.wrong("a whole number")
+
+    def number(self) -> float:
+        if isinstance(self.raw, int | float | str) and not isinstance(self.raw, bool):
+            try:
+                return float(self.raw)
+            except ValueError:
+                pass
+        raise self.wrong("a number")
+
+    def boolean(self) -> bool:
+        if isinstance(self.raw, bool):
+            return self.raw
+        text = self.raw.lower() if isinstance(self.raw, str) else ""
+        if text in TRUE or text in FALSE:
+            return text in TRUE
+        raise self.wrong("true or false")
+
+    def enum(self, kind: Any) -> int:
+        names = {value.name.lower(): value.number for value in kind.values}
+        if isinstance(self.raw, str) and self.raw.lower() in names:
+            return names[self.raw.lower()]
+        try:
+            number = self.integer()
+        except BadSpec:
+            number = -1
+        if number not in names.values():
+            raise self.wrong("one of " + ", ".join(f"{v.name} ({v.number})" for v in kind.values))
+        return number
+
+    def data(self) -> bytes:
+        try:
+            match self.raw:
+                case bytes():
+                    return self.raw
+                case str():
+                    return base64.b64decode(self.raw, validate=True)
+                case [*items]:
+                    return bytes(int(item) for item in items)
+        except (binascii.Error, ValueError, TypeError):
+            pass
+        raise self.wrong("bytes, as base64 or as a list of numbers")
+
+
+def put(message: Any, field: Any, *, value: Value) -> None:
+    if is_map(field):
+        put_map(getattr(message, field.name), field, value=value)
+    elif field.is_repeated:
+        if not isinstance(value.raw, list | tuple):
+            raise value.wrong("a list")
+        target = getattr(message, field.name)
+        for index, item in enumerate(value.raw):
+            one = Value(item, f"{value.path}[{index}]")
+            if field.message_type:
+                fill(target.add(), item, path=one.path)
+            else:
+                guarded(one, lambda one=one: target.append(one.scalar(field)))
+    elif field.message_type:
+        target = getattr(message, field.name)
+        # An empty message that was written is not an absent one.
+        target.SetInParent()
+        fill(target, value.raw, path=value.path)
+    else:
+        guarded(value, lambda: setattr(message, field.name, value.scalar(field)))
+
+
+def is_map(field: Any) -> bool:
+    return bool(field.message_type and field.message_type.GetOptions().map_entry)
+
+
+def put_map(target: Any, field: Any, *, value: Value) -> None:
+    if not isinstance(value.raw, dict):
+        raise value.wrong("keys and values")
+    key_field = field.message_type.fields_by_name["key"]
+    value_field = field.message_type.fields_by_name["value"]
+    for raw_key, raw in value.raw.items():
+        one = Value(raw, below(value.path, raw_key))
+        key = Value(raw_key, one.path).scalar(key_field)
+        if raw is None:
+            raise one.wrong("a value")
+        if value_field.message_type:
+            guarded(one, lambda key=key, one=one: fill(target[key], one.raw, path=one.path))
+        else:
+            scalar = one.scalar(value_field)
+            guarded(one, lambda key=key, scalar=scalar: target.__setitem__(key, scalar))
+
+
+def guarded(value: Value, write: Any) -> None:
+    """Writes; a number too large for its field is the writer's mistake, not a crash."""
+    try:
+        write()
+    except (ValueError, OverflowError) as error:
+        raise BadSpec(str(error), field=value.path) from None

@@ -1,0 +1,123 @@
+"""Tasks, the instances of a job: get, list, query, start, stop, restart, events, sandbox.
+
+Must not print. A range is a pair of instance numbers, the second one excluded; no range is all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.query import query_pb2 as query
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v0.task import task_pb2_grpc
+from peloton.sdk import sandbox, translate
+from peloton.sdk.errors import NotFound
+from peloton.sdk.jobs import number_of
+from peloton.sdk.wire import ONCE, Method, Wire
+
+INSTANCE_MAX = 2**31 - 1
+ALL = (0, INSTANCE_MAX)
+Range = tuple[int, int]
+# These two answers carry their errors beside the result, not in an `error` of their own.
+BESIDE = ("notFound", "outOfRange")
+
+
+class TaskQuery(NamedTuple):
+    """Which instances of a job, and in which order. Empty fields do not filter."""
+
+    states: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    page: tuple[int, int] = (0, 100)
+    sort: tuple[str, ...] = ()
+    order: str = "ASC"
+
+
+def method(name: str) -> Method:
+    return Method("jobmgr", task_pb2_grpc.TaskManagerStub, name)
+
+
+def job_id(value: str) -> peloton_pb2.JobID:
+    return peloton_pb2.JobID(value=value)
+
+
+def range_of(pair: Range) -> task.InstanceRange:
+    # `from` is a word of Python's own.
+    return task.InstanceRange(**{"from": pair[0], "to": pair[1]})
+
+
+class Tasks:
+    """The calls about the instances of one job."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def get(self, job: str, instance: int) -> task.GetResponse:
+        """The instance as it is (`result`) and every run it had (`results`)."""
+        request = task.GetRequest(jobId=job_id(job), instanceId=instance)
+        return translate.inside(self._wire.call(method("Get"), request), fields=BESIDE)
+
+    def list(self, job: str, *, only: Range = ALL) -> task.ListResponse:
+        request = task.ListRequest(jobId=job_id(job), range=range_of(only))
+        return translate.inside(self._wire.call(method("List"), request), fields=("notFound",))
+
+    def query(self, job: str, wanted: TaskQuery) -> task.QueryResponse:
+        order = number_of(query.OrderBy.Order, wanted.order, what="order")
+        by = [
+            query.OrderBy(order=order, property=query.PropertyPath(value=name))
+            for name in wanted.sort
+        ]
+        offset, limit = wanted.page
+        spec = task.QuerySpec(
+            pagination=query.PaginationSpec(offset=offset, limit=limit, orderBy=by),
+            taskStates=[
+                number_of(task.TaskState, name, what="task state") for name in wanted.states
+            ],
+            names=wanted.names,
+            hosts=wanted.hosts,
+        )
+        request = task.QueryRequest(jobId=job_id(job), spec=spec)
+        return translate.inside(self._wire.call(method("Query"), request))
+
+    def start(self, job: str, ranges: Sequence[Range] = ()) -> task.StartResponse:
+        request = task.StartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
+        return translate.inside(self._wire.call(method("Start"), request, how=ONCE))
+
+    def stop(self, job: str, ranges: Sequence[Range] = ()) -> task.StopResponse:
+        """Without ranges the job itself is stopped, not only its instances of this moment."""
+        request = task.StopRequest(jobId=job_id(job), ranges=map(range_of, ranges))
+        return translate.inside(self._wire.call(method("Stop"), request, how=ONCE))
+
+    def restart(self, job: str, ranges: Sequence[Range] = ()) -> task.RestartResponse:
+        request = task.RestartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
+        answer = self._wire.call(method("Restart"), request, how=ONCE)
+        return translate.inside(answer, fields=BESIDE)
+
+    def events(
+        self, job: str, instance: int, *, run: str = "", runs_max: int = 0
+    ) -> task.GetPodEventsResponse:
+        """What happened to the instance, newest run first. 0 leaves the limit to the server."""
+        request = task.GetPodEventsRequest(
+            jobId=job_id(job), instanceId=instance, limit=runs_max, runId=run
+        )
+        return translate.inside(self._wire.call(method("GetPodEvents"), request))
+
+    def browse(self, job: str, instance: int, *, run: str = "") -> task.BrowseSandboxResponse:
+        """Where the files of a run are; of the current run if none is named."""
+        request = task.BrowseSandboxRequest(jobId=job_id(job), instanceId=instance, taskId=run)
+        return translate.inside(self._wire.call(method("BrowseSandbox"), request))
+
+    def logs(
+        self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
+    ) -> Iterator[bytes]:
+        """The bytes of one file of the sandbox, piece by piece."""
+        found = self.browse(job, instance, run=run)
+        for path in found.paths:
+            if path.rsplit("/", 1)[-1] == filename:
+                where = sandbox.File(found.hostname, found.port, path)
+                return sandbox.download(where, timeout_s=self._wire.timeout_s)
+        names = sorted({path.rsplit("/", 1)[-1] for path in found.paths})
+        there = f"there is {', '.join(names)}" if names else "the sandbox is empty"
+        raise NotFound(f"filename:{filename} not found in sandbox files: {there}")
