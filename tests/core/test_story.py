@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters.memory import Call, MemoryJournal
+from peloton.runtime.simulation.mortal import Fate
+from peloton.runtime.vocabulary import Unavailable
+from tests.toy import words as w
+from tests.toy.kinds import panel
 from tests.toy.story import COMMANDS, Story
 
 
@@ -50,9 +56,60 @@ def test_two_deaths_in_a_row():
     total = calls_of(4)
     for first in range(1, total, 5):
         story = Story(4)
-        story.mortal._on_call = lambda call, number: number in (first, first + 4)  # noqa: B023
+        deaths = (first, first + 4)
+        story.mortal.on_call = lambda call, at: Fate.DEATH if at in deaths else None  # noqa: B023
         story.tell_all()
         story.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lost_answers_and_deaths_as_they_come(seed: int):
+    story = Story(seed)
+    chance = random.Random(seed)
+
+    def storm(call: Call, number: int) -> Fate | None:
+        drawn = chance.random()
+        if number > 400:
+            return None
+        return Fate.LOST if drawn < 0.15 else Fate.DEATH if drawn < 0.17 else None
+
+    story.mortal.on_call = storm
+    story.tell_all()
+    story.mortal.on_call = None
+    assert story.again() == story.answers
+    story.check()
+
+
+def test_a_shard_whose_journal_is_away_is_given_up_and_taken_again():
+    story = Story(5)
+    mortal = story.mortal
+    assert story.ask(panel("a"), w.Install(2)) == w.Done(1)
+    away = {"append", "claim"}
+    mortal.on_call = lambda call, at: Fate.LOST if call.name in away else None
+    future = mortal.region.ask(panel("a"), w.Switch(True))
+    begun = mortal.stepper.clock.now_s
+    mortal.run(lambda: not mortal.root.health()[0])
+    assert "unclear" in mortal.root.health()[1][0]
+    mortal.run(future.done)
+    assert isinstance(future.result(), Unavailable), "nobody knows what became of it"
+    assert 15 <= mortal.stepper.clock.now_s - begun <= 20
+    mortal.run(lambda: mortal.stepper.clock.now_s - begun > 120)
+    assert not mortal.root.exited.done(), "a store that is away is no reason to end"
+    mortal.on_call = None
+    assert story.ask(panel("a"), w.Switch(True)) in (w.Done(2), w.Done(3))
+    mortal.run(lambda: mortal.root.health() == (True, []))
+
+
+def test_a_fenced_shard_is_dropped_at_once():
+    story = Story(6)
+    assert story.ask(panel("a"), w.Install(2)) == w.Done(1)
+    name = next(name for name, shard in story.mortal.shards().items() if shard.population.cells)
+    MemoryJournal(story.mortal.store, process=b"another".rjust(16)).claim(name, "another")
+    future = story.mortal.region.ask(panel("a"), w.Switch(True))
+    story.mortal.run(future.done)
+    assert isinstance(future.result(), Unavailable)
+    # Alone in the world, it claims again after a pause.
+    assert story.ask(panel("a"), w.Switch(True)) == w.Done(2)
 
 
 def test_a_seed_is_the_same_in_every_process(root: Path):

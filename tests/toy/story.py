@@ -16,7 +16,7 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
 from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.mortal import Mortal
+from peloton.runtime.simulation.mortal import Fate, Mortal
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable, key
 from tests.toy import words as w
@@ -43,8 +43,8 @@ class Story:
     """The workload against one mortal daemon."""
 
     def __init__(self, seed: int = 1, *, die_at: int = 0, bytes_min: int = 600) -> None:
-        def dies(call: Call, number: int) -> bool:
-            return number == die_at
+        def dies(call: Call, number: int) -> Fate | None:
+            return Fate.DEATH if number == die_at else None
 
         self.mortal = Mortal(
             KINDS,
@@ -60,7 +60,7 @@ class Story:
         mortal = self.mortal
         name = (request, request.encode()) if request else None
         for _ in range(20):
-            mortal.run(lambda: mortal.root.opened.done())
+            mortal.run(lambda: mortal.root.opened.done() and mortal.root.health()[0])
             life = mortal.lives
             future = mortal.region.ask(to, message, request=name)
             mortal.run(lambda: future.done() or mortal.lives > life)  # noqa: B023

@@ -8,9 +8,10 @@ any kind, nor repair anything.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 
-from peloton.runtime.adapters.memory import Call, MemoryJournal, MemoryStore
+from peloton.runtime.adapters.memory import Call, Lost, MemoryJournal, MemoryStore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.house import Limits
@@ -20,6 +21,13 @@ from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Kind
+
+
+class Fate(enum.Enum):
+    """What can become of a call of the store, before it is done and after."""
+
+    LOST = "the answer is lost"
+    DEATH = "the process dies"
 
 
 class Died(Exception):
@@ -36,7 +44,7 @@ class Mortal:
         *,
         sizes: Mapping[str, int],
         limits: Limits = Limits(),  # noqa: B008
-        on_call: Callable[[Call, int], bool] | None = None,
+        on_call: Callable[[Call, int], Fate | None] | None = None,
     ) -> None:
         self.stepper = stepper
         self.store = MemoryStore()
@@ -45,7 +53,7 @@ class Mortal:
         self._kinds = kinds
         self._sizes = sizes
         self._limits = limits
-        self._on_call = on_call  # of (call, its number): whether the process dies in it
+        self.on_call = on_call  # of (call, its number): what becomes of it
         self._dead = False
         self._before: list[Shell] = []
         self.root: Root = self._begin()
@@ -93,6 +101,9 @@ class Mortal:
     def _hook(self, call: Call) -> None:
         self.calls += 1
         self.stepper.note(f"{call.name} {call.shard} {call.moment}")
-        if self._dead or (self._on_call is not None and self._on_call(call, self.calls)):
+        fate = self.on_call(call, self.calls) if self.on_call is not None else None
+        if fate is Fate.LOST:
+            raise Lost(f"no answer to {call.name}")
+        if self._dead or fate is Fate.DEATH:
             self._dead = True
             raise Died(f"{call}")

@@ -1,0 +1,151 @@
+"""Shells on real threads when something goes wrong, and soft machines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.records import MessageSetAside
+from peloton.runtime.ports import Answer, Work
+from peloton.runtime.shells.root import Root, start
+from peloton.runtime.vocabulary import SetAside, Unavailable, key
+from tests.toy import words as w
+from tests.toy.kinds import KINDS, SIZES, panel
+
+X = key("note", "x")
+
+
+def daemon(journal: MemoryJournal) -> Root:
+    root = start(KINDS, journal, sizes=SIZES, clock=SystemClock())
+    root.opened.result(10)
+    return root
+
+
+class Slow(MemoryJournal):
+    """Holds every round until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore(), process=b"s" * 16)
+        self.gate = threading.Event()
+        self.begun = threading.Event()
+        self.rounds: list[int] = []
+
+    def commit(self, works: Sequence[Work]) -> list[Answer]:
+        self.begun.set()
+        self.gate.wait(10)
+        self.rounds.append(len(works))
+        return super().commit(works)
+
+
+class Bad(MemoryJournal):
+    def commit(self, works: Sequence[Work]) -> list[Answer]:
+        raise OSError("no space left")
+
+
+def test_nothing_is_answered_while_the_round_is_under_way_and_the_next_gathers():
+    journal = Slow()
+    root = daemon(journal)
+    try:
+        first = root.region.ask(X, w.Add(1))
+        assert journal.begun.wait(5)
+        later = [root.region.ask(key("note", at), w.Add(1)) for at in range(50)]
+        time.sleep(0.1)
+        assert not first.done() and not any(future.done() for future in later)
+        journal.gate.set()
+        assert first.result(5) == w.Total(1)
+        assert [future.result(5) for future in later] == [w.Total(1)] * 50
+        assert len(journal.rounds) < 10, "fifty commands, a few rounds"
+    finally:
+        journal.gate.set()
+        root.stop()
+
+
+def test_a_journal_that_raises_ends_the_daemon():
+    root = daemon(Bad(MemoryStore(), process=b"b" * 16))
+    try:
+        root.region.ask(X, w.Add(1))
+        assert root.exited.result(5) == "journal: OSError: no space left"
+        ok, reasons = root.health()
+        assert not ok and "no space left" in reasons[0]
+    finally:
+        root.stop(drain=False)
+
+
+def test_quarantine_and_redrive_through_the_door():
+    root = daemon(MemoryJournal(MemoryStore(), process=b"q" * 16))
+    try:
+        assert root.region.ask(X, w.Add(13)).result(10) == SetAside("ValueError: 13 is not added")
+        [(name, fact)] = root.region.quarantine().result(5)
+        assert name == X and isinstance(fact, MessageSetAside)
+        assert root.region.redrive(X).result(5) is None
+        assert root.region.quarantine().result(5) in ([], [(X, fact)])
+        lines = root.region.story(X).result(5)
+        assert any("try 3 failed" in line.because for line in lines)
+    finally:
+        root.stop()
+
+
+def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop():
+    root = daemon(MemoryJournal(MemoryStore(), process=b"u" * 16))
+    assert isinstance(root.region.ask(key("nobody", 1), w.Add(1)).result(5), Unavailable)
+    shard = root.region.owned()[-1]
+    root.disown((shard,)).result(5)
+    assert shard not in root.region.owned()
+    assert isinstance(root.region.views("note").result(5), Unavailable)
+    root.own((shard,))
+    deadline = time.monotonic() + 5
+    while not isinstance(root.region.views("note").result(5), list):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    begun = time.monotonic()
+    root.stop()
+    assert time.monotonic() - begun < 2
+    assert isinstance(root.region.ask(X, w.Add(1)).result(5), Unavailable)
+
+
+class Echo:
+    """Says back what it hears, and adds to a note when it wakes."""
+
+    own_thread = True
+
+    def __init__(self) -> None:
+        self.wake_at: float | None = None
+        self.resets = 0
+
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
+        for envelope in envelopes:
+            message = envelope.message
+            assert isinstance(message, w.Add)
+            if message.amount == 13:
+                raise ValueError("13")
+            if envelope.ask is not None:
+                yield Reply(envelope.ask, w.Total(message.amount))
+            yield Envelope(X, message)
+            self.wake_at = now + 0.05
+        if not envelopes and self.wake_at is not None:
+            self.wake_at = None
+            yield Envelope(X, w.Add(100))
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+def test_a_soft_machine_speaks_wakes_and_is_reset_when_it_raises():
+    root = daemon(MemoryJournal(MemoryStore(), process=b"e" * 16))
+    echo = Echo()
+    root.region.register_soft("echo", echo)
+    try:
+        assert root.region.ask(key("echo", 0), w.Add(2)).result(5) == w.Total(2)
+        assert isinstance(root.region.ask(key("echo", 0), w.Add(13)).result(5), Unavailable)
+        assert echo.resets == 1
+        assert root.region.ask(key("echo", 0), w.Add(3)).result(5) == w.Total(3)
+        deadline = time.monotonic() + 5
+        while root.region.ask(X, w.Show()).result(5) not in (w.Total(105), w.Total(205)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        root.stop()
