@@ -13,8 +13,14 @@ from tests.house.tree import Module, imports, under
 SHARED_FILES = ("messages",)
 VALUES = ("peloton.actors.resources", "peloton.actors.delays")
 # A parent whose index is derived from its children's states, where the two share a shard, may be
-# named here with those children; it may then read their state.py as well.
-FOLLOWS: dict[str, tuple[str, ...]] = {}
+# named here with those children; it may then read their state.py as well: a slice counts its
+# tasks by state, the tree of pools sums its lots, an inventory its hosts. What they would say in
+# messages instead could drift from what they are.
+FOLLOWS: dict[str, tuple[str, ...]] = {
+    "peloton.actors.job.slice": ("peloton.actors.task",),
+    "peloton.actors.respool": ("peloton.actors.respool.lot",),
+    "peloton.actors.host.inventory": ("peloton.actors.host",),
+}
 
 VALUE_FOLDERS = ("peloton/actors/", "peloton/placement/", "peloton/runtime/")
 GRPC_FOLDERS = (

@@ -48,7 +48,7 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     assert at.members is not None and at.sender is not None
     sends: list[Send] = []
     new = []
-    for member, pod in pods(at.sender, at.members, message.run):
+    for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
         if run is None:
             new.append(member)
@@ -57,12 +57,12 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     fresh = Bits.of(*new)
     if not fresh:
         return Decision(sends=tuple(sends))
-    facts, more, because = _grant(host, message, at, fresh)
+    facts, more, because = _grant(host, message, at=at, members=fresh)
     return Decision(facts=facts, sends=(*sends, *more), because=because)
 
 
 def _grant(
-    host: Host, message: m.Launch, at: At, members: Bits
+    host: Host, message: m.Launch, *, at: At, members: Bits
 ) -> tuple[tuple[Fact, ...], tuple[Send, ...], str]:
     assert at.sender is not None and message.spec is not None
     spec, reason = message.spec, ""
@@ -75,13 +75,13 @@ def _grant(
     granted = members.lowest(count) if count else Bits()
     ports: tuple[tuple[int, ...], ...] = ()
     if granted and spec.ports:
-        granted, ports = _with_ports(host, spec, granted)
+        granted, ports = _with_ports(host, spec, members=granted)
         reason = reason or "no free port on the host"
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
     if granted:
         facts = (f.RunsAccepted(at.sender, granted, message.run, spec, at.now, ports),)
-        starts = _starts(at.sender, granted, message.run, spec=spec, ports=ports)
+        starts = _starts(at.sender, granted, run=message.run, spec=spec, ports=ports)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts))
         sends = (Send(SENDER, t.Accepted(message.run), granted), order)
     refused = members - granted
@@ -93,12 +93,12 @@ def _grant(
 
 
 def _with_ports(
-    host: Host, spec: m.RunSpec, members: Bits
+    host: Host, spec: m.RunSpec, *, members: Bits
 ) -> tuple[Bits, tuple[tuple[int, ...], ...]]:
     taken = {port for run in host.runs.values() for port in run.ports}
     granted, ports = [], []
     for member in members:
-        picked = pick_ports(spec.ports, taken, host.ports)
+        picked = pick_ports(spec.ports, taken, span=host.ports)
         if picked:
             granted.append(member)
             ports.append(picked)
@@ -106,11 +106,11 @@ def _with_ports(
 
 
 def _starts(
-    crowd: Key, members: Bits, run: int, *, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
+    crowd: Key, members: Bits, *, run: int, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
 ) -> tuple[m.StartRun, ...]:
     return tuple(
-        start_run(pod, spec, ports[at] if ports else ())
-        for at, (_, pod) in enumerate(pods(crowd, members, run))
+        start_run(pod, spec, ports=ports[at] if ports else ())
+        for at, (_, pod) in enumerate(pods(crowd, members, run=run))
     )
 
 
@@ -118,7 +118,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     """Runs are to end, from whatever phase; an unknown one is gone."""
     assert at.members is not None and at.sender is not None
     unknown, sends, orders, stops = [], [], [], []
-    for member, pod in pods(at.sender, at.members, message.run):
+    for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
         if run is None:
             unknown.append(member)
@@ -141,7 +141,7 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     """The tasks know: ended and refused runs are forgotten."""
     assert at.members is not None and at.sender is not None
     over = []
-    for _, pod in pods(at.sender, at.members, message.run):
+    for _, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
         if run is not None and run.phase in (Phase.ENDED, Phase.REFUSED):
             over.append(pod)

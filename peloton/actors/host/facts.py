@@ -1,4 +1,7 @@
-"""What a host writes down. Numbers are for good: journals hold them."""
+"""What a host writes down. Numbers are for good: journals hold them.
+
+A fact must not say more than its fold needs, nor ever change its meaning.
+"""
 
 from __future__ import annotations
 

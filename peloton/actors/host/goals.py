@@ -1,6 +1,8 @@
 """Goal table of a host: it should be up. Its steps are all taken by messages, so every cell rests.
 
 The table is total, and names what each state waits for.
+
+No step may be taken here that only a message can justify: nobody but the backend knows what runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The kind "host", as registered with the runtime. Its shard's inventory follows it."""
+"""The kind "host", as registered with the runtime. Its shard's inventory follows it.
+
+It must hold nothing but the table.
+"""
 
 from __future__ import annotations
 

@@ -45,16 +45,18 @@ class Run(Value, frozen=True, gc=False, array_like=True):
     @property
     def pod(self) -> str:
         """The run's name."""
-        return pod_id(self.crowd, self.member, self.run)
+        return pod_id(self.crowd, self.member, run=self.run)
 
 
-def pods(crowd: Key, members: Iterable[int], run: int) -> Iterator[tuple[int, str]]:
+def pods(crowd: Key, members: Iterable[int], *, run: int) -> Iterator[tuple[int, str]]:
     """Members with the names of their run."""
     for member in members:
-        yield member, pod_id(crowd, member, run)
+        yield member, pod_id(crowd, member, run=run)
 
 
-def pick_ports(wanted: tuple[Port, ...], taken: set[int], span: tuple[int, int]) -> tuple[int, ...]:
+def pick_ports(
+    wanted: tuple[Port, ...], taken: set[int], *, span: tuple[int, int]
+) -> tuple[int, ...]:
     """Numbers for the ports of one run, the lowest free ones; empty when they do not suffice.
 
     `taken` is updated, so that the next run of the same decision gets others.
@@ -70,7 +72,7 @@ def pick_ports(wanted: tuple[Port, ...], taken: set[int], span: tuple[int, int])
     return tuple(picked)
 
 
-def start_run(pod: str, spec: RunSpec, ports: tuple[int, ...]) -> StartRun:
+def start_run(pod: str, spec: RunSpec, *, ports: tuple[int, ...]) -> StartRun:
     """A run with its whole environment: ids as the original names them, and ports."""
     job, instance = pod[:36], pod[37:].rpartition("-")[0]
     environment = (

@@ -1,6 +1,8 @@
 """What a host hears: from tasks, from its backend, from the operator; and what it tells backends.
 
 A run is named by its pod id, `<job>-<instance>-<run>`, which is the backend's own task id too.
+
+Orders to a backend carry the shard's epoch, so that an older owner's are not obeyed.
 """
 
 from __future__ import annotations

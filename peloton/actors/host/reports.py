@@ -36,10 +36,14 @@ def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     """Processes are over; the backend may forget them once this is safe."""
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
     ends = tuple(_judged(host, end) for end in message.ends if _holds(host, end.run))
+    # One of the runs that keep the host from being up may be over: look again.
+    look = (_list(host, at),) if host.state == HostStates.UNSURE else ()
     if not ends:
-        return Decision(sends=(forget,), because="ends that are known already")
+        return Decision(sends=(forget, *look), because="ends that are known already")
     return Decision(
-        facts=(f.ProcessesEnded(ends),), sends=(*_tell(host, ends), forget), because="runs ended"
+        facts=(f.ProcessesEnded(ends),),
+        sends=(*_tell(host, ends), forget, *look),
+        because="runs ended",
     )
 
 
@@ -48,8 +52,11 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
 
     accepted, not listed: the order was lost before it arrived: start it now (a backend that knew
     it after all leaves it alone); started, not listed: the process is lost; listed, not in the
-    ledger: nobody owns it: kill.
+    ledger: nobody owns it: kill, and be up only when it is gone, because it still takes room that
+    the ledger calls free.
     """
+    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
+        return Decision(because="a list from before the backend went away")
     listed = {*message.running, *(end.run for end in message.ends)}
     ends = tuple(_judged(host, end) for end in message.ends if _holds(host, end.run))
     outcome = lost_outcome("the backend does not know the run any more")
@@ -71,7 +78,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         elif run.phase == Phase.KILLING and pod in message.running:
             kills.append(pod)
     orphans = [pod for pod in message.running if not _holds(host, pod)]
-    facts: tuple[Fact, ...] = (f.HostReconciled(),) if host.state != HostStates.UP else ()
+    agreed = host.state == HostStates.UNSURE and not orphans
+    facts: tuple[Fact, ...] = (f.HostReconciled(),) if agreed else ()
     if started:
         facts = (*facts, f.ProcessesStarted(tuple(started)))
     all_ends = (*ends, *missing)
@@ -82,16 +90,20 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     if message.ends:
         ended = tuple(end.run for end in message.ends)
         orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
-    return Decision(facts=facts, sends=(*sends, *orders), because="reconciled with the backend")
+    because = f"{len(orphans)} old runs are killed first" if orphans else "reconciled"
+    return Decision(facts=facts, sends=(*sends, *orders), because=because)
 
 
 def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     """The backend can be asked: what runs?"""
+    facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
+    return Decision(facts=facts, sends=(_list(host, at),), because="backend is up")
+
+
+def _list(host: Host, at: At) -> Send:
     held = (host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING)
     known = tuple(m.KnownRun(run.pod, run.since) for run in held if run.phase != Phase.ACCEPTED)
-    ask = Send(host.backend, m.ListRuns(at.key, at.epoch, known))
-    facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
-    return Decision(facts=facts, sends=(ask,), because="backend is up")
+    return Send(host.backend, m.ListRuns(at.key, at.epoch, known))
 
 
 def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
@@ -160,7 +172,7 @@ def _orders(
 ) -> tuple[Send, ...]:
     orders: tuple[Send, ...] = ()
     if again:
-        starts = tuple(start_run(run.pod, run.spec, run.ports) for run in again if run.spec)
+        starts = tuple(start_run(run.pod, run.spec, ports=run.ports) for run in again if run.spec)
         orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts)),)
     if stops:
         order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)

@@ -1,4 +1,7 @@
-"""The state of a host, and how facts change it."""
+"""The state of a host, and how facts change it.
+
+Turns (state, fact) into the next state; it must not judge a fact: what was written down is so.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
 def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
     need = fact.spec.resources
     with host.runs.mutate() as runs:
-        for at, (member, pod) in enumerate(pods(fact.crowd, fact.members, fact.run)):
+        for at, (member, pod) in enumerate(pods(fact.crowd, fact.members, run=fact.run)):
             ports = fact.ports[at] if fact.ports else ()
             runs[pod] = Run(
                 crowd=fact.crowd,
@@ -104,11 +107,12 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
 
 def _refused(host: Host, fact: f.RunsRefused) -> Host:
     with host.runs.mutate() as runs:
-        for member, pod in pods(fact.crowd, fact.members, fact.run):
+        for member, pod in pods(fact.crowd, fact.members, run=fact.run):
             runs[pod] = Run(
                 fact.crowd, member, fact.run, Phase.REFUSED, Resources(), reason=fact.reason
             )
-        return replace(host, runs=runs.finish())
+        ledger = runs.finish()
+    return replace(host, runs=ledger)
 
 
 def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
@@ -117,7 +121,8 @@ def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
             for pod in fact.runs:
                 spec = None if phase == Phase.STARTED else runs[pod].spec
                 runs[pod] = replace(runs[pod], phase=phase, spec=spec)
-            return replace(host, runs=runs.finish())
+            ledger = runs.finish()
+        return replace(host, runs=ledger)
 
     return evolve
 
@@ -143,7 +148,8 @@ def _forgotten(host: Host, fact: f.RunsForgotten) -> Host:
     with host.runs.mutate() as runs:
         for pod in fact.runs:
             del runs[pod]
-        return replace(host, runs=runs.finish())
+        ledger = runs.finish()
+    return replace(host, runs=ledger)
 
 
 def lost_outcome(reason: str) -> Outcome:

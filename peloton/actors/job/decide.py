@@ -62,7 +62,7 @@ def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
     spec = message.spec
     pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
-    refused = check_spec(spec) or check_instances(spec, given, len(given))
+    refused = check_spec(spec) or check_instances(spec, given, told=len(given))
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(
@@ -92,7 +92,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
         facts: tuple[Fact, ...] = (f.StopOrdered(at.now),)
         touched = Bits.span(0, job.slices)
     else:
-        stopped = [(number, _members(job, number, ranges)) for number in _touched(ranges)]
+        stopped = [(number, _members(job, number, ranges=ranges)) for number in _touched(ranges)]
         facts = tuple(f.InstancesStopped(k, members) for k, members in stopped if members)
         touched = Bits.of(*(k for k, members in stopped if members))
     folded = job
@@ -249,10 +249,10 @@ def _touched(ranges: tuple[tuple[int, int], ...]) -> list[int]:
     )
 
 
-def _members(job: Job, number: int, ranges: tuple[tuple[int, int], ...]) -> Bits:
+def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> Bits:
     assert job.spec is not None
     count = min(SLICE_SIZE, job.spec.instances - number * SLICE_SIZE)
-    return members_in(number, ranges, count) - job.stopped.get(number, Bits())
+    return members_in(number, ranges, count=count) - job.stopped.get(number, Bits())
 
 
 def _evolve(job: Job, fact: Fact) -> Job:

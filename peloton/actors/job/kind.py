@@ -7,8 +7,8 @@ from peloton.actors.job.decide import ABSENT, DECIDE, owed
 from peloton.actors.job.facts import FACTS
 from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
-from peloton.actors.job.view import get_job, summary
 from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.view import get_job, summary
 from peloton.runtime.vocabulary import Key, Kind
 
 FINISHED_JOBS_MAX = 10_000

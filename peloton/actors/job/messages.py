@@ -1,11 +1,14 @@
-"""What a job hears: from clients and from its slices; and what may be asked of it."""
+"""What a job hears: from clients and from its slices; and what may be asked of it.
+
+Nothing here may grow with the instances but what a client says of single ones, piece by piece.
+"""
 
 from __future__ import annotations
 
 import enum
 
+from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.spec import JobSpec, Override
-from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, Tally
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
 

@@ -1,62 +1,22 @@
-"""What a job is made of: its default config, the configs of single instances, and their rules.
+"""What a job is made of, and the rules for it.
 
-Turns (default, override) into the effective config of an instance, and a spec into a refusal or
-None, with the original's texts. It must not know how a config is written on the wire: `raw` is
-kept for reading back and never looked at.
+Turns a spec into a refusal or None, with the original's texts. Configs of instances are the
+slice's (`slice/messages.py`); they are named here again, because who says a job needs both. It
+must not know how a config is written on the wire: `raw` is kept for reading back, never looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peloton.actors.host.messages import Port
-from peloton.actors.resources import Resources
-from peloton.placement.messages import Constraint
+from peloton.actors.job.slice.messages import Command as Command
+from peloton.actors.job.slice.messages import Override as Override
+from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
+from peloton.actors.job.slice.messages import effective as effective
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
-MAX_FAILURES_MAX = 100
 INVALID = "INVALID_CONFIG"
-
-
-class Command(Value, frozen=True, gc=False, array_like=True):
-    """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv."""
-
-    value: str
-    shell: bool = True
-    arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-
-
-class TaskConfig(Value, frozen=True, gc=False, array_like=True):
-    """The config of an instance, or the default of all. None and empty mean "not said".
-
-    `controller` and `revocable` have no "not said": an instance's own config always decides them,
-    as in the original.
-    """
-
-    name: str = ""
-    resources: Resources | None = None
-    command: Command | None = None
-    ports: tuple[Port, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
-    constraint: Constraint | None = None
-    max_failures: int | None = None
-    kill_grace_s: float | None = None
-    image: str = ""
-    controller: bool = False
-    revocable: bool = False
-    health_check: bool = False
-    executor: bool = False
-    preemptible: bool | None = None
-    raw: bytes = b""
-
-
-class Override(Value, frozen=True, gc=False, array_like=True):
-    """One instance's own config."""
-
-    instance: int
-    config: TaskConfig
 
 
 class JobSpec(Value, frozen=True, gc=False, array_like=True):
@@ -80,29 +40,6 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""
 
 
-def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
-    """What an instance runs: field by field its own word, else the default's. No deep merge."""
-    if own is None:
-        return default
-    return TaskConfig(
-        name=own.name or default.name,
-        resources=own.resources if own.resources is not None else default.resources,
-        command=own.command if own.command is not None else default.command,
-        ports=own.ports or default.ports,
-        labels=own.labels or default.labels,
-        constraint=own.constraint if own.constraint is not None else default.constraint,
-        max_failures=own.max_failures if own.max_failures is not None else default.max_failures,
-        kill_grace_s=own.kill_grace_s if own.kill_grace_s is not None else default.kill_grace_s,
-        image=own.image or default.image,
-        controller=own.controller,
-        revocable=own.revocable,
-        health_check=own.health_check or default.health_check,
-        executor=own.executor or default.executor,
-        preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
-        raw=own.raw,
-    )
-
-
 def check_spec(spec: JobSpec) -> Refused | None:
     """The rules that the job as a whole breaks, the first one."""
     if spec.job_type != "BATCH":
@@ -124,7 +61,9 @@ def check_spec(spec: JobSpec) -> Refused | None:
     return None
 
 
-def check_instances(spec: JobSpec, overrides: Iterable[Override], told: int) -> Refused | None:
+def check_instances(
+    spec: JobSpec, overrides: Iterable[Override], *, told: int
+) -> Refused | None:
     """The rules that the config of an instance breaks, the first one.
 
     `told` counts the instances with a config of their own: if that is not all, the default has to
@@ -135,17 +74,19 @@ def check_instances(spec: JobSpec, overrides: Iterable[Override], told: int) -> 
             text = f"instance {override.instance} is not below {spec.instances}"
             return _invalid(f"instanceConfig[{override.instance}]", text)
         config = effective(spec.default, override.config)
-        refused = _check_config(config, f"instanceConfig[{override.instance}]", override.instance)
+        refused = _check_config(
+            config, f"instanceConfig[{override.instance}]", instance=override.instance
+        )
         if refused is not None:
             return refused
     if told >= spec.instances:
         return None
     if not spec.has_default:
         return _invalid("defaultConfig", f"missing task config for instance {told}")
-    return _check_config(spec.default, "defaultConfig", 1 if spec.instances > 1 else 0)
+    return _check_config(spec.default, "defaultConfig", instance=1 if spec.instances > 1 else 0)
 
 
-def _check_config(config: TaskConfig, field: str, instance: int) -> Refused | None:
+def _check_config(config: TaskConfig, field: str, *, instance: int) -> Refused | None:
     prefix = f"Invalid config for instance {instance}, "
     if config.command is None:
         return _invalid(f"{field}.command", f"missing command info for instance {instance}")

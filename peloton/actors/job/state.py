@@ -125,7 +125,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     words = job.words.set(fact.number, SliceWord(fact.version, fact.tally))
     counts = total(words[number].tally for number in sorted(words))
     controller = words[0].tally.controller if 0 in words else ""
-    state = state_of(counts, job.spec.instances, job.state, controller=controller)
+    state = state_of(counts, job.spec.instances, known=job.state, controller=controller)
     return replace(
         job,
         words=words,

@@ -26,13 +26,13 @@ def total(tallies: Iterable[Tally]) -> dict[str, int]:
 
 
 def state_of(
-    counts: Mapping[str, int], instances: int, known: JobStates, *, controller: str = ""
+    counts: Mapping[str, int], instances: int, *, known: JobStates, controller: str = ""
 ) -> JobStates:
     """The job's state. `controller` is the state of instance 0 where it decides the end."""
     if sum(counts.values()) < instances:
         # Slices that have not opened yet: the job is being created, or being stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
-    state = _by_counts(counts, instances, known)
+    state = _by_counts(counts, instances, known=known)
     if state not in TERMINAL or not controller:
         return state
     if controller == "SUCCEEDED":
@@ -40,7 +40,7 @@ def state_of(
     return JobStates.FAILED if controller in ("FAILED", "LOST") else JobStates.KILLED
 
 
-def _by_counts(counts: Mapping[str, int], instances: int, known: JobStates) -> JobStates:
+def _by_counts(counts: Mapping[str, int], instances: int, *, known: JobStates) -> JobStates:
     succeeded, killed = counts.get("SUCCEEDED", 0), counts.get("KILLED", 0)
     failed = counts.get("FAILED", 0) + counts.get("LOST", 0)
     if succeeded >= instances:

@@ -7,12 +7,12 @@ the queue. It must not change use: that follows the lots.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from peloton.actors.resources import COUNT_MAX, Resources, amount
+from peloton.actors.resources import COUNT_MAX, Resources
 from peloton.actors.respool.entitlement import entitlement
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key
 
@@ -32,11 +32,13 @@ def admissions(tree: Tree) -> list[Admission]:
     taken: dict[Key, Resources] = {}
     for pool in [pool for pool in tree.hungry if pool not in tree.stuck]:
         if len(found) < LOTS_PER_LOOK_MAX:
-            found += _look(tree, pool, taken, LOTS_PER_LOOK_MAX - len(found))
+            found += _look(tree, pool, taken=taken, most=LOTS_PER_LOOK_MAX - len(found))
     return found
 
 
-def room_for(tree: Tree, pool: Key, need: Resources, taken: dict[Key, Resources]) -> int:
+def room_for(
+    tree: Tree, pool: Key, *, need: Resources, taken: Mapping[Key, Resources]
+) -> int:
     """How many of `need` the pool, and every pool above it, still has room for."""
     count = COUNT_MAX
     for above in tree.up(pool):
@@ -45,32 +47,14 @@ def room_for(tree: Tree, pool: Key, need: Resources, taken: dict[Key, Resources]
     return count
 
 
-def why_blocked(tree: Tree, pool: Key, need: Resources) -> str:
-    """The first limit that one more member would break, and by how much."""
-    for above in tree.up(pool):
-        room = entitlement(tree, above) - tree.use(above)
-        short = need.short_of(room)
-        if short:
-            kind, missing = next(iter(short.items()))
-            index = Resources.KINDS.index(kind)
-            used = amount(tree.use(above).amounts()[index])
-            most = amount(entitlement(tree, above).amounts()[index])
-            what = "cluster capacity" if above == ROOT else f"limit of pool {tree.path(above)}"
-            return (
-                f"{what} reached: {kind} {used:g} of {most:g} used, "
-                f"{amount(missing):g} more needed"
-            )
-    return ""
-
-
 def _look(
-    tree: Tree, pool: Key, taken: dict[Key, Resources], most: int
+    tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int
 ) -> list[Admission]:
     found: list[Admission] = []
     for key in tree.queues[pool].in_order() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
         need = lot.shape.resources
-        count = room_for(tree, pool, need, taken)
+        count = room_for(tree, pool, need=need, taken=taken)
         if count:
             members = lot.waiting.lowest(count)
             found.append(Admission(key, members))

@@ -11,15 +11,12 @@ from typing import Any
 
 import immutables
 
+from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as f
 from peloton.actors.respool import messages as m
-from peloton.actors.respool.admission import why_blocked
-from peloton.actors.respool.lot.messages import GetLot, LotWaits
-from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.rules import BUSY, NOT_FOUND, check, check_delete
+from peloton.actors.respool.rules import BUSY, NOT_FOUND, check, check_delete, check_forced
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
-from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import At, Decision, Key, Refused
 
 _NO_INVENTORIES: immutables.Map[Key, InventorySum] = immutables.Map()
@@ -38,7 +35,7 @@ def root_open(pool: Pool, message: m.OpenRoot, at: At) -> Decision:
 
 def create(message: m.CreatePool, at: At) -> Decision:
     """A pool is to be, if the tree's rules allow it."""
-    refused = check(at.index, at.key, message.config)
+    refused = check(at.index, at.key, config=message.config)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     return Decision(facts=(f.PoolCreated(message.config),), reply=m.PoolDone(at.key))
@@ -52,8 +49,9 @@ def exists(pool: Pool, message: m.CreatePool, at: At) -> Decision:
 
 
 def update(pool: Pool, message: m.UpdatePool, at: At) -> Decision:
-    """Another config, under the same rules unless forced."""
-    refused = None if message.force else check(at.index, at.key, message.config)
+    """Another config, under the same rules; forced, only under those that hold the tree up."""
+    rules = check_forced if message.force else check
+    refused = rules(at.index, at.key, config=message.config)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     return Decision(facts=(f.PoolUpdated(message.config),), reply=m.PoolDone(at.key))
@@ -126,28 +124,5 @@ def view(tree: Tree, pool: Key) -> m.PoolView:
         children=tuple(sorted(tree.children.get(pool, {}))),
         allocation=tree.use(pool),
         demand=tree.demand(pool),
-        because=_head_waits(tree, pool),
+        because=tree.head_waits(pool),
     )
-
-
-def _head_waits(tree: Tree, pool: Key) -> str:
-    queue = tree.queues.get(pool)
-    head = queue.head() if queue is not None else None
-    return "" if head is None else why_blocked(tree, pool, tree.lots[head].shape.resources)
-
-
-def lot_waits(lot: Lot, query: GetLot, at: At) -> LotWaits:
-    """Why the waiting members of a lot wait, and how many asks stand before them."""
-    tree: Tree = at.index
-    pool = lot.shape.pool
-    position = 0
-    queue = tree.queues.get(pool)
-    for key in queue.in_order() if queue is not None and lot.waiting else ():
-        if key == at.key:
-            break
-        position += len(tree.lots[key].waiting)
-    because = "pool deleted" if pool not in tree.pools else ""
-    because = because or why_blocked(tree, pool, lot.shape.resources)
-    if not because and position:
-        because = f"{position} asks of the same pool stand before it"
-    return LotWaits(pool, tree.path(pool), lot.waiting, position, because, lot.arrived)

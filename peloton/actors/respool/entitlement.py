@@ -7,9 +7,13 @@ sharing can come without a change there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from peloton.actors.resources import Resources
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
+
+if TYPE_CHECKING:
+    from peloton.actors.respool.tree import Tree
 
 
 def entitlement(tree: Tree, pool: Key) -> Resources:

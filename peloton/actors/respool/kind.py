@@ -1,4 +1,7 @@
-"""The kind "respool", as registered with the runtime. All pools of a tree share a shard."""
+"""The kind "respool", as registered with the runtime. All pools of a tree share a shard.
+
+It must hold nothing but the table.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ from peloton.actors.respool.goals import pursue
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Kind
-
-TREE_ROUTE = "tree"
 
 KIND = Kind(
     name="respool",
@@ -23,7 +24,7 @@ KIND = Kind(
     messages=m.MESSAGES,
     facts=FACTS,
     answers=m.ANSWERS,
-    route=lambda key: TREE_ROUTE,
+    route=lambda key: m.TREE_ROUTE,
     parent=lambda key, state: m.ROOT,
     index=Tree,
     inspect={m.ListPools: list_pools},

@@ -1,4 +1,7 @@
-"""What a pool hears: from clients, from inventories; and what may be asked of it."""
+"""What a pool hears: from clients, from inventories; and what may be asked of it.
+
+Pools must not be told of tasks: lots are, and the tree follows them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from peloton.runtime.vocabulary import Key, Latest, Message, Query, Value, key
 
 ROOT = Key("respool/root")
 ROOT_ID = "root"
+TREE_ROUTE = "tree"
+"""All pools and lots of one tree share a shard."""
 
 
 class PoolConfig(Value, frozen=True, gc=False, array_like=True):

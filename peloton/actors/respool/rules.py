@@ -13,15 +13,24 @@ from peloton.runtime.vocabulary import Key, Refused
 INVALID, NOT_FOUND, BUSY, NOT_LEAF = "INVALID_CONFIG", "NOT_FOUND", "BUSY", "NOT_LEAF"
 
 
-def check(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     """Whether `pool` may have this config; `pool` may exist (update) or not (create)."""
     return (
         _own(pool, config)
-        or _parent(tree, pool, config)
-        or _siblings(tree, pool, config)
-        or _reservations(tree, pool, config)
+        or _parent(tree, pool, config=config)
+        or _siblings(tree, pool, config=config)
+        or _reservations(tree, pool, config=config)
         or _controller(config)
     )
+
+
+def check_forced(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
+    """What not even force may do: it would break the tree itself."""
+    if pool == ROOT or config.parent == pool:
+        return _own(pool, config)
+    if config.parent != tree.pools[pool].config.parent:
+        return Refused(INVALID, "parent override not allowed", "config.parent")
+    return None
 
 
 def check_delete(tree: Tree, pool: Key) -> Refused | None:
@@ -59,7 +68,7 @@ def _own(pool: Key, config: PoolConfig) -> Refused | None:
     return None
 
 
-def _parent(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+def _parent(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     if config.parent not in tree.pools:
         return Refused(INVALID, f"parent resource pool {config.parent} not found", "config.parent")
     known = tree.pools.get(pool)
@@ -67,10 +76,10 @@ def _parent(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
         return Refused(INVALID, "parent override not allowed", "config.parent")
     # A pool that becomes a parent would strand the tasks it holds as a leaf.
     held = tree.use(config.parent), tree.demand(config.parent)
-    if config.parent != ROOT and not tree.children.get(config.parent):
-        if any(held[0].amounts()) or any(held[1].amounts()):
-            text = f"parent resource pool {tree.path(config.parent)} holds tasks: it stays a leaf"
-            return Refused(INVALID, text, "config.parent")
+    busy = any(held[0].amounts()) or any(held[1].amounts())
+    if busy and config.parent != ROOT and not tree.children.get(config.parent):
+        text = f"parent resource pool {tree.path(config.parent)} holds tasks: it stays a leaf"
+        return Refused(INVALID, text, "config.parent")
     for kind, limit, above in _kinds(config.limit, tree.limit(config.parent)):
         if limit - above >= EPSILON:
             text = (
@@ -81,7 +90,7 @@ def _parent(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
     return None
 
 
-def _siblings(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+def _siblings(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     for sibling in tree.children.get(config.parent, {}):
         if sibling != pool and tree.pools[sibling].config.name == config.name:
             text = f"resource pool {tree.path(sibling)} already exists"
@@ -89,7 +98,7 @@ def _siblings(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
     return None
 
 
-def _reservations(tree: Tree, pool: Key, config: PoolConfig) -> Refused | None:
+def _reservations(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     total = config.reservation
     for sibling in tree.children.get(config.parent, {}):
         if sibling != pool:

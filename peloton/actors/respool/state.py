@@ -1,4 +1,7 @@
-"""The state of a pool: its config; of the root, the capacity of the cluster by inventory."""
+"""The state of a pool: its config; of the root, the capacity of the cluster by inventory.
+
+What the pool's lots use and want must not be state: it would be said twice, and could differ.
+"""
 
 from __future__ import annotations
 

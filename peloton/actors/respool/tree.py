@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from peloton.actors.resources import Resources
+from peloton.actors.resources import Resources, amount
+from peloton.actors.respool.entitlement import entitlement
+from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
@@ -25,7 +27,7 @@ class Queue:
         self._places: dict[Key, tuple[int, float]] = {}  # lots that do wait: (priority, arrived)
         self._unsorted: dict[int, None] = {}
 
-    def put(self, key: Key, priority: int, arrived: float) -> None:
+    def put(self, key: Key, *, priority: int, arrived: float) -> None:
         """A lot waits; one that already did keeps its place."""
         if self._places.get(key) == (priority, arrived):
             return
@@ -87,14 +89,14 @@ class Tree:
         self.hungry: dict[Key, None] = {}  # pools where somebody waits
         self.stuck: dict[Key, None] = {}  # of these, where the head cannot fit: a memo of a look
 
-    def put(self, key: Key, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
+    def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
         """A pool or a lot has a new state; None where it does not exist."""
         if kind_of(key) == "lot":
             assert not isinstance(old, Pool) and not isinstance(new, Pool)
-            self._put_lot(key, old, new)
+            self._put_lot(key, old=old, new=new)
         else:
             assert not isinstance(old, Lot) and not isinstance(new, Lot)
-            self._put_pool(key, old, new)
+            self._put_pool(key, old=old, new=new)
 
     def limit(self, pool: Key) -> Resources:
         """The most a pool may use: its limit; of the root, the cluster's capacity."""
@@ -147,7 +149,45 @@ class Tree:
             open_pools += reversed(kids)
         return found
 
-    def _put_pool(self, key: Key, old: Pool | None, new: Pool | None) -> None:
+    def head_waits(self, pool: Key) -> str:
+        """Why the first ask of a pool waits; nothing when nobody does."""
+        queue = self.queues.get(pool)
+        head = queue.head() if queue is not None else None
+        return "" if head is None else self._short_of(pool, self.lots[head].shape.resources)
+
+    def waits(self, key: Key) -> LotWaits:
+        """Why the waiting members of a lot wait, and how many asks stand before them."""
+        lot = self.lots[key]
+        pool, position = lot.shape.pool, 0
+        queue = self.queues.get(pool)
+        for other in queue.in_order() if queue is not None and lot.waiting else ():
+            if other == key:
+                break
+            position += len(self.lots[other].waiting)
+        because = self._short_of(pool, lot.shape.resources)
+        if not because and position:
+            because = f"{position} asks of the same pool stand before it"
+        return LotWaits(pool, self.path(pool), lot.waiting, position, because, lot.arrived)
+
+    def _short_of(self, pool: Key, need: Resources) -> str:
+        """The first limit that one more member would break, and by how much."""
+        if pool not in self.pools:
+            return "pool deleted"
+        for above in self.up(pool):
+            most = entitlement(self, above)
+            short = need.short_of(most - self.use(above))
+            if short:
+                kind, missing = next(iter(short.items()))
+                at = Resources.KINDS.index(kind)
+                used, limit = amount(self.use(above).amounts()[at]), amount(most.amounts()[at])
+                what = "cluster capacity" if above == ROOT else f"limit of pool {self.path(above)}"
+                return (
+                    f"{what} reached: {kind} {used:g} of {limit:g} used, "
+                    f"{amount(missing):g} more needed"
+                )
+        return ""
+
+    def _put_pool(self, key: Key, *, old: Pool | None, new: Pool | None) -> None:
         if old is not None and key != ROOT:
             self.children.get(old.config.parent, {}).pop(key, None)
         if new is None:
@@ -159,7 +199,7 @@ class Tree:
         self._sums = None
         self.stuck = {}  # a limit may have made room somewhere below, or a missing pool has come
 
-    def _put_lot(self, key: Key, old: Lot | None, new: Lot | None) -> None:
+    def _put_lot(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
         if new is None:
             self.lots.pop(key, None)
         else:
@@ -169,10 +209,11 @@ class Tree:
             return
         pool = lot.shape.pool
         held, wanted = _numbers(new)[0] - _numbers(old)[0], _numbers(new)[1] - _numbers(old)[1]
-        self._charge(pool, lot.shape.resources.times(held), lot.shape.resources.times(wanted))
+        need = lot.shape.resources
+        self._charge(pool, use=need.times(held), demand=need.times(wanted))
         queue = self.queues.setdefault(pool, Queue())
         if new is not None and new.waiting:
-            queue.put(key, new.shape.priority, new.arrived)
+            queue.put(key, priority=new.shape.priority, arrived=new.arrived)
             self.hungry[pool] = None
         else:
             queue.drop(key)
@@ -182,7 +223,7 @@ class Tree:
         if held < 0:
             self.stuck = {}  # room above may have been what others missed
 
-    def _charge(self, pool: Key, use: Resources, demand: Resources) -> None:
+    def _charge(self, pool: Key, *, use: Resources, demand: Resources) -> None:
         nothing = Resources(), Resources()
         own = self._own.get(pool, nothing)
         self._own[pool] = own[0] + use, own[1] + demand
@@ -196,7 +237,7 @@ class Tree:
             # The tree's shape changed: sum anew, O(pools), rare.
             own, self._own, self._sums = self._own, {}, {}
             for key, (use, demand) in own.items():
-                self._charge(key, use, demand)
+                self._charge(key, use=use, demand=demand)
         return self._sums.get(pool, (Resources(), Resources()))
 
 

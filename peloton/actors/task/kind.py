@@ -1,4 +1,7 @@
-"""The kind "task", as registered with the runtime: members of their slice's crowd."""
+"""The kind "task", as registered with the runtime: members of their slice's crowd.
+
+It must hold nothing but the table.
+"""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def slice_of_crowd(crowd: Key) -> Key:
     return Key("slice" + crowd[len("task") :])
 
 
-def pod_id(crowd: Key, member: int, run: int) -> str:
+def pod_id(crowd: Key, member: int, *, run: int) -> str:
     """The name of one run, `<job>-<instance>-<run>`, as the original's clients know it."""
     _, job, number = crowd.split("/")
     return f"{job}-{int(number) * SLICE_SIZE + member}-{run}"

@@ -107,7 +107,9 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         # Killed by us with another goal: it did not start in time, which is nobody's failure.
         state = TaskStates.LOST
     if state == TaskStates.SUCCEEDED:
-        return replace(task, state=state, because="")
+        # A service that ends has failed, however well it ended.
+        failures = task.failures + (task.goal == TaskGoals.RUNNING)
+        return replace(task, state=state, failures=failures, because="")
     if outcome.system or state == TaskStates.LOST:
         count = task.system_failures + 1
         if count <= SYSTEM_FAILURES_FREE:
@@ -184,4 +186,6 @@ def _put_run_away(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
     return {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
 
 
-ARCHIVE = {f.TaskRetried: _put_run_away}
+ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
+    f.TaskRetried: _put_run_away
+}

@@ -109,5 +109,5 @@ class Population:
             return
         index = self.index_of(parent)
         if index is not None:
-            index.put(key, old, new)
+            index.put(key, old=old, new=new)
             self.dirty[parent] = None

@@ -1,4 +1,7 @@
-"""What an inventory writes down: that it exists. All else follows its hosts."""
+"""What an inventory writes down: that it exists. All else follows its hosts.
+
+A sum must not be a fact: it could drift from the hosts it sums.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Goal table of an inventory: it should be there, and is."""
+"""Goal table of an inventory: it should be there, and is.
+
+The table is total, and must not grow steps: what an inventory tells is a report.
+"""
 
 from __future__ import annotations
 

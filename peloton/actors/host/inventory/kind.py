@@ -1,4 +1,7 @@
-"""The kind "inventory", as registered with the runtime: one in every hostmgr shard."""
+"""The kind "inventory", as registered with the runtime: one in every hostmgr shard.
+
+It must hold nothing but the table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an inventory hears; what it says to placers stands in `placement.messages`."""
+"""What an inventory hears; what it says to placers stands in `placement.messages`.
+
+It must not speak of single runs: hosts do.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Hosts:
         self._snapshot = True
         self._told: Resources | None = None
 
-    def put(self, key: Key, old: Host | None, new: Host | None) -> None:
+    def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """A host has a new state."""
         self.capacity = self.capacity + _capacity(new) - _capacity(old)
         if new is None:

@@ -30,7 +30,7 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
         return Decision(sends=(gone,), because="deleted, and nothing is left")
     if message.opening is None:
         return Decision(because="a goal without its opening opens no slice")
-    rows, members = spec_rows(message.job, message.number, message.opening)
+    rows, members = spec_rows(message.number, message.opening)
     crowd = crowd_key(message.opening.job, message.number)
     sends: list[Send] = [Send(message.job, m.SliceOpen(message.number, message.version))]
     for spec, (row, group) in enumerate(zip(rows, members, strict=True)):
@@ -126,7 +126,8 @@ def _crowd(slice_: Slice) -> Key:
 def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bits]]:
     if message.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return [(message.goal, members)]
-    groups = ((message.goal, members - message.stopped), (TaskGoals.KILLED, members & message.stopped))
+    stopped = members & message.stopped
+    groups = ((message.goal, members - stopped), (TaskGoals.KILLED, stopped))
     return [(goal, some) for goal, some in groups if some]
 
 

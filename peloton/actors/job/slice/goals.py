@@ -62,7 +62,7 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
         return Decision(notes=msgspec.structs.replace(notes, wished=waiting, resting=resting))
     number = notes.number
     sends = []
-    for shape, members in _by_shape(slice_, at, fresh):
+    for shape, members in _by_shape(slice_, fresh, at):
         number += 1
         sends.append(Send(PLACER_ANY, Wish(at.key, number, members, shape, notes.refused)))
     after = msgspec.structs.replace(
@@ -78,7 +78,7 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     return Decision(sends=tuple(sends), because=because, notes=after)
 
 
-def _by_shape(slice_: Slice, at: At, members: Bits) -> list[tuple[Shape, Bits]]:
+def _by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[Shape, Bits]]:
     groups: dict[Shape, Bits] = {}
     for spec, raw in at.index.columns.groups("spec", members.raw):
         shape = slice_.specs[spec].shape

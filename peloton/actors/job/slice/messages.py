@@ -1,12 +1,56 @@
-"""What a slice hears: its goal from its job, answers from placers; and what it tells its job."""
+"""What a slice hears: its goal from its job, answers from placers; and what it tells its job.
+
+Here, too, is what an instance's config says, and how a default and an instance's own become one.
+A message must not carry anything per instance that can be said of a range or a set.
+"""
 
 from __future__ import annotations
 
-from peloton.actors.job.spec import Override, TaskConfig
+from peloton.actors.host.messages import Port
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, Outcome, PastRun, TaskGoals
-from peloton.placement.messages import HostSummary, Placed, Unplaced
+from peloton.placement.messages import Constraint, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import Bits, Goal, Key, Latest, Message, Query, Value, key
+
+
+class Command(Value, frozen=True, gc=False, array_like=True):
+    """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv."""
+
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class TaskConfig(Value, frozen=True, gc=False, array_like=True):
+    """The config of an instance, or the default of all. None and empty mean "not said".
+
+    `controller` and `revocable` have no "not said": an instance's own config always decides them,
+    as in the original.
+    """
+
+    name: str = ""
+    resources: Resources | None = None
+    command: Command | None = None
+    ports: tuple[Port, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    constraint: Constraint | None = None
+    max_failures: int | None = None
+    kill_grace_s: float | None = None
+    image: str = ""
+    controller: bool = False
+    revocable: bool = False
+    health_check: bool = False
+    executor: bool = False
+    preemptible: bool | None = None
+    raw: bytes = b""
+
+
+class Override(Value, frozen=True, gc=False, array_like=True):
+    """One instance's own config."""
+
+    instance: int
+    config: TaskConfig
 
 
 class SliceOpening(Value, frozen=True, gc=False, array_like=True):
@@ -104,6 +148,29 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     counted_at: float | None = None
 
 
+def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
+    """What an instance runs: field by field its own word, else the default's. No deep merge."""
+    if own is None:
+        return default
+    return TaskConfig(
+        name=own.name or default.name,
+        resources=own.resources if own.resources is not None else default.resources,
+        command=own.command if own.command is not None else default.command,
+        ports=own.ports or default.ports,
+        labels=own.labels or default.labels,
+        constraint=own.constraint if own.constraint is not None else default.constraint,
+        max_failures=own.max_failures if own.max_failures is not None else default.max_failures,
+        kill_grace_s=own.kill_grace_s if own.kill_grace_s is not None else default.kill_grace_s,
+        image=own.image or default.image,
+        controller=own.controller,
+        revocable=own.revocable,
+        health_check=own.health_check or default.health_check,
+        executor=own.executor or default.executor,
+        preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
+        raw=own.raw,
+    )
+
+
 MESSAGES: dict[int, type] = {1: SetSliceGoal, 2: HostRefused, 3: Placed, 4: Unplaced}
 
 
@@ -117,7 +184,7 @@ def slices_of(instances: int) -> int:
     return -(-instances // SLICE_SIZE)
 
 
-def members_in(number: int, ranges: tuple[tuple[int, int], ...], count: int) -> Bits:
+def members_in(number: int, ranges: tuple[tuple[int, int], ...], *, count: int) -> Bits:
     """The members of slice `number`, which has `count`, that lie in ranges of instances."""
     first = number * SLICE_SIZE
     found = Bits()

@@ -2,6 +2,8 @@
 
 Instances with equal configs share a row; a member's `spec` column names it. So a slice of a
 thousand alike instances holds one row.
+
+What differs from member to member must not stand here: that is what columns are for.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ import msgspec
 
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.slice import facts as f
-from peloton.actors.job.slice.messages import SliceOpening
-from peloton.actors.job.spec import Command, TaskConfig, effective
+from peloton.actors.job.slice.messages import Command, SliceOpening, TaskConfig, effective
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy, TaskGoals
@@ -22,6 +23,8 @@ from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 DEFAULT_KILL_GRACE_S = 30.0
+MAX_FAILURES_MAX = 100
+"""More tries than these are silently not had, as in the original."""
 
 
 class SpecRow(Value, frozen=True, gc=False, array_like=True):
@@ -65,7 +68,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
 
 
 def spec_rows(
-    job: Key, number: int, opening: SliceOpening
+    number: int, opening: SliceOpening
 ) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
     """The distinct configs of a slice, and the members of each."""
     groups: dict[TaskConfig, int] = {}
@@ -78,12 +81,12 @@ def spec_rows(
     if rest:
         groups[opening.default] = groups.get(opening.default, 0) | rest
     lots: dict[LotShape, Key] = {}
-    rows = tuple(_row(job, number, opening, config, lots) for config in groups)
+    rows = tuple(_row(number, opening, config=config, lots=lots) for config in groups)
     return rows, tuple(Bits(raw) for raw in groups.values())
 
 
 def _row(
-    job: Key, number: int, opening: SliceOpening, config: TaskConfig, lots: dict[LotShape, Key]
+    number: int, opening: SliceOpening, *, config: TaskConfig, lots: dict[LotShape, Key]
 ) -> SpecRow:
     resources = config.resources or Resources()
     preemptible = opening.preemptible if config.preemptible is None else config.preemptible
@@ -95,7 +98,7 @@ def _row(
         revocable=opening.revocable,
         controller=config.controller,
     )
-    lot = lots.setdefault(lot_shape, lot_key(opening.job, number, len(lots)))
+    lot = lots.setdefault(lot_shape, lot_key(opening.job, number, shape_number=len(lots)))
     command = config.command or Command("")
     grace_s = DEFAULT_KILL_GRACE_S if config.kill_grace_s is None else config.kill_grace_s
     run = RunSpec(
@@ -114,12 +117,13 @@ def _row(
         constraint=config.constraint,
         labels=tuple(Label(name, value) for name, value in config.labels),
     )
-    policy = Policy(max_failures=config.max_failures or 0, kill_grace_s=grace_s)
+    max_failures = min(config.max_failures or 0, MAX_FAILURES_MAX)
+    policy = Policy(max_failures=max_failures, kill_grace_s=grace_s)
     return SpecRow(config, run, shape, lot, lot_shape, policy)
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
-    rows, _ = spec_rows(fact.job, fact.number, fact.opening)
+    rows, _ = spec_rows(fact.number, fact.opening)
     return Slice(fact.job, fact.number, fact.opening.count, rows)
 
 

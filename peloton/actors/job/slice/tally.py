@@ -52,11 +52,11 @@ def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[Instanc
     found: dict[int, InstanceView] = {}
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
-            found[member] = _view(slice_, state, member, at)
+            found[member] = _view(slice_, member, task=state, at=at)
     return tuple(found[member] for member in sorted(found))
 
 
-def _view(slice_: Slice, task: Task, member: int, at: At) -> InstanceView:
+def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
     def read(name: str) -> Any:
         return at.index.columns.read(name, member)
 

@@ -26,7 +26,7 @@ def asked(lot: Lot, message: m.Ask, at: At) -> Decision:
             facts = (*facts, f.LotAsked(members, message.ask, at.now))
             sends = (*sends, _say(Queued(message.ask), members))
         elif last == message.ask:
-            sends = (*sends, *_answers(lot, message.ask, members))
+            sends = (*sends, *_answers(lot, members, ask=message.ask))
     return Decision(facts=facts, sends=sends)
 
 
@@ -74,7 +74,7 @@ def nobody(message: m.Admit, at: At) -> Decision:
     return Decision(because="the lot is empty")
 
 
-def _answers(lot: Lot, ask: int, members: Bits) -> tuple[Send, ...]:
+def _answers(lot: Lot, members: Bits, *, ask: int) -> tuple[Send, ...]:
     answers = (
         (Queued(ask), members & lot.waiting),
         (Admitted(ask), members & lot.admitted),
@@ -85,6 +85,12 @@ def _answers(lot: Lot, ask: int, members: Bits) -> tuple[Send, ...]:
 
 def _say(message: Message, members: Bits) -> Send:
     return Send(SENDER, message, members)
+
+
+def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
+    """Why the waiting members wait; the tree of pools, which is the lot's index, knows."""
+    found: m.LotWaits = at.index.waits(at.key)
+    return found
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {

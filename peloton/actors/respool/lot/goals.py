@@ -1,6 +1,8 @@
 """Goal table of a lot. Its goal is always that all who wait be admitted; the tree takes the steps.
 
 The states are seen by what the bitmaps hold. The table is total, as every kind's is.
+
+No cell may admit: only the tree of pools sees what room there is.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""The kind "lot", as registered with the runtime. The tree of pools follows its lots."""
+"""The kind "lot", as registered with the runtime. The tree of pools follows its lots.
+
+It must hold nothing but the table.
+"""
 
 from __future__ import annotations
 
-from peloton.actors.respool.decide import lot_waits
-from peloton.actors.respool.kind import TREE_ROUTE
 from peloton.actors.respool.lot import messages as m
-from peloton.actors.respool.lot.decide import ABSENT, DECIDE
+from peloton.actors.respool.lot.decide import ABSENT, DECIDE, waits
 from peloton.actors.respool.lot.facts import FACTS
 from peloton.actors.respool.lot.goals import pursue
 from peloton.actors.respool.lot.state import EVOLVE, Lot
-from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.messages import ROOT, TREE_ROUTE
 from peloton.runtime.vocabulary import Kind
 
 KIND = Kind(
@@ -24,5 +25,5 @@ KIND = Kind(
     facts=FACTS,
     route=lambda key: TREE_ROUTE,
     parent=lambda key, state: ROOT,
-    inspect={m.GetLot: lot_waits},
+    inspect={m.GetLot: waits},
 )

@@ -2,6 +2,8 @@
 
 All words between tasks and lot name (members, ask). An ask is one queueing of a member: a new one
 implies leaving every lower one.
+
+No word may go without its ask: a repeat could not be told from a new one.
 """
 
 from __future__ import annotations
@@ -64,6 +66,6 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
 MESSAGES: dict[int, type] = {1: Ask, 2: Leave, 3: Admit}
 
 
-def lot_key(job: str, slice_number: int, shape_number: int) -> Key:
+def lot_key(job: str, slice_number: int, *, shape_number: int) -> Key:
     """The key of one lot of a slice."""
     return key("lot", job, slice_number, shape_number)

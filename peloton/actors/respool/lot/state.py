@@ -2,6 +2,8 @@
 
 Bounded by the members of a slice. The last asks are kept of those that left, too: that is how a
 late repeat of an old ask is known.
+
+Neither the pool's room nor the order of its queue may stand here: `tree.Tree` derives both.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def last_asks(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
     return [(0, rest), *found] if rest else found
 
 
-def _raise_asks(lot: Lot, members: Bits, ask: int) -> immutables.Map[int, Bits]:
+def _raise_asks(lot: Lot, members: Bits, *, ask: int) -> immutables.Map[int, Bits]:
     asks = lot.asks
     for number in sorted(asks):
         kept = asks[number] - members
@@ -55,7 +57,7 @@ def _opened(lot: Lot | None, fact: f.LotOpened) -> Lot:
 def _asked(lot: Lot, fact: f.LotAsked) -> Lot:
     return msgspec.structs.replace(
         lot,
-        asks=_raise_asks(lot, fact.members, fact.ask),
+        asks=_raise_asks(lot, fact.members, ask=fact.ask),
         waiting=lot.waiting | fact.members,
         admitted=lot.admitted - fact.members,
         arrived=lot.arrived if lot.waiting else fact.at,
@@ -74,7 +76,7 @@ def _left(lot: Lot, fact: f.LotLeft) -> Lot | None:
         # Nothing is held for anybody: a late ask would open the lot anew, and is then left again.
         return None
     return msgspec.structs.replace(
-        lot, asks=_raise_asks(lot, fact.members, fact.ask), waiting=waiting, admitted=admitted
+        lot, asks=_raise_asks(lot, fact.members, ask=fact.ask), waiting=waiting, admitted=admitted
     )
 
 
