@@ -53,7 +53,7 @@ def create(
     """Submit the job in the YAML file CONFIG to the pool at the path RESPOOL.
 
     \b
-    peloton job create /hello examples/hello_world_job.yaml
+    peloton job create /HelloWorldPool examples/hello_world_job.yaml
     """
     if bool(secret_path) != bool(secret_data):
         raise click.UsageError("both secret-path and secret-data must be provided")

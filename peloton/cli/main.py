@@ -31,8 +31,8 @@ NOUNS: dict[str, Entry] = {
 
 EPILOG = """\b
 Examples:
-  peloton respool create /hello examples/hello_world_pool.yaml
-  peloton job create /hello examples/hello_world_job.yaml
+  peloton respool create /HelloWorldPool examples/hello_world_pool.yaml
+  peloton job create /HelloWorldPool examples/hello_world_job.yaml
   peloton job query --states RUNNING
   peloton task list JOB
   peloton why JOB

@@ -37,7 +37,7 @@ def create(path: str, config: str) -> None:
     """Make a pool at PATH from the YAML file CONFIG.
 
     \b
-    peloton respool create /hello examples/hello_world_pool.yaml
+    peloton respool create /HelloWorldPool examples/hello_world_pool.yaml
     """
     texts = {
         "alreadyExists": "Already exists: {m}",
