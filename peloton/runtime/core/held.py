@@ -23,7 +23,7 @@ from peloton.runtime.core.supervision import (
     retry_after_s,
 )
 from peloton.runtime.core.turns import Turns
-from peloton.runtime.vocabulary import Bits, Goal, Key, SetAside, Unavailable
+from peloton.runtime.vocabulary import Bits, Goal, Key, Pursue, SetAside, Unavailable
 
 
 class Held:
@@ -76,6 +76,9 @@ class Held:
 
     def failed(self, envelope: Envelope, members: int, failure: Failure) -> None:
         """A turn raised: hold the actor and try again later, or set the message aside."""
+        if isinstance(envelope.message, Pursue):
+            # The step it carries was found in a state and index that may be others by then.
+            envelope = envelope._replace(message=Pursue())
         attempts = envelope.attempt + 1
         self._turns.story.tell(self._line(envelope, members, failure, attempts))
         if respond(attempts) is Response.SET_ASIDE and members.bit_count() <= 1:

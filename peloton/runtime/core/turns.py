@@ -39,9 +39,6 @@ from peloton.runtime.vocabulary import (
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
-ROWS_PER_FRAME = 1 << 20
-"""More rows than a frame can hold. What a turn is told as its position counts rows as well: a
-report made before a frame and one made within it, or two within one, must not share a version."""
 
 
 class TooLarge(Exception):
@@ -89,7 +86,7 @@ class Turns:
             who=envelope.who,
             notes=self.population.notes.get(envelope.to),
             epoch=self.epoch,
-            position=self.position * ROWS_PER_FRAME + len(self.rows),
+            position=self.position,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
