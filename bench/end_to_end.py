@@ -104,7 +104,7 @@ class Bench:
         keys = [job_key(str(uuid.uuid4())) for _ in range(jobs)]
         config = TaskConfig(resources=TASK, command=Command("true"))
         spec = JobSpec("bench", "bench", POOL, size, config)
-        for answer in [self.root.region.ask(name, CreateJob(spec)) for name in keys]:
+        for answer in [self.root.region.ask(name, CreateJob(spec, drawn=True)) for name in keys]:
             answer.result(WAIT_S)
         return keys
 

@@ -340,6 +340,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     view: Callable[[Key, Any], Any] | None = None
     follows: Callable[[Key], Key] | None = None  # the crowd that an entity is parent of
     lookup: frozenset[type] = frozenset()
+    fresh: Callable[[Any], bool] = lambda message: False  # certainly new: not looked up after all
     keep: int = 0  # ended entities that stay in memory before the oldest is written out
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     crowd: CrowdKind | None = None

@@ -43,5 +43,6 @@ KIND = Kind(
     inspect={m.GetJob: get_job},
     view=summary,
     lookup=frozenset((m.StopJob, m.DeleteJob, m.AddOverrides, m.CreateJob)),
+    fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,
     unfinished=lambda job: job.spec is None,
 )

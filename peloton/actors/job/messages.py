@@ -46,12 +46,17 @@ class AddOverrides(Message, frozen=True, gc=False, array_like=True):
 
 
 class CreateJob(Message, frozen=True, gc=False, array_like=True):
-    """Client to a job that is to be. `pieces` counts the slices told before."""
+    """Client to a job that is to be. `pieces` counts the slices told before.
+
+    `drawn`: the id was drawn for this very call, so no job can ever have had it, and the final
+    states need not be searched.
+    """
 
     spec: JobSpec
     overrides: tuple[tuple[int, tuple[Override, ...]], ...] = ()
     pieces: int = 0
     pool_path: str = ""
+    drawn: bool = False
 
 
 class StopJob(Message, frozen=True, gc=False, array_like=True):

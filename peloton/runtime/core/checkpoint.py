@@ -82,7 +82,10 @@ class Checkpointer:
         ]
         records += [Entry(key, tuple(facts)) for key, facts in shard.held.dump().items()]
         bodies = itertools.chain(
-            (Piece(ENTITY, self._codec.encode_cell(k, s, since.get(k, 0.0))) for k, s in cells),
+            (
+                Piece(ENTITY, self._codec.encode_cell(k, s, since=since.get(k, 0.0)))
+                for k, s in cells
+            ),
             self._encoded_crowds(),
             (Piece(RECORD, self._codec.encode_entry(entry)) for entry in records),
         )

@@ -135,9 +135,9 @@ class Codec:
         kind = kind_of(Key(name))
         return Entry(
             key=Key(name),
-            facts=tuple(self._fact(kind, number, raw) for number, raw in facts),
+            facts=tuple(self._fact(kind, number, raw=raw) for number, raw in facts),
             members=int.from_bytes(members, "little"),
-            values=self._typed_values(kind, facts, values) if values else (),
+            values=self._typed_values(kind, facts, values=values) if values else (),
             cause=cause,
             because=because,
             who=who,
@@ -150,7 +150,7 @@ class Codec:
             number = self._message_numbers.get((kind_of(to), type(message)), -1)
         return number, encode(message)
 
-    def decode_message(self, to: Key, number: int, body: bytes) -> Message:
+    def decode_message(self, to: Key, number: int, *, body: bytes) -> Message:
         """The inverse of `encode_message`."""
         known = {**self._kinds[kind_of(to)].messages, **MESSAGES}
         message: Message = decode(body, known[number])
@@ -168,7 +168,7 @@ class Codec:
         number, raw = msgspec.msgpack.decode(body, type=tuple[int, msgspec.Raw])
         return decode(raw, self._kinds[kind_of(key)].answers[number])
 
-    def encode_cell(self, key: Key, state: Any, since: float = 0.0) -> bytes:
+    def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
         """Bytes of one entity's state, with its schema number and its deadline's beginning."""
         kind = self._kinds[kind_of(key)]
         return encode((CELL, key, kind.schema, (state, since)))
@@ -190,9 +190,9 @@ class Codec:
             raise UnknownFact(f"{key}: state of schema {schema}, this program knows {kind.schema}")
         if form == CELL:
             return key, decode(raw, tuple[kind.state, float])  # type: ignore[name-defined]
-        return key, self._crowd(kind, key, raw)
+        return key, self._crowd(kind, key, raw=raw)
 
-    def _crowd(self, kind: Kind, key: Key, raw: bytes) -> Crowd:
+    def _crowd(self, kind: Kind, key: Key, *, raw: bytes) -> Crowd:
         assert kind.crowd is not None
         wanted = tuple[
             list[tuple[kind.state, Bits]],  # type: ignore[name-defined]
@@ -210,12 +210,12 @@ class Codec:
         crowd.columns = Columns.load(
             {name: convert(value, types[name]) for name, value in same.items()},
             {name: convert(values, list[types[name]]) for name, values in each.items()},  # type: ignore[valid-type]
-            present.raw,
+            present=present.raw,
         )
         crowd.quarantined = quarantined.raw
         return crowd
 
-    def _fact(self, kind: str, number: int, raw: msgspec.Raw) -> Fact:
+    def _fact(self, kind: str, number: int, *, raw: msgspec.Raw) -> Fact:
         decoder = self._decoders.get((kind, number))
         if decoder is None:
             raise UnknownFact(f"{kind} has no fact of number {number}")
@@ -223,7 +223,7 @@ class Codec:
         return fact
 
     def _typed_values(
-        self, kind: str, facts: list[tuple[int, msgspec.Raw]], values: list[Any]
+        self, kind: str, facts: list[tuple[int, msgspec.Raw]], *, values: list[Any]
     ) -> tuple[Any, ...]:
         crowd = self._kinds[kind].crowd
         assert crowd is not None

@@ -39,7 +39,7 @@ class Columns:
         """Members in `raw` exist no more."""
         self.present &= ~raw
 
-    def write(self, name: str, raw: int, value: Any) -> None:
+    def write(self, name: str, raw: int, *, value: Any) -> None:
         """Give all members in `raw` the same value."""
         if raw & self.present == self.present:
             self._each.pop(name, None)
@@ -52,10 +52,10 @@ class Columns:
         for member in members_of(raw):
             column[member] = value
 
-    def write_each(self, name: str, raw: int, values: Sequence[Any]) -> None:
+    def write_each(self, name: str, raw: int, *, values: Sequence[Any]) -> None:
         """Give the members in `raw`, ascending, one value each."""
         if len(values) == 1:
-            self.write(name, raw, values[0])
+            self.write(name, raw, value=values[0])
             return
         column = self._spread(name, raw)
         for member, value in zip(members_of(raw), values, strict=True):
@@ -92,7 +92,9 @@ class Columns:
         return self._same, self._each, self.present
 
     @classmethod
-    def load(cls, same: Mapping[str, Any], each: Mapping[str, list[Any]], present: int) -> Columns:
+    def load(
+        cls, same: Mapping[str, Any], each: Mapping[str, list[Any]], *, present: int
+    ) -> Columns:
         """The inverse of `dump`."""
         columns = cls()
         columns._same, columns._each, columns.present = dict(same), dict(each), present

@@ -64,9 +64,9 @@ class Crowd:
         after = self.kind.deadline(new) if new is not None else None
         before = self.kind.deadline(old) if old is not None else None
         if new != old:
-            self._move(raw, old, new)
+            self._move(raw, old, new=new)
         for name, members, values in writes:
-            self.columns.write_each(name, members, values)
+            self.columns.write_each(name, members, values=values)
         if after is not None and after != before:
             self._mark_deadline(raw, now, before=before, after=after)
 
@@ -156,7 +156,7 @@ class Crowd:
         twin.quarantined = self.quarantined
         return twin
 
-    def _move(self, raw: int, old: Any, new: Any) -> None:
+    def _move(self, raw: int, old: Any, *, new: Any) -> None:
         if old is not None:
             left = self.classes[old] & ~raw
             if left:
@@ -185,14 +185,14 @@ class Crowd:
             if archive is not None:
                 so_far = [*writes]
                 for member in members_of(raw):
-                    kept = archive(change.old, functools.partial(self._read, member, so_far))
+                    kept = archive(change.old, functools.partial(self._read, member, writes=so_far))
                     writes += [(name, 1 << member, (value,)) for name, value in kept.items()]
             write = crowd_kind.write.get(type(fact))
             if write is not None:
                 writes += [(name, raw, (value,)) for name, value in write(fact, now).items()]
         return writes
 
-    def _read(self, member: int, writes: list[_Write], name: str) -> Any:
+    def _read(self, member: int, name: str, *, writes: list[_Write]) -> Any:
         """A column of one member as it will be after these writes."""
         for column, raw, values in reversed(writes):
             if column == name and raw >> member & 1:
@@ -208,7 +208,7 @@ class Crowd:
             for since, members in self.columns.groups("since", raw):
                 self._bucket(tick_of(since + after[1]), members)
             return
-        self.columns.write("since", raw, now)
+        self.columns.write("since", raw, value=now)
         self._bucket(tick_of(now + after[1]), raw)
 
     def _bucket(self, tick: int, raw: int) -> None:
@@ -229,7 +229,7 @@ class Change:
         self.values = values
 
 
-def values_for(raw: int, members: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def values_for(raw: int, members: int, *, values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values, given one per member of `members`, of the members in `raw`."""
     if len(values) <= 1 or raw == members:
         return values

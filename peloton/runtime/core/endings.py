@@ -30,7 +30,7 @@ _Row = tuple[bytes, bytes, list[RequestAnswered]]
 class Endings:
     """The endings of one shard."""
 
-    def __init__(self, turns: Turns, codec: Codec, answered: Answered) -> None:
+    def __init__(self, turns: Turns, codec: Codec, *, answered: Answered) -> None:
         self._turns = turns
         self._codec = codec
         self._answered = answered
@@ -61,7 +61,7 @@ class Endings:
             self._kept.get(kind.name, {}).pop(key, None)
 
     def rows(
-        self, position: int, pending: Pending, reporting: Mapping[Key, float]
+        self, position: int, pending: Pending, *, reporting: Mapping[Key, float]
     ) -> tuple[EndedRow, ...]:
         """Rows for what had ended as of `position`, the last frame that is safe.
 
@@ -149,7 +149,7 @@ class Endings:
             population.crowds[crowd.key] = crowd
         population.put(key, state)
         population.since.pop(key, None)
-        self._turns.time_cell(key, population.kind(key), state, state)
+        self._turns.time_cell(key, population.kind(key), old=state, new=state)
         self._turns.revived[key] = body
         for fact in answers:
             self._answered.remember(key, fact)

@@ -43,7 +43,7 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
         return envelope
     values = envelope.values
     if len(values) == envelope.members.bit_count():  # else the turn itself will complain
-        values = values_for(members, envelope.members, values)
+        values = values_for(members, envelope.members, values=values)
     return envelope._replace(members=members, values=values)
 
 

@@ -74,15 +74,15 @@ class Held:
             self._answer(envelope, Unavailable(f"{envelope.to} is being loaded"))
         return first
 
-    def failed(self, envelope: Envelope, members: int, failure: Failure) -> None:
+    def failed(self, envelope: Envelope, members: int, *, failure: Failure) -> None:
         """A turn raised: hold the actor and try again later, or set the message aside."""
         if isinstance(envelope.message, Pursue):
             # The step it carries was found in a state and index that may be others by then.
             envelope = envelope._replace(message=Pursue())
         attempts = envelope.attempt + 1
-        self._turns.story.tell(self._line(envelope, members, failure, attempts))
+        self._turns.story.tell(self._line(envelope, members, failure=failure, attempts=attempts))
         if respond(attempts) is Response.SET_ASIDE and members.bit_count() <= 1:
-            self._set_aside(envelope, members, failure, attempts)
+            self._set_aside(envelope, members, failure=failure, attempts=attempts)
             return
         box = self.retrying.setdefault(envelope.to, Mailbox())
         box.members |= members
@@ -110,7 +110,7 @@ class Held:
         return [
             Envelope(
                 key,
-                self._codec.decode_message(key, fact.number, fact.body),
+                self._codec.decode_message(key, fact.number, body=fact.body),
                 int.from_bytes(fact.members, "little"),
                 sender=Key(fact.sender) if fact.sender else None,
             )
@@ -140,7 +140,9 @@ class Held:
         """When held mail is tried again next."""
         return min(self.due.values(), default=None)
 
-    def _set_aside(self, envelope: Envelope, members: int, failure: Failure, attempts: int) -> None:
+    def _set_aside(
+        self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
+    ) -> None:
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         fact = MessageSetAside(
             number=number,
@@ -176,7 +178,7 @@ class Held:
         if envelope.ask is not None:
             self._turns.outbox.replies.append(Reply(envelope.ask, value))
 
-    def _line(self, envelope: Envelope, members: int, failure: Failure, attempts: int) -> Line:
+    def _line(self, envelope: Envelope, members: int, *, failure: Failure, attempts: int) -> Line:
         because = f"try {attempts} failed: {failure.error}"
         cause = type(envelope.message).__name__
         return Line(self._turns.now, envelope.to, members, cause, (), because)

@@ -25,7 +25,7 @@ class Pending:
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
         self._waiting[name] = (envelope, tick)
 
-    def seen(self, by: Key, to: Key, message: Seen) -> None:
+    def seen(self, by: Key, to: Key, *, message: Seen) -> None:
         """The receiver `by` holds this version of what `to` reported."""
         name = (by, to, message.subject)
         found = self._waiting.get(name)

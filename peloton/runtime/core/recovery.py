@@ -21,7 +21,7 @@ from peloton.runtime.vocabulary import Key, Kind
 _RECORDS = frozenset(RECORDS.values())
 
 
-def restore(shard: Shard, parts: Iterable[bytes], frames: Iterable[Frame], floor: int) -> None:
+def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], floor: int) -> None:
     """Fill an empty shard; afterwards it is ready to take mail."""
     shard.position = floor
     for part in parts:
@@ -39,7 +39,7 @@ def _restore_piece(shard: Shard, piece: Piece) -> None:
     if piece.form != ENTITY:
         entry = shard.codec.decode_entry(piece.body)
         for fact in entry.facts:
-            _fold_record(shard, entry.key, fact)
+            _fold_record(shard, entry.key, fact=fact)
         return
     key, entity = shard.codec.decode_entity(piece.body)
     if isinstance(entity, Crowd):
@@ -58,20 +58,20 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
     for entry in entries:
         records = [fact for fact in entry.facts if type(fact) in _RECORDS]
         for record in records:
-            _fold_record(shard, entry.key, record)
+            _fold_record(shard, entry.key, fact=record)
         if len(records) == len(entry.facts):
             continue
         facts = tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
-        _fold_entry(shard, entry, facts, now)
+        _fold_entry(shard, entry, facts=facts, now=now)
 
 
-def _fold_entry(shard: Shard, entry: Entry, facts: tuple, now: float) -> None:  # type: ignore[type-arg]
+def _fold_entry(shard: Shard, entry: Entry, *, facts: tuple, now: float) -> None:  # type: ignore[type-arg]
     kind = shard.population.kind(entry.key)
     if entry.members:
         crowd = shard.population.crowd(entry.key)
         for state, raw in crowd.split(entry.members):
-            values = values_for(raw, entry.members, entry.values)
-            change = Change(state, fold(kind, state, facts), facts=facts, values=values)
+            values = values_for(raw, entry.members, values=entry.values)
+            change = Change(state, fold(kind, state, facts=facts), facts=facts, values=values)
             crowd.apply(raw, change, now)
         if crowd.classes:
             shard.population.crowds[entry.key] = crowd
@@ -79,14 +79,13 @@ def _fold_entry(shard: Shard, entry: Entry, facts: tuple, now: float) -> None:  
             shard.population.crowds.pop(entry.key, None)
         return
     old = shard.population.cells.get(entry.key)
-    new = fold(kind, old, facts)
-    _restore_cell(shard, kind, entry.key, old=old, new=new, now=now)
+    new = fold(kind, old, facts=facts)
+    _restore_cell(shard, entry.key, old=old, new=new, now=now)
 
 
-def _restore_cell(
-    shard: Shard, kind: Kind, key: Key, *, old: object, new: object, now: float
-) -> None:
+def _restore_cell(shard: Shard, key: Key, *, old: object, new: object, now: float) -> None:
     population = shard.population
+    kind = population.kind(key)
     if new is None:
         population.cells.pop(key, None)
         population.since.pop(key, None)
@@ -101,7 +100,7 @@ def _restore_cell(
         population.since[key] = now
 
 
-def _fold_record(shard: Shard, key: Key, fact: object) -> None:
+def _fold_record(shard: Shard, key: Key, *, fact: object) -> None:
     if isinstance(fact, RequestAnswered):
         shard.answered.remember(key, fact)
     elif isinstance(fact, Revived):
@@ -127,12 +126,12 @@ def _leave(shard: Shard, key: Key) -> None:
 def _drop_unfinished(shard: Shard) -> None:
     """What a client never finished saying (pieces without their last) was never acknowledged."""
     cells = shard.population.cells
-    for key in [key for key, state in cells.items() if _unfinished(shard, key, state)]:
+    for key in [key for key, state in cells.items() if _unfinished(shard, key, state=state)]:
         del cells[key]
         shard.population.since.pop(key, None)
 
 
-def _unfinished(shard: Shard, key: Key, state: object) -> bool:
+def _unfinished(shard: Shard, key: Key, *, state: object) -> bool:
     return shard.population.kind(key).unfinished(state)
 
 
@@ -141,7 +140,7 @@ def _derive(shard: Shard) -> None:
     population.rebuild()
     for key, state in population.cells.items():
         kind = population.kind(key)
-        turns.time_cell(key, kind, state, state)
+        turns.time_cell(key, kind, old=state, new=state)
         if kind.owed(state):
             turns.owes(key, 1)
         shard.endings.look(key)

@@ -89,7 +89,7 @@ class Shard:
         self.turns = Turns(self.population, codec, outbox=outbox, answered=self.answered)
         self.held = Held(self.turns, codec)
         self.views = Views()
-        self.endings = Endings(self.turns, codec, self.answered)
+        self.endings = Endings(self.turns, codec, answered=self.answered)
         self.checkpointer = Checkpointer(codec, checkpoint_bytes_min)
         self.position = 0  # of the last frame made
         self.delivered = 0  # messages taken from the queue, for figures
@@ -130,7 +130,7 @@ class Shard:
         self._pump()
         self._report()
         self.endings.known_absent = {}
-        ended = self.endings.rows(self.position, self._pending, self._reports)
+        ended = self.endings.rows(self.position, self._pending, reporting=self._reports)
         left = self.endings.left() if turns.rows else None
         if left is not None:
             turns.rows.insert(0, self.codec.encode_entry(left))
@@ -207,7 +207,7 @@ class Shard:
                 crowd.rebuild_deadlines()
                 self.turns.time_crowd(crowd)
             elif state is not None:
-                self.turns.time_cell(key, self.kinds[kind_of(key)], state, state)
+                self.turns.time_cell(key, self.kinds[kind_of(key)], old=state, new=state)
         self._redrives = {}
 
     def _is_mine(self, key: Key) -> bool:
@@ -219,7 +219,7 @@ class Shard:
         message = envelope.message
         if isinstance(message, Seen):
             assert envelope.sender is not None
-            self._pending.seen(envelope.sender, envelope.to, message)
+            self._pending.seen(envelope.sender, envelope.to, message=message)
             self.endings.look(envelope.to)
         elif envelope.to in self.held.loading or self._must_load(kind, envelope):
             if self.held.wait_for_load(envelope):
@@ -234,12 +234,12 @@ class Shard:
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
-                self.held.failed(envelope, members, failure)
+                self.held.failed(envelope, members, failure=failure)
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
-                self.held.failed(envelope, 0, failed)
+                self.held.failed(envelope, 0, failure=failed)
             self.endings.look(envelope.to)
             if failed is not None:
                 return  # not seen yet: it is tried again
@@ -326,7 +326,10 @@ class Shard:
     def _must_load(self, kind: Kind, envelope: Envelope) -> bool:
         if not kind.lookup or envelope.members or envelope.to in self.population.cells:
             return False
-        wanted = isinstance(envelope.message, Query) or type(envelope.message) in kind.lookup
+        message = envelope.message
+        wanted = isinstance(message, Query) or (
+            type(message) in kind.lookup and not kind.fresh(message)
+        )
         return wanted and not self.endings.knows(envelope.to)
 
     def _inspect(self, kind: Kind, envelope: Envelope) -> None:
@@ -339,11 +342,11 @@ class Shard:
                 state, crowd = loaded
                 at = msgspec.structs.replace(at, index=crowd)
         query: Any = envelope.message
-        value = self._look(kind, state, query, at)
+        value = self._look(kind, state, query=query, at=at)
         if envelope.ask is not None:
             self.turns.outbox.replies.append(Reply(envelope.ask, value))
 
-    def _look(self, kind: Kind, state: Any, query: Query, at: At) -> Any:
+    def _look(self, kind: Kind, state: Any, *, query: Query, at: At) -> Any:
         look = kind.inspect.get(type(query))
         if look is None:
             return Unavailable(f"{kind.name} does not answer {type(query).__name__}")

@@ -33,10 +33,10 @@ class Failure(NamedTuple):
     error: str
 
 
-def attempt(turn: Callable[..., T], *args: Any) -> T | Failure:
+def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
     """Run a turn; what it raises becomes a value."""
     try:
-        return turn(*args)
+        return turn(*args, **more)
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}")
 

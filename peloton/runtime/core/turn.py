@@ -35,10 +35,10 @@ class Outcome(NamedTuple):
     notes: Any = None
 
 
-def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
+def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> Outcome:
     """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
     if type(message) is Pursue:
-        return _pursued(kind, Outcome(state, (), (), None, ""), at, message.step)
+        return _pursued(kind, Outcome(state, (), (), None, ""), at=at, first=message.step)
     if state is None:
         absent = kind.absent.get(type(message))
         if absent is None:
@@ -56,10 +56,10 @@ def take_turn(kind: Kind, state: Any, message: Message, at: At) -> Outcome:
     )
     if first.notes is not None:
         at = msgspec.structs.replace(at, notes=first.notes)
-    return _pursued(kind, first, at)
+    return _pursued(kind, first, at=at)
 
 
-def _pursued(kind: Kind, outcome: Outcome, at: At, first: Any = None) -> Outcome:
+def _pursued(kind: Kind, outcome: Outcome, *, at: At, first: Any = None) -> Outcome:
     state, facts, sends, reply, because, notes = outcome
     if state is None:
         return outcome
@@ -81,7 +81,7 @@ def _pursued(kind: Kind, outcome: Outcome, at: At, first: Any = None) -> Outcome
     raise Unsettled(f"{kind.name} did not rest after {PURSUE_STEPS_MAX} steps: {steps}")
 
 
-def fold(kind: Kind, state: Any, facts: tuple[Fact, ...]) -> Any:
+def fold(kind: Kind, state: Any, *, facts: tuple[Fact, ...]) -> Any:
     """The state after facts that were journaled; a fact that does not fold raises."""
     for fact in facts:
         state = kind.evolve[type(fact)](state, fact)

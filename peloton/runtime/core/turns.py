@@ -92,10 +92,12 @@ class Turns:
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
         """One turn of a cell."""
         state = self.population.cells.get(envelope.to)
-        if isinstance(envelope.message, Due) and not self._cell_is_due(kind, state, envelope):
+        if isinstance(envelope.message, Due) and not self._cell_is_due(
+            kind, state, envelope=envelope
+        ):
             return None
         at = self.at(kind, envelope)
-        outcome = attempt(self._cell_turn, kind, state, envelope, at)
+        outcome = attempt(self._cell_turn, kind, state, envelope=envelope, at=at)
         return outcome if isinstance(outcome, Failure) else None
 
     def crowd(self, kind: Kind, envelope: Envelope) -> Iterator[tuple[int, Failure]]:
@@ -108,9 +110,11 @@ class Turns:
                 raw = crowd.still_due(state, raw, name=message.name, now_s=self.now)
                 if not raw:
                     continue
-            outcome = attempt(take_turn, kind, state, message, at)
+            outcome = attempt(take_turn, kind, state, message=message, at=at)
             if not isinstance(outcome, Failure):
-                outcome = attempt(self._apply_class, crowd, raw, state, outcome, envelope)
+                outcome = attempt(
+                    self._apply_class, crowd, raw, state=state, outcome=outcome, envelope=envelope
+                )
             if isinstance(outcome, Failure):
                 yield raw, outcome
 
@@ -145,7 +149,9 @@ class Turns:
             if not sends:
                 owing.settled(members)
             elif members & raw:
-                self._send_from_class(crowd, members & raw, sends, Envelope(key, NOTHING))
+                self._send_from_class(
+                    crowd, members & raw, sends=sends, envelope=Envelope(key, NOTHING)
+                )
         if not owing.all:
             del self.owing[key]
 
@@ -156,7 +162,7 @@ class Turns:
             owing = self.owing[key] = Owing()
         owing.said(raw)
 
-    def time_cell(self, key: Key, kind: Kind, old: Any, new: Any) -> None:
+    def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
         """Set or drop the deadline of a cell after its state changed."""
         after = kind.deadline(new) if new is not None else None
         if after is None:
@@ -176,33 +182,33 @@ class Turns:
         else:
             self.wheel.set(crowd.key, tick)
 
-    def _cell_turn(self, kind: Kind, state: Any, envelope: Envelope, at: At) -> Outcome:
+    def _cell_turn(self, kind: Kind, state: Any, *, envelope: Envelope, at: At) -> Outcome:
         key = envelope.to
-        outcome = take_turn(kind, state, envelope.message, at)
+        outcome = take_turn(kind, state, message=envelope.message, at=at)
         facts = outcome.facts
         if facts:
-            answered = self._answered(key, envelope, outcome.reply)
+            answered = self._answered(key, envelope, reply=outcome.reply)
             facts = (*facts, *answered)
-            row = self._row(self._entry(envelope, facts, outcome.because))
+            row = self._row(self._entry(envelope, facts, because=outcome.because))
             if outcome.state is not None:
                 kind.deadline(outcome.state)  # if it raises, then while nothing has changed
             self.population.put(key, outcome.state)
             self._write_revived(key)
             self._add(row)
             self.touched[key] = None
-            self.time_cell(key, kind, state, outcome.state)
+            self.time_cell(key, kind, old=state, new=outcome.state)
             for fact in answered:
                 self.answered.remember(key, fact)
         if outcome.notes is not None:
-            self._note(kind, key, outcome.notes)
-        self._tell(envelope, 0, outcome)
+            self._note(kind, key, notes=outcome.notes)
+        self._tell(envelope, 0, outcome=outcome)
         self._send_from_cell(envelope, outcome.sends)
-        self._note_owed(key, 1, outcome.sends)
+        self._note_owed(key, 1, sends=outcome.sends)
         if envelope.ask is not None and outcome.reply is not None:
             self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
         return outcome
 
-    def _note(self, kind: Kind, key: Key, notes: Any) -> None:
+    def _note(self, kind: Kind, key: Key, *, notes: Any) -> None:
         self.population.notes[key] = notes
         recall_s = kind.recall_s(notes)
         if recall_s is None:
@@ -210,18 +216,20 @@ class Turns:
         else:
             self.alarms.set(key, tick_of(recall_s))
 
-    def _answered(self, key: Key, envelope: Envelope, reply: Any) -> tuple[RequestAnswered, ...]:
+    def _answered(self, key: Key, envelope: Envelope, *, reply: Any) -> tuple[RequestAnswered, ...]:
         if envelope.request is None:
             return ()
         name, digest = envelope.request
         return (RequestAnswered(name, digest, self._codec.encode_answer(key, reply), self.now),)
 
     def _apply_class(
-        self, crowd: Crowd, raw: int, state: Any, outcome: Outcome, envelope: Envelope
+        self, crowd: Crowd, raw: int, *, state: Any, outcome: Outcome, envelope: Envelope
     ) -> Outcome:
-        values = values_for(raw, envelope.members, envelope.values)
+        values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts:
-            entry = self._entry(envelope, outcome.facts, outcome.because, raw, values)
+            entry = self._entry(
+                envelope, outcome.facts, because=outcome.because, members=raw, values=values
+            )
             change = Change(state, outcome.state, facts=outcome.facts, values=values)
             row = self._row(entry)
             self.population.before_change(crowd)
@@ -230,10 +238,10 @@ class Turns:
             self._add(row)
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
-        self._tell(envelope, raw, outcome)
+        self._tell(envelope, raw, outcome=outcome)
         # From here on the turn stands. What is owed and could not be said is said at a tick.
-        self._note_owed(crowd.key, raw, outcome.sends)
-        failure = attempt(self._send_from_class, crowd, raw, outcome.sends, envelope)
+        self._note_owed(crowd.key, raw, sends=outcome.sends)
+        failure = attempt(self._send_from_class, crowd, raw, sends=outcome.sends, envelope=envelope)
         if isinstance(failure, Failure):
             because = f"what it says was not said: {failure.error}"
             self.story.tell(Line(self.now, crowd.key, raw, "send", (), because))
@@ -256,14 +264,14 @@ class Turns:
         if body is not None:
             self.write(Entry(key, (Revived(body),), cause="revived"))
 
-    def _cell_is_due(self, kind: Kind, state: Any, envelope: Envelope) -> bool:
+    def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
         deadline = kind.deadline(state) if state is not None else None
         since = self.population.since.get(envelope.to)
         if deadline is None or since is None or deadline[0] != envelope.message.name:  # type: ignore[attr-defined]
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)
 
-    def _note_owed(self, key: Key, raw: int, sends: tuple[Send, ...]) -> None:
+    def _note_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
         if any(send.message.delivery is Delivery.OWED for send in sends):
             self.owes(key, raw)
 
@@ -275,6 +283,7 @@ class Turns:
         self,
         envelope: Envelope,
         facts: tuple[Fact, ...],
+        *,
         because: str,
         members: int = 0,
         values: tuple[Any, ...] = (),
@@ -295,7 +304,7 @@ class Turns:
         crowd = self.population.kind(key).crowd
         return crowd.per_member if crowd is not None else ()
 
-    def _tell(self, envelope: Envelope, raw: int, outcome: Outcome) -> None:
+    def _tell(self, envelope: Envelope, raw: int, *, outcome: Outcome) -> None:
         if outcome.facts or outcome.because:
             cause = type(envelope.message).__name__
             line = Line(self.now, envelope.to, raw, cause, outcome.facts, outcome.because)
@@ -320,17 +329,17 @@ class Turns:
             )
 
     def _send_from_class(
-        self, crowd: Crowd, raw: int, sends: tuple[Send, ...], envelope: Envelope
+        self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
         for send in sends:
-            for message, some in self._resolved(crowd, raw, send.message):
+            for message, some in self._resolved(crowd, raw, message=send.message):
                 if send.to is SELF:
                     self.outbox.add(Envelope(crowd.key, message, some, sender=crowd.key))
                     continue
-                for to, members in self._targets(crowd, some, send.to, envelope):
+                for to, members in self._targets(crowd, some, to=send.to, envelope=envelope):
                     self.outbox.add(Envelope(to, message, sender=crowd.key, origin=members))
 
-    def _resolved(self, crowd: Crowd, raw: int, message: Message) -> list[tuple[Message, int]]:
+    def _resolved(self, crowd: Crowd, raw: int, *, message: Message) -> list[tuple[Message, int]]:
         crowd_kind = crowd.kind.crowd
         assert crowd_kind is not None
         resolve = crowd_kind.resolve.get(type(message))
@@ -341,7 +350,7 @@ class Turns:
         return [(resolve(parent, message, spec), members) for spec, members in groups]
 
     def _targets(
-        self, crowd: Crowd, raw: int, to: Any, envelope: Envelope
+        self, crowd: Crowd, raw: int, *, to: Any, envelope: Envelope
     ) -> list[tuple[Key, int]]:
         if isinstance(to, Column):
             return crowd.columns.groups(to.name, raw)

@@ -27,7 +27,7 @@ class Region:
     """Where the shards and soft machines of one daemon are found."""
 
     def __init__(
-        self, kinds: Mapping[str, Kind], sharding: Sharding, sizes: Mapping[str, int]
+        self, kinds: Mapping[str, Kind], *, sharding: Sharding, sizes: Mapping[str, int]
     ) -> None:
         self._kinds = kinds
         self._sharding = sharding
@@ -68,8 +68,8 @@ class Region:
         """A command or a query; its answer, once the frame it was seen under is safe."""
         future: Future[Any] = Future()
         raw = members.raw if members is not None else 0
-        envelope = Envelope(key, message, raw, ask=future, request=request, who=who)  # type: ignore[arg-type]
-        self.tell((envelope,))
+        said: Any = message  # a query travels like a message
+        self.tell((Envelope(key, said, raw, ask=future, request=request, who=who),))
         return future
 
     # ---- looking ----

@@ -255,7 +255,7 @@ def assemble(
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
     sizes = journal.bootstrap(sizes).shards
     sharding = Sharding(kinds, sizes)
-    region = Region(kinds, sharding, sizes)
+    region = Region(kinds, sharding=sharding, sizes=sizes)
     exited: Future[str] = Future()
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)

@@ -155,7 +155,7 @@ class ShardShell(Shell):
             checkpoint_bytes_min=house.limits.checkpoint_bytes_min,
         )
         core.epoch = taken.claimed.epoch
-        restore(core, taken.parts, taken.frames, taken.claimed.floor)
+        restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
         self.core = core
         waiting, self._waiting = self._waiting, []
         core.take(waiting)

@@ -54,13 +54,13 @@ class Inbox:
         self.granted = 0
         self.bell: Callable[[], None] | None = None
 
-    def put(self, envelope: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002
+    def put(self, envelope: Any) -> None:
         """From any thread."""
         self._waiting.append(envelope)
         if self.bell is not None:
             self.bell()
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002
+    def get(self) -> Any:
         """The next envelope of the grant; never waits."""
         if self.granted <= 0 or not self._waiting:
             raise NotGranted

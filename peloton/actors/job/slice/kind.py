@@ -23,6 +23,11 @@ def _ended(slice_: Slice, crowd: object) -> bool:
     return slice_.goal != TaskGoals.DELETED and state_of(at) == SliceStates.ENDED
 
 
+def _fresh(message: object) -> bool:
+    # Slice 0 commits together with its job: at the job's first goal it cannot have ended before.
+    return isinstance(message, m.SetSliceGoal) and message.number == 0 and message.version == 1
+
+
 KIND = Kind(
     name="slice",
     group="jobmgr",
@@ -41,5 +46,6 @@ KIND = Kind(
     recall_s=recall_s,
     inspect={m.ListInstances: list_instances},
     lookup=frozenset((m.SetSliceGoal,)),
+    fresh=_fresh,
 )
 
