@@ -11,7 +11,7 @@ from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.vocabulary import At, Key, Kind
 
-TALLY_INTERVAL_S = 0.05
+TALLY_INTERVAL_S = 0.2
 
 
 def _route(key: Key) -> str:
