@@ -245,7 +245,7 @@ class World:
         floor = disk.floor[0]
         parts = [part.body for part in disk.parts if part.position == floor]
         tail = [frame for frame in disk.frames if frame.position > floor]
-        restore(found, parts, tail, floor)
+        restore(found, parts, frames=tail, floor=floor)
         return found
 
     # ---- inside ----

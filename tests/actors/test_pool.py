@@ -1,0 +1,271 @@
+"""Pools: the rules of the tree in their order, who is admitted, what is reported.
+
+Must not journal: states are put into the tree by hand, as the runtime puts them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import immutables
+import pytest
+
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool import messages as m
+from peloton.actors.respool.admission import LOTS_PER_LOOK_MAX, admissions
+from peloton.actors.respool.kind import KIND
+from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.rules import check, check_delete, check_forced
+from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.tree import Queue, Tree
+from peloton.runtime.core.turn import take_turn
+from peloton.runtime.vocabulary import At, Bits, Key, Refused
+
+A, B, A1, NEW = (Key(f"respool/{name}") for name in ("a", "b", "a1", "new"))
+
+
+def cpus(count: float) -> Resources:
+    return Resources(round(count * UNIT))
+
+
+def config(
+    name: str = "new", parent: Key = ROOT, *, reserved: float = 0, limit: float = 0, **rest: Any
+) -> PoolConfig:
+    return PoolConfig(name, parent, cpus(reserved), cpus(limit), **rest)
+
+
+def root(capacity: float = 100) -> Pool:
+    sums = immutables.Map({Key("inventory/0"): InventorySum(1, cpus(capacity))})
+    return Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums)
+
+
+def tree(**pools: PoolConfig) -> Tree:
+    """The root with 100 cpus, and these."""
+    found = Tree()
+    found.put(ROOT, old=None, new=root())
+    for name, each in pools.items():
+        found.put(Key(f"respool/{name}"), old=None, new=Pool(each))
+    return found
+
+
+def lot(
+    pool: Key, waiting: int = 0, admitted: int = 0, *, priority: int = 0, arrived: float = 0.0
+) -> Lot:
+    """One-cpu members: the first `admitted` are in, the next `waiting` wait."""
+    shape = LotShape(pool, cpus(1), priority)
+    return Lot(
+        shape,
+        Key("task/j/0"),
+        arrived,
+        immutables.Map(),
+        waiting=Bits.span(admitted, admitted + waiting),
+        admitted=Bits.span(0, admitted),
+    )
+
+
+def put(into: Tree, name: str, new: Lot | None) -> None:
+    key = Key(f"lot/{name}")
+    into.put(key, old=into.lots.get(key), new=new)
+
+
+def admit(into: Tree) -> list[tuple[str, int]]:
+    """Admit as the root does, and say whom."""
+    found = admissions(into)
+    for key, members in found:
+        old = into.lots[key]
+        new = Lot(
+            old.shape, old.crowd, old.arrived, old.asks,
+            old.waiting - members, old.admitted | members,
+        )  # fmt: skip
+        into.put(key, old=old, new=new)
+    return [(key.partition("/")[2], len(members)) for key, members in found]
+
+
+# ---- rules, in the original's order: each config breaks its rule and the ones after it ----
+
+BROKEN = [
+    (ROOT, {"name": ""}, "cannot change the root resource pool"),
+    (NEW, {"problem": "share of cpu is negative", "name": ""}, "share of cpu is negative"),
+    (NEW, {"name": ""}, "resource pool name is empty"),
+    (NEW, {"name": "a/b"}, "has a slash"),
+    (NEW, {"name": "a", "reserved": 9, "limit": 1, "parent": NEW}, "exceeds limit 1"),
+    (NEW, {"name": "a", "parent": NEW}, "resource pool cannot be its own parent"),
+    (NEW, {"name": "a", "parent": Key("respool/x")}, "parent resource pool respool/x not found"),
+    (B, {"name": "a", "parent": A, "limit": 999}, "parent override not allowed"),
+    (NEW, {"name": "a1", "parent": A, "limit": 999}, "limit 999 exceeds limit 50 of parent /a"),
+    (NEW, {"name": "a", "reserved": 99, "limit": 99}, "resource pool /a already exists"),
+    (NEW, {"name": "c", "reserved": 71, "limit": 99, "controller_percent": 101.0},
+     "reservations of all children 101 exceed reservation 100 of parent /"),
+    (NEW, {"name": "a2", "parent": A, "reserved": 21, "limit": 50},
+     "reservations of all children 31 exceed reservation 30 of parent /a"),
+    (NEW, {"name": "c", "controller_percent": 101.0}, "controller limit 101 exceeds 100 percent"),
+]  # fmt: skip
+
+
+def standing() -> Tree:
+    return tree(
+        a=config("a", reserved=30, limit=50),
+        b=config("b", limit=50),
+        a1=config("a1", A, reserved=10, limit=50),
+    )
+
+
+@pytest.mark.parametrize(("pool", "fields", "text"), BROKEN)
+def test_the_first_broken_rule_is_told(pool: Key, fields: dict[str, Any], text: str) -> None:
+    refused = check(standing(), pool, config=config(**fields))
+    assert refused is not None and text in refused.text, refused
+
+
+@pytest.mark.parametrize(
+    ("pool", "fields"),
+    [
+        (NEW, {"name": "a1"}),  # the name of a cousin
+        (NEW, {"name": "c", "reserved": 70, "limit": 100}),
+        (A1, {"name": "a1", "parent": A, "reserved": 30, "limit": 50}),  # its own old part is free
+        (NEW, {"name": "c", "controller_percent": 100.0}),
+    ],
+)
+def test_what_breaks_no_rule_may_be(pool: Key, fields: dict[str, Any]) -> None:
+    assert check(standing(), pool, config=config(**fields)) is None
+
+
+def test_a_leaf_that_holds_tasks_stays_a_leaf() -> None:
+    found = tree(a=config("a", limit=50))
+    put(found, "j/0/0", lot(A, waiting=1))
+    refused = check(found, NEW, config=config("c", A))
+    assert refused is not None and "it stays a leaf" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("pool", "code"),
+    [(Key("respool/x"), "NOT_FOUND"), (ROOT, "INVALID_CONFIG"), (A, "NOT_LEAF"), (A1, None)],
+)
+def test_which_pools_may_vanish(pool: Key, code: str | None) -> None:
+    refused = check_delete(standing(), pool)
+    assert (refused.code if refused else None) == code
+
+
+@pytest.mark.parametrize("held", [lot(B, waiting=1), lot(B, admitted=1)])
+def test_a_pool_in_use_is_busy(held: Lot) -> None:
+    found = standing()
+    put(found, "j/0/0", held)
+    refused = check_delete(found, B)
+    assert refused is not None and refused.code == "BUSY"
+    put(found, "j/0/0", None)
+    assert check_delete(found, B) is None
+
+
+def test_force_skips_all_rules_but_those_that_hold_the_tree() -> None:
+    found = standing()
+    assert check_forced(found, B, config=config("a", limit=999, reserved=500)) is None
+    for pool, other in ((ROOT, config("r")), (B, config("b", A)), (B, config("b", B))):
+        assert isinstance(check_forced(found, pool, config=other), Refused)
+
+
+# ---- admission ----
+
+
+def test_priority_comes_first_then_arrival() -> None:
+    found = tree(a=config("a", limit=3))
+    for name, priority, arrived in (("w", 0, 1.0), ("x", 1, 4.0), ("y", 2, 9.0), ("z", 1, 3.0)):
+        put(found, name, lot(A, 1, priority=priority, arrived=arrived))
+    assert admit(found) == [("y", 1), ("z", 1), ("x", 1)]
+    assert admit(found) == []
+    put(found, "y", None)
+    assert admit(found) == [("w", 1)]
+
+
+def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
+    found = tree(a=config("a", limit=5))
+    put(found, "first", lot(A, 1, arrived=1.0))
+    big = LotShape(A, cpus(9))
+    waiting = Lot(big, Key("task/k/0"), 2.0, immutables.Map(), Bits.of(0))
+    put(found, "big", waiting)
+    put(found, "small", lot(A, 1, arrived=3.0))
+    assert admit(found) == [("first", 1)]
+    assert found.waits(Key("lot/small")).position == 1
+    assert found.head_waits(A) == "limit of pool /a reached: cpu 1 of 5 used, 5 more needed"
+    found.put(A, old=found.pools[A], new=Pool(config("a", limit=50)))
+    assert admit(found) == [("big", 1), ("small", 1)]
+
+
+def test_a_lot_is_admitted_as_far_as_the_room_goes() -> None:
+    found = tree(a=config("a", limit=3))
+    put(found, "j", lot(A, 10))
+    assert admit(found) == [("j", 3)]
+    assert found.lots[Key("lot/j")].admitted == Bits.of(0, 1, 2), "the lowest first"
+    assert (found.use(A), found.demand(A)) == (cpus(3), cpus(7))
+    assert (found.use(ROOT), found.demand(ROOT)) == (cpus(3), cpus(7))
+
+
+def test_every_pool_above_must_have_room() -> None:
+    found = tree(a=config("a", limit=4), a1=config("a1", A, limit=3), a2=config("a2", A, limit=3))
+    put(found, "x", lot(A1, 9, arrived=1.0))
+    put(found, "y", lot(Key("respool/a2"), 9, arrived=2.0))
+    assert admit(found) == [("x", 3), ("y", 1)]
+    assert found.waits(Key("lot/y")).because.startswith("limit of pool /a reached")
+
+
+def test_the_cluster_is_a_limit_too() -> None:
+    found = tree(a=config("a", limit=1000))
+    found.put(ROOT, old=found.pools[ROOT], new=root(2))
+    put(found, "x", lot(A, 9))
+    assert admit(found) == [("x", 2)]
+    assert found.waits(Key("lot/x")).because.startswith("cluster capacity reached")
+    found.put(ROOT, old=found.pools[ROOT], new=root(3))
+    assert admit(found) == [("x", 1)]
+
+
+def test_a_lot_of_a_missing_pool_waits_for_it() -> None:
+    found = tree()
+    put(found, "x", lot(A, 1))
+    assert admit(found) == [] and found.waits(Key("lot/x")).because == "pool deleted"
+    found.put(A, old=None, new=Pool(config("a", limit=5)))
+    assert admit(found) == [("x", 1)]
+
+
+def test_a_look_at_many_lots_is_bounded_and_goes_on() -> None:
+    found = tree(a=config("a", limit=100))
+    found.put(ROOT, old=found.pools[ROOT], new=root(10_000))
+    found.put(A, old=found.pools[A], new=Pool(config("a", limit=10_000)))
+    for number in range(LOTS_PER_LOOK_MAX + 10):
+        put(found, f"{number}", lot(A, 1, arrived=float(number)))
+    assert len(admit(found)) == LOTS_PER_LOOK_MAX
+    assert len(admit(found)) == 10
+
+
+def test_a_lot_that_waits_again_stands_behind() -> None:
+    queue = Queue()
+    one, two = Key("lot/1"), Key("lot/2")
+    queue.put(one, priority=0, arrived=1.0)
+    queue.put(two, priority=0, arrived=2.0)
+    queue.drop(one)
+    queue.put(one, priority=0, arrived=3.0)
+    assert [*queue.in_order()] == [two, one]
+    queue.put(one, priority=5, arrived=3.0)
+    assert [*queue.in_order()] == [one, two] and len(queue) == 2
+
+
+# ---- what the root hears ----
+
+
+def test_an_older_sum_is_not_taken() -> None:
+    state = root(100)
+    at = At(now=0.0, key=ROOT, index=tree())
+    inventory = Key("inventory/0")
+    assert not take_turn(KIND, state, message=m.Capacity(1, inventory, cpus(7)), at=at).facts
+    turn = take_turn(KIND, state, message=m.Capacity(2, inventory, cpus(7)), at=at)
+    assert turn.state.capacity == cpus(7)
+    other = take_turn(KIND, turn.state, message=m.Capacity(1, Key("inventory/1"), cpus(5)), at=at)
+    assert other.state.capacity == cpus(12)
+
+
+def test_pools_are_listed_parents_first() -> None:
+    found = standing()
+    at = At(now=0.0, key=ROOT, index=found)
+    views = KIND.inspect[m.ListPools](root(), m.ListPools(), at)
+    assert [view.path for view in views] == ["/", "/a", "/a/a1", "/b"]
+    assert views[0].config.limit == cpus(100), "the root shows the cluster as its own"
+    assert found.find("/a/a1") == A1 and found.find("/a/x") is None
