@@ -14,7 +14,7 @@ from peloton.runtime.ports import Answer, Work
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.vocabulary import SetAside, Unavailable, key
 from tests.toy import words as w
-from tests.toy.kinds import KINDS, SIZES, panel
+from tests.toy.kinds import KINDS, SIZES
 
 X = key("note", "x")
 

@@ -109,7 +109,7 @@ class Bench:
         """A shard recovered from what stands in the journal."""
         floor, parts = self.checkpoint if checkpoint else (0, [])
         shard = self.fresh()
-        restore(shard, parts, frames_after(self.frames, floor), floor)
+        restore(shard, parts, frames=frames_after(self.frames, floor), floor=floor)
         return shard
 
 

@@ -111,7 +111,7 @@ class Story:
         claimed = journal.claim(name, "")
         assert isinstance(claimed, Claimed)
         parts = list(journal.read_checkpoint(name))
-        restore(shard, parts, list(journal.read_tail(name)), claimed.floor)
+        restore(shard, parts, frames=list(journal.read_tail(name)), floor=claimed.floor)
         return shard
 
     def trace(self) -> str:

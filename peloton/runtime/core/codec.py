@@ -57,7 +57,8 @@ def _dec_hook(wanted: Any, value: Any) -> Any:
         return Bits.unpack(value)
     if typing.get_origin(wanted) is immutables.Map:
         key, item = typing.get_args(wanted)
-        pairs = msgspec.convert(value, list[tuple[key, item]], dec_hook=_dec_hook)  # type: ignore[valid-type]
+        wanted_pairs: Any = list[tuple[key, item]]  # type: ignore[valid-type]
+        pairs = msgspec.convert(value, wanted_pairs, dec_hook=_dec_hook)
         return immutables.Map(pairs)
     raise NotImplementedError(f"no decoding of {wanted}")
 
@@ -202,14 +203,15 @@ class Codec:
             Bits,
         ]
         classes, same, each, present, quarantined = decode(raw, wanted)
-        types = {
-            name: wanted | None for name, wanted in {"since": float, **kind.crowd.columns}.items()
-        }
+        # None where a column was never written.
+        columns: dict[str, Any] = {"since": float, **kind.crowd.columns}
+        one = {name: wanted | None for name, wanted in columns.items()}
+        many = {name: _list_of(wanted) for name, wanted in one.items()}
         crowd = Crowd(kind, key)
         crowd.classes = {state: bits.raw for state, bits in classes}
         crowd.columns = Columns.load(
-            {name: convert(value, types[name]) for name, value in same.items()},
-            {name: convert(values, list[types[name]]) for name, values in each.items()},  # type: ignore[valid-type]
+            {name: convert(value, one[name]) for name, value in same.items()},
+            {name: convert(values, many[name]) for name, values in each.items()},
             present=present.raw,
         )
         crowd.quarantined = quarantined.raw
@@ -234,6 +236,10 @@ class Codec:
                 wanted = crowd.columns[column]
                 return tuple(convert(values, list[wanted]))  # type: ignore[valid-type]
         return tuple(values)
+
+
+def _list_of(wanted: Any) -> Any:
+    return list[wanted]
 
 
 def _decoder(cls: type) -> msgspec.msgpack.Decoder[Any]:

@@ -121,7 +121,7 @@ class Crowd:
         """Every member that exists."""
         return self.columns.present
 
-    def where(self, test: Callable[[Any], bool]) -> int:
+    def where(self, test: Callable[[Any], object]) -> int:
         """The members whose state passes `test`."""
         found = 0
         for state, raw in self.classes.items():

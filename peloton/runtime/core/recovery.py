@@ -16,7 +16,7 @@ from peloton.runtime.core.records import RECORDS, CheckpointCut, Left, RequestAn
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turn import fold
 from peloton.runtime.ports import Frame
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import Fact, Key
 
 _RECORDS = frozenset(RECORDS.values())
 
@@ -65,7 +65,7 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
         _fold_entry(shard, entry, facts=facts, now=now)
 
 
-def _fold_entry(shard: Shard, entry: Entry, *, facts: tuple, now: float) -> None:  # type: ignore[type-arg]
+def _fold_entry(shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float) -> None:
     kind = shard.population.kind(entry.key)
     if entry.members:
         crowd = shard.population.crowd(entry.key)
@@ -148,7 +148,7 @@ def _derive(shard: Shard) -> None:
     for crowd in population.crowds.values():
         crowd.rebuild_deadlines()
         turns.time_crowd(crowd)
-        owing = crowd.where(lambda state, crowd=crowd: bool(crowd.kind.owed(state)))  # type: ignore[misc]
+        owing = crowd.where(crowd.kind.owed)
         if owing:
             turns.owes(crowd.key, owing)
     shard.views.touch(turns.touched, population)

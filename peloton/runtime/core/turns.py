@@ -267,7 +267,9 @@ class Turns:
     def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
         deadline = kind.deadline(state) if state is not None else None
         since = self.population.since.get(envelope.to)
-        if deadline is None or since is None or deadline[0] != envelope.message.name:  # type: ignore[attr-defined]
+        due = envelope.message
+        assert isinstance(due, Due)
+        if deadline is None or since is None or deadline[0] != due.name:
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)
 
