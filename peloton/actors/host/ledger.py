@@ -59,17 +59,18 @@ def pick_ports(
 ) -> tuple[int, ...]:
     """Numbers for the ports of one run, the lowest free ones; empty when they do not suffice.
 
-    `taken` is updated, so that the next run of the same decision gets others.
+    `taken` is updated on success, so that the next run of the same decision gets others.
     """
-    picked: list[int] = []
-    free = (number for number in range(*span) if number not in taken)
-    for port in wanted:
-        number = port.number or next(free, 0)
-        if not number or number in taken:
-            return ()
-        picked.append(number)
-        taken.add(number)
-    return tuple(picked)
+    fixed = [port.number for port in wanted if port.number]
+    if len({*fixed}) < len(fixed) or not taken.isdisjoint(fixed):
+        return ()
+    # The fixed ones first: a picked one must not take a number that the same run names.
+    free = (number for number in range(*span) if number not in taken and number not in fixed)
+    picked = tuple(port.number or next(free, 0) for port in wanted)
+    if 0 in picked:
+        return ()
+    taken.update(picked)
+    return picked
 
 
 def start_run(pod: str, spec: RunSpec, *, ports: tuple[int, ...]) -> StartRun:

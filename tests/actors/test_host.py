@@ -1,0 +1,281 @@
+"""A host: who gets room, what is remembered and until when, what a backend's list mends.
+
+Must not run anything: orders to the backend are looked at, reports are said by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.decide import owed
+from peloton.actors.host.goals import deadline
+from peloton.actors.host.kind import kind
+from peloton.actors.host.ledger import Phase
+from peloton.actors.host.state import Host, HostStates
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task import messages as t
+from peloton.actors.task.messages import End, Outcome
+from peloton.runtime.core.turn import Outcome as Turn
+from peloton.runtime.core.turn import take_turn
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message
+
+KIND = kind(8)
+HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
+CROWD = Key(f"task/{JOB}/0")
+SPEC = m.RunSpec(Resources(UNIT), "true")
+ROOM = Resources(4 * UNIT, 0, 0, 0)
+DONE = Outcome(End.SUCCEEDED, 0)
+EPOCH = 3
+
+
+def hears(host: Host | None, message: Message, *members: int) -> Turn:
+    """One turn of a host, on a word of these members or of its backend."""
+    some = Bits.of(*members) if members else None
+    at = At(now=9.0, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
+    return take_turn(KIND, host, message=message, at=at)
+
+
+def said(turn: Turn) -> list[tuple[Message, list[int]]]:
+    """What tasks are told, with whom."""
+    return [(s.message, [*s.members]) for s in turn.sends if s.members is not None]
+
+
+def orders(turn: Turn) -> list[Message]:
+    """What the backend is told."""
+    return [send.message for send in turn.sends if send.to == BACKEND]
+
+
+def pod(member: int, run: int = 1) -> str:
+    return t.pod_id(CROWD, member, run=run)
+
+
+def up(ports: tuple[int, int] = (31000, 31003)) -> Host:
+    """A host of four cpus that is up."""
+    host = hears(None, m.ConfigureHost(ROOM, (), BACKEND, ports)).state
+    host = hears(host, m.BackendUp()).state
+    host = hears(host, m.RunsListed(())).state
+    assert host.state == HostStates.UP
+    return host  # type: ignore[no-any-return]
+
+
+def with_run(phase: Phase, member: int = 0) -> Host:
+    """A host that holds one run in this phase."""
+    host = up()
+    spec = SPEC if phase != Phase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
+    host = hears(host, m.Launch(1, spec), member).state
+    if phase in (Phase.STARTED, Phase.ENDED):
+        host = hears(host, m.RunsStarted((pod(member),))).state
+    if phase == Phase.KILLING:
+        host = hears(host, m.KillRun(1, 5.0), member).state
+    if phase == Phase.ENDED:
+        host = hears(host, m.RunsEnded((m.RunEnd(pod(member), DONE),))).state
+    assert host.runs[pod(member)].phase == phase
+    return host
+
+
+def test_a_host_is_up_once_its_backend_was_compared() -> None:
+    turn = hears(None, m.ConfigureHost(ROOM, (), BACKEND))
+    assert turn.state.state == HostStates.UNREACHABLE
+    turn = hears(turn.state, m.BackendUp())
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH)] and turn.state.state == HostStates.UNSURE
+    assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
+
+
+def test_room_is_granted_lowest_first_and_the_rest_refused() -> None:
+    turn = hears(up(), m.Launch(1, SPEC), *range(6))
+    told = said(turn)
+    assert told[0] == (t.Accepted(1), [0, 1, 2, 3])
+    refusal, members = told[1]
+    assert isinstance(refusal, t.RunRefused) and members == [4, 5]
+    assert refusal.reason == "no room on the host: cpu"
+    assert turn.state.free == Resources() and len(turn.facts) == 2
+    starts = orders(turn)[0]
+    assert isinstance(starts, m.StartRuns) and starts.epoch == EPOCH
+    assert [run.run for run in starts.runs] == [pod(n) for n in range(4)]
+
+
+def test_a_run_is_told_who_it_is() -> None:
+    turn = hears(up(), m.Launch(1, m.RunSpec(Resources(1), "x", environment=(("A", "1"),))), 7)
+    start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
+    assert dict(start.environment) == {
+        "A": "1",
+        "PELOTON_JOB_ID": JOB,
+        "PELOTON_INSTANCE_ID": "7",
+        "PELOTON_TASK_ID": f"{JOB}-7",
+        "PELOTON_POD_ID": f"{JOB}-7-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("phase", "answer"),
+    [
+        (Phase.ACCEPTED, t.Accepted(1)),
+        (Phase.STARTED, t.Started(1)),
+        (Phase.KILLING, t.Accepted(1)),
+        (Phase.ENDED, t.Ended(1, DONE)),
+        (Phase.REFUSED, t.RunRefused(1, "no room on the host: cpu")),
+    ],
+)
+def test_a_repeated_launch_is_answered_from_the_ledger(phase: Phase, answer: Message) -> None:
+    turn = hears(with_run(phase), m.Launch(1, SPEC), 0)
+    assert not turn.facts and not orders(turn) and said(turn) == [(answer, [0])]
+
+
+@pytest.mark.parametrize(
+    ("phase", "after", "told", "stops"),
+    [
+        (Phase.ACCEPTED, Phase.KILLING, [], True),
+        (Phase.STARTED, Phase.KILLING, [], True),
+        (Phase.KILLING, Phase.KILLING, [], True),
+        (Phase.ENDED, Phase.ENDED, [(t.Ended(1, DONE), [0])], False),
+        (Phase.REFUSED, Phase.REFUSED,
+         [(t.RunRefused(1, "no room on the host: cpu"), [0])], False),
+    ],
+)  # fmt: skip
+def test_a_kill_is_answered_from_every_phase(
+    phase: Phase, after: Phase, told: Any, stops: bool
+) -> None:
+    turn = hears(with_run(phase), m.KillRun(1, 5.0), 0)
+    assert turn.state.runs[pod(0)].phase == after and said(turn) == told
+    expected: list[Message] = [m.StopRuns(HOST, EPOCH, (pod(0),), 5.0)] if stops else []
+    assert orders(turn) == expected
+
+
+def test_what_is_killed_and_unknown_is_gone() -> None:
+    assert said(hears(up(), m.KillRun(4, 5.0), 0, 2)) == [(t.Gone(4), [0, 2])]
+
+
+@pytest.mark.parametrize("phase", [Phase.ENDED, Phase.REFUSED])
+def test_what_is_over_is_remembered_until_it_was_seen(phase: Phase) -> None:
+    host = with_run(phase)
+    assert len(owed(host)) == 1 and host.free == ROOM
+    assert not hears(host, m.RunSeen(2), 0).facts, "another run was seen"
+    assert not hears(host, m.RunSeen(1), 0).state.runs
+
+
+@pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.STARTED, Phase.KILLING])
+def test_what_is_not_over_is_not_forgotten(phase: Phase) -> None:
+    host = with_run(phase)
+    assert not hears(host, m.RunSeen(1), 0).facts and not owed(host)
+
+
+def test_a_killed_run_that_fails_was_killed() -> None:
+    end = m.RunEnd(pod(0), Outcome(End.FAILED, signal="SIGTERM"))
+    turn = hears(with_run(Phase.KILLING), m.RunsEnded((end,)))
+    assert said(turn)[0][0].outcome.end == End.KILLED  # type: ignore[attr-defined]
+    well = hears(with_run(Phase.KILLING), m.RunsEnded((m.RunEnd(pod(0), DONE),)))
+    assert said(well)[0][0].outcome.end == End.SUCCEEDED, "it was faster"  # type: ignore[attr-defined]
+
+
+def test_ports_are_picked_and_never_given_twice() -> None:
+    dynamic, fixed = m.Port("http", 0, "PORT"), m.Port("fixed", 31000)
+    both = m.RunSpec(Resources(1), "x", ports=(dynamic, fixed))
+    turn = hears(up(), m.Launch(1, both), 0, 1)
+    assert said(turn)[0] == (t.Accepted(1), [0])
+    assert said(turn)[1][0].reason == "no free port on the host"  # type: ignore[attr-defined]
+    start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
+    assert dict(start.environment)["PORT"] == "31001", "31000 is the fixed one"
+    one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
+    again = hears(turn.state, m.Launch(1, one), 2, 3)
+    assert [members for _, members in said(again)] == [[2], [3]]
+    held = [run.ports for run in again.state.runs.values() if run.phase == Phase.ACCEPTED]
+    assert sorted(held) == [(31001, 31000), (31002,)]
+
+
+@pytest.mark.parametrize("state", [HostStates.UNSURE, HostStates.UNREACHABLE, HostStates.LOST])
+def test_a_host_that_is_not_up_grants_nothing(state: HostStates) -> None:
+    host = up()
+    if state == HostStates.UNSURE:
+        host = hears(host, m.BackendUp()).state
+    else:
+        host = hears(host, m.BackendDown("gone")).state
+    if state == HostStates.LOST:
+        host = hears(host, Due("unreachable")).state
+    turn = hears(host, m.Launch(1, SPEC), 0)
+    assert turn.state.state == state
+    assert said(turn)[0][0].reason == f"host is {state.name.lower()}"  # type: ignore[attr-defined]
+
+
+def test_a_silent_backend_loses_the_runs_in_time() -> None:
+    host = hears(with_run(Phase.STARTED), m.BackendDown("gone")).state
+    assert deadline(host) == ("unreachable", 60.0) and host.used == Resources(UNIT)
+    turn = hears(host, Due("unreachable"))
+    assert turn.state.state == HostStates.LOST and turn.state.used == Resources()
+    outcome = said(turn)[0][0].outcome  # type: ignore[attr-defined]
+    assert (outcome.end, outcome.system) == (End.LOST, True)
+    assert len(owed(turn.state)) == 1
+
+
+RECONCILE = [
+    # phase, what the backend lists of it, phase afterwards, orders, words
+    (Phase.ACCEPTED, None, Phase.ACCEPTED, ["StartRuns"], []),
+    (Phase.ACCEPTED, "running", Phase.STARTED, [], ["Started"]),
+    (Phase.ACCEPTED, "ended", Phase.ENDED, ["ForgetRuns"], ["Ended"]),
+    (Phase.STARTED, None, Phase.ENDED, [], ["Ended"]),
+    (Phase.STARTED, "running", Phase.STARTED, [], []),
+    (Phase.STARTED, "ended", Phase.ENDED, ["ForgetRuns"], ["Ended"]),
+    (Phase.KILLING, None, Phase.ENDED, [], ["Ended"]),
+    (Phase.KILLING, "running", Phase.KILLING, ["StopRuns"], []),
+    (Phase.KILLING, "ended", Phase.ENDED, ["ForgetRuns"], ["Ended"]),
+    (Phase.ENDED, None, Phase.ENDED, [], []),
+    (Phase.ENDED, "ended", Phase.ENDED, ["ForgetRuns"], []),
+    (Phase.REFUSED, None, Phase.REFUSED, [], []),
+]
+
+
+@pytest.mark.parametrize(("phase", "listed", "after", "ordered", "told"), RECONCILE)
+def test_the_ledger_is_compared_row_by_row(
+    phase: Phase, listed: str | None, after: Phase, ordered: list[str], told: list[str]
+) -> None:
+    host = hears(with_run(phase), m.BackendUp()).state
+    running = (pod(0),) if listed == "running" else ()
+    ends = (m.RunEnd(pod(0), DONE),) if listed == "ended" else ()
+    turn = hears(host, m.RunsListed(running, ends))
+    assert turn.state.state == HostStates.UP
+    assert turn.state.runs[pod(0)].phase == after
+    assert [type(order).__name__ for order in orders(turn)] == ordered
+    assert [type(word).__name__ for word, _ in said(turn)] == told
+
+
+@pytest.mark.parametrize("phase", [None, Phase.ENDED, Phase.REFUSED])
+def test_an_old_run_is_gone_before_the_host_is_up(phase: Phase | None) -> None:
+    host = up() if phase is None else with_run(phase)
+    host = hears(host, m.BackendUp()).state
+    turn = hears(host, m.RunsListed((pod(0),)))
+    assert turn.state.state == HostStates.UNSURE
+    assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
+    end = m.RunsEnded((m.RunEnd(pod(0), Outcome(End.KILLED)),))
+    look = hears(turn.state, end)
+    assert [type(order).__name__ for order in orders(look)] == ["ForgetRuns", "ListRuns"]
+    assert hears(look.state, m.RunsListed(())).state.state == HostStates.UP
+
+
+def test_a_list_from_before_an_outage_is_not_believed() -> None:
+    host = hears(up(), m.BackendUp()).state
+    for word in (m.BackendDown("gone"), m.HostGone()):
+        gone = hears(host, word).state
+        assert not hears(gone, m.RunsListed(())).facts
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        (m.Launch(1, SPEC), [t.RunRefused(1, "no such host")]),
+        (m.KillRun(1, 5.0), [t.Gone(1)]),
+        (m.RunSeen(1), []),
+    ],
+)
+def test_a_host_that_is_not_there(message: Message, answer: list[Message]) -> None:
+    turn = hears(None, message, 0)
+    assert turn.state is None and [word for word, _ in said(turn)] == answer
+
+
+def test_the_version_rises_with_every_change_of_room() -> None:
+    host = up()
+    granted = hears(host, m.Launch(1, SPEC), 0).state
+    started = hears(granted, m.RunsStarted((pod(0),))).state
+    ended = hears(started, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    assert host.version < granted.version == started.version < ended.version

@@ -1,0 +1,194 @@
+"""A slice: whom it wishes hosts for and when again, what it makes of a placer's answer.
+
+Must not place anything: the placer's answers are said by hand, and the crowd is made by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peloton.actors.job.slice import messages as m
+from peloton.actors.job.slice.goals import PLACE_RETRY_S, WISH_TIMEOUT_S, pursue, recall_s
+from peloton.actors.job.slice.kind import KIND
+from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.tally import client_state, why
+from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.resources import Resources
+from peloton.actors.task.kind import KIND as TASK
+from peloton.actors.task.messages import Place, Policy, SetTaskGoal, TaskGoals
+from peloton.actors.task.state import Room, Task, TaskStates
+from peloton.placement.messages import HostSummary, Placed, Unplaced, Wish
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.turn import Outcome, take_turn
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key
+
+JOB, SLICE, CROWD = Key("job/j"), Key("slice/j/0"), Key("task/j/0")
+DEFAULT = TaskConfig(resources=Resources(1), command=Command("x"))
+OPENING = m.SliceOpening("j", "name", Key("respool/p"), 10, DEFAULT)
+READY = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Room.ADMITTED)
+ENDED = Task(TaskGoals.SUCCEEDED, TaskStates.SUCCEEDED, Policy(), 1, 1, Room.NONE)
+
+
+def crowd(**classes: Bits) -> Crowd:
+    """Tasks that are `ready` for a host, `ended` or `running`."""
+    states = {
+        "ready": READY,
+        "ended": ENDED,
+        "running": Task(TaskGoals.SUCCEEDED, TaskStates.RUNNING, Policy(), 1, 1, Room.ADMITTED),
+    }
+    found = Crowd(TASK, CROWD)
+    for name, members in classes.items():
+        found.classes[states[name]] = members.raw
+        found.columns.add(members.raw)
+        found.columns.write("spec", members.raw, value=0)
+    return found
+
+
+def at(tasks: Crowd, now: float = 0.0, notes: Any = None, members: Bits | None = None) -> At:
+    return At(now=now, key=SLICE, index=tasks, notes=notes, members=members)
+
+
+def opened(goal: TaskGoals = TaskGoals.SUCCEEDED, stopped: Bits = Bits()) -> Outcome:  # noqa: B008
+    message = m.SetSliceGoal(1, JOB, 0, goal, stopped, OPENING)
+    return take_turn(KIND, None, message=message, at=at(crowd()))
+
+
+SOME: Slice = opened().state
+
+
+def wishes(found: Any) -> list[tuple[int, list[int]]]:
+    assert isinstance(found, Decision)
+    words = [send.message for send in found.sends]
+    return [(word.number, [*word.members]) for word in words if isinstance(word, Wish)]
+
+
+def test_a_slice_opens_with_its_tasks() -> None:
+    turn = opened(stopped=Bits.of(3))
+    told = [(s.message.goal, [*s.members]) for s in turn.sends if s.to == CROWD]
+    assert told == [
+        (TaskGoals.SUCCEEDED, [0, 1, 2, 4, 5, 6, 7, 8, 9]),
+        (TaskGoals.KILLED, [3]),
+    ]
+    assert turn.sends[0].message == m.SliceOpen(0, 1)
+
+
+def test_a_slice_that_never_was_is_gone_at_once() -> None:
+    message = m.SetSliceGoal(2, JOB, 0, TaskGoals.DELETED)
+    turn = take_turn(KIND, None, message=message, at=at(crowd()))
+    assert turn.state is None and [s.message for s in turn.sends] == [m.SliceGone(0)]
+
+
+def test_a_known_goal_is_confirmed_once_more() -> None:
+    message = m.SetSliceGoal(1, JOB, 0, TaskGoals.KILLED)
+    turn = take_turn(KIND, SOME, message=message, at=at(crowd()))
+    assert not turn.facts and [s.message for s in turn.sends] == [m.SliceOpen(0, 1)]
+
+
+def test_a_newer_goal_says_nothing_of_what_tasks_are() -> None:
+    message = m.SetSliceGoal(2, JOB, 0, TaskGoals.KILLED)
+    turn = take_turn(KIND, SOME, message=message, at=at(crowd()))
+    goals = [s.message for s in turn.sends if isinstance(s.message, SetTaskGoal)]
+    assert [(goal.goal, goal.version) for goal in goals] == [(TaskGoals.KILLED, 2)]
+
+
+def test_everybody_ready_is_wished_for_once() -> None:
+    tasks = crowd(ready=Bits.of(1, 2))
+    first = pursue(SOME, at(tasks))
+    assert wishes(first) == [(1, [1, 2])]
+    assert pursue(SOME, at(tasks, 1.0, first.notes)) == WAITING  # type: ignore[union-attr]
+
+
+def test_a_wish_without_an_answer_is_wished_again() -> None:
+    tasks = crowd(ready=Bits.of(1))
+    notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
+    assert recall_s(notes) == WISH_TIMEOUT_S
+    assert wishes(pursue(SOME, at(tasks, WISH_TIMEOUT_S, notes))) == [(2, [1])]
+
+
+def test_a_stream_of_fresh_members_does_not_keep_a_lost_wish_waiting() -> None:
+    notes = pursue(SOME, at(crowd(ready=Bits.of(1)))).notes  # type: ignore[union-attr]
+    for second in range(1, 5):
+        ready = Bits.span(1, second + 2)
+        notes = pursue(SOME, at(crowd(ready=ready), float(second), notes)).notes  # type: ignore[union-attr]
+    found = pursue(SOME, at(crowd(ready=Bits.span(1, 6)), WISH_TIMEOUT_S, notes))
+    assert 1 in wishes(found)[0][1]
+
+
+def test_who_found_no_host_rests_and_then_wishes_again() -> None:
+    tasks = crowd(ready=Bits.of(1, 2))
+    notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
+    reasons = (("no room: cpu", 3),)
+    turn = take_turn(
+        KIND, SOME, message=Unplaced(1, Bits.of(2), reasons), at=at(tasks, 0.5, notes)
+    )
+    assert turn.notes.resting == Bits.of(2) and not turn.sends
+    assert turn.because == "no host: no room: cpu on 3"
+    assert recall_s(turn.notes) == 0.5 + PLACE_RETRY_S
+    assert wishes(pursue(SOME, at(tasks, 1.5, turn.notes))) == [(2, [2])]
+
+
+def test_a_time_that_nobody_needed_does_not_hide_the_next_one() -> None:
+    """Found in a simulated world: the retry came first, and the lost wish was never repeated."""
+    notes = WishNotes(Bits.of(1), 0.0, 1, resting=Bits.of(2), retry_at=1.0)
+    found = pursue(SOME, at(crowd(ready=Bits.of(1)), 1.0, notes))
+    assert isinstance(found, Decision) and not found.sends
+    assert recall_s(found.notes) == WISH_TIMEOUT_S
+
+
+def test_the_first_answer_wins() -> None:
+    tasks = crowd(ready=Bits.of(1, 2), running=Bits.of(3))
+    notes = WishNotes(Bits.of(1, 3), 0.0, 1)
+    hosts = tuple(Key(f"host/{n}") for n in range(3))
+    turn = take_turn(
+        KIND, SOME, message=Placed(1, Bits.of(1, 2, 3), hosts), at=at(tasks, 0.1, notes)
+    )
+    places = [s for s in turn.sends if isinstance(s.message, Place)]
+    assert [(s.members, s.values) for s in places] == [(Bits.of(1), (hosts[0],))]
+
+
+def test_a_refusal_travels_with_the_next_wish() -> None:
+    tasks = crowd(ready=Bits.of(1))
+    summary = HostSummary(Key("host/a"), 7, Resources(1), Resources())
+    message = m.HostRefused("no room", summary)
+    notes = WishNotes(Bits.of(1), 0.0, 1)
+    turn = take_turn(KIND, SOME, message=message, at=at(tasks, 0.1, notes, Bits.of(1)))
+    assert turn.notes.resting == Bits.of(1), "not at once: the placer must hear of it first"
+    found = pursue(SOME, at(tasks, 1.0, turn.notes))
+    assert isinstance(found, Decision) and found.sends[0].message.refused == (summary,)
+    assert found.notes.refused == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "room", "shown"),
+    [
+        (TaskStates.WAITING, Room.NONE, "INITIALIZED"),
+        (TaskStates.WAITING, Room.QUEUED, "PENDING"),
+        (TaskStates.WAITING, Room.ADMITTED, "PENDING"),
+        (TaskStates.LAUNCHING, Room.ADMITTED, "LAUNCHED"),
+        (TaskStates.RUNNING, Room.ADMITTED, "RUNNING"),
+        (TaskStates.THROTTLED, Room.NONE, "PENDING"),
+        (TaskStates.LOST, Room.NONE, "LOST"),
+    ],
+)
+def test_states_have_the_names_clients_know(state: TaskStates, room: Room, shown: str) -> None:
+    assert client_state(Task(TaskGoals.SUCCEEDED, state, Policy(), room=room)) == shown
+
+
+@pytest.mark.parametrize(
+    ("state", "room", "code"),
+    [
+        (TaskStates.WAITING, Room.NONE, "NEW"),
+        (TaskStates.WAITING, Room.QUEUED, "POOL"),
+        (TaskStates.WAITING, Room.ADMITTED, "HOST"),
+        (TaskStates.LAUNCHED, Room.ADMITTED, "LAUNCH"),
+        (TaskStates.KILLING, Room.ADMITTED, "LAUNCH"),
+        (TaskStates.RUNNING, Room.ADMITTED, ""),
+        (TaskStates.FAILED, Room.NONE, ""),
+        (TaskStates.THROTTLED, Room.NONE, "RETRY"),
+    ],
+)
+def test_every_state_that_waits_says_why(state: TaskStates, room: Room, code: str) -> None:
+    found, because = why(Task(TaskGoals.SUCCEEDED, state, Policy(), room=room), at(crowd()))
+    assert found == code and bool(because) == bool(code)
