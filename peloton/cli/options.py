@@ -46,8 +46,9 @@ class GlobalFlag(click.Option):
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         value = super().process_value(ctx, value)
-        if value is not None and value not in ((), False):
-            typed = ctx.get_parameter_source(str(self.name)) is ParameterSource.COMMANDLINE
+        source = ctx.get_parameter_source(str(self.name))
+        if source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+            typed = source is ParameterSource.COMMANDLINE
             ctx.ensure_object(Settings).take(str(self.name), value, typed=typed)
         return value
 

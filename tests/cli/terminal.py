@@ -1,0 +1,56 @@
+"""A terminal without one: runs a command line in this process and keeps what it printed.
+
+Must not start a process; test_start does where the cost of loading is the question.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import NamedTuple
+
+from peloton.__main__ import PROCESSES
+from peloton.cli.main import root, run
+from tests.sdk.fakes import Cluster, serving
+
+
+class Printed(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def typed(*words: str) -> Printed:
+    """What one command line prints, and its exit code."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(root(PROCESSES), list(words))
+    return Printed(code, text_of(out), text_of(err))
+
+
+def text_of(stream: io.TextIOWrapper) -> str:
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode()
+
+
+class Terminal:
+    """A terminal whose commands go to one fake cluster."""
+
+    def __init__(self, cluster: Cluster, address: str) -> None:
+        self.cluster = cluster
+        self.address = address
+
+    def __call__(self, *words: str) -> Printed:
+        return typed("--api", self.address, "-t", "5s", *words)
+
+    def lines(self, *words: str) -> Sequence[str]:
+        return self(*words).out.splitlines()
+
+
+@contextmanager
+def terminal() -> Iterator[Terminal]:
+    cluster = Cluster()
+    with serving(cluster) as address:
+        yield Terminal(cluster, address)

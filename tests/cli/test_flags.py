@@ -1,0 +1,109 @@
+"""The flags every command takes, wherever they are typed, and what outranks what.
+
+Must not test commands; `respool dump` stands for all.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from peloton.cli.values import INSTANCE_MAX, duration, from_to, labels, words
+from tests.cli.terminal import Terminal, typed
+
+NOBODY = "127.0.0.1:1"
+
+
+def test_flags_hold_before_and_after_the_command(peloton: Terminal) -> None:
+    for line in (
+        ["--api", peloton.address, "respool", "dump"],
+        ["respool", "--api", peloton.address, "dump"],
+        ["respool", "dump", "--api", peloton.address],
+        ["--api", NOBODY, "respool", "dump", "--api", peloton.address],
+        ["--api", NOBODY, "-v", peloton.address, "respool", "dump"],
+        ["respool", "dump", "-v", peloton.address],
+    ):
+        assert typed(*line).code == 0, line
+
+
+def test_the_environment_is_asked_and_a_flag_outranks_it(
+    peloton: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PELOTON_API", peloton.address)
+    assert typed("respool", "dump").code == 0
+    monkeypatch.setenv("PELOTON_API", NOBODY)
+    assert typed("respool", "dump", "-t", "100ms").code == 69
+    assert typed("--api", peloton.address, "respool", "dump").code == 0
+    monkeypatch.setenv("RESMGR_URL", peloton.address)
+    assert typed("respool", "dump").code == 0
+    monkeypatch.setenv("TIMEOUT", "soon")
+    assert typed("respool", "dump").code == 64
+
+
+def test_json_anywhere(peloton: Terminal) -> None:
+    for line in (
+        ["-j", "respool", "dump"],
+        ["respool", "dump", "-j"],
+        ["respool", "dump", "--json"],
+    ):
+        assert json.loads(peloton(*line).out)["resourcePools"][0]["id"] == {"value": "root"}
+
+
+def test_a_login_is_read_from_its_file(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "auth.yaml"
+    file.write_text("username: ann\npassword: 0123\n")
+    assert peloton("--basicAuthConfig", str(file), "respool", "dump").code == 0
+    metadata = peloton.cluster.calls[0].metadata
+    assert (metadata["username"], metadata["password"]) == ("ann", "0123")
+    file.write_text("username: ann\n")
+    assert peloton("--basicAuthConfig", str(file), "respool", "dump").code == 65
+
+
+def test_a_cluster_that_has_to_be_searched_is_refused_clearly() -> None:
+    for line in (["-e", "prod", "respool", "dump"], ["respool", "dump", "-z", "zk:2181"]):
+        printed = typed(*line)
+        assert printed.code == 69
+        assert "say --api HOST:PORT" in printed.err
+
+
+def test_nobody_there() -> None:
+    printed = typed("--api", NOBODY, "-t", "200ms", "job", "get", "x")
+    assert printed.code == 69
+    assert printed.err.startswith("127.0.0.1:1 does not answer")
+    assert "peloton minicluster" in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("20s", 20), ("1m30s", 90), ("500ms", 0.5), ("1.5h", 5400), ("3", 3), (".5s", 0.5), (2, 2)],
+)
+def test_durations(text: str | float, seconds: float) -> None:
+    assert duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [(":", (0, INSTANCE_MAX)), ("1:5", (1, 5)), ("3:", (3, INSTANCE_MAX)), (":7", (0, 7))],
+)
+def test_ranges(text: str, pair: tuple[int, int]) -> None:
+    assert from_to(text) == pair
+
+
+def test_what_cannot_be_meant() -> None:
+    for read, texts in (
+        (from_to, ["5", "", "-1:3", "a:b", "1:-2", "1:2:3"]),
+        (duration, ["", "5q", "s", "1m 30s"]),
+        (labels, ["a", "a=b,c", "=b"]),
+    ):
+        for text in texts:
+            with pytest.raises(click.BadParameter):
+                read(text)
+
+
+def test_lists() -> None:
+    assert words("a, b,,c") == ("a", "b", "c")
+    assert labels("a=b,c=d=e") == (("a", "b"), ("c", "d=e"))

@@ -1,0 +1,90 @@
+"""What the program loads before it knows its command, and how it answers to a wrong one.
+
+Must not gate on milliseconds, since the machine may be busy: what is loaded is exact, and the time
+is printed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cli.terminal import typed
+
+HEAVY = ("grpc", "google", "yaml", "rich", "msgspec", "numpy", "pykka", "asyncio", "urllib.request")
+PROBE = """
+import sys
+sys.argv = ["peloton", *{words!r}]
+from peloton.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--help",
+        "--version",
+        "job --help",
+        "job create --help",
+        "task logs --help",
+        "why --help",
+        "admin quarantine list --help",
+        "jbo",
+        "job get",
+        "job update x y",
+        "task list x -r nonsense",
+    ],
+)
+def test_nothing_heavy_is_loaded_before_there_is_something_to_do(line: str) -> None:
+    program = PROBE.format(words=line.split(), heavy=HEAVY)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_time_of_a_cold_help_is_printed() -> None:
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "peloton", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    took_ms = (time.perf_counter() - began) * 1000
+    print(f"cold --help: {took_ms:.0f} ms")
+    assert "Commands:" in done.stdout
+
+
+def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
+    for line, words in [
+        (["jbo"], "no such command: jbo, did you mean job?"),
+        (["job", "craete"], "no such command: craete, did you mean create?"),
+        (["minicluste"], "did you mean minicluster?"),
+        (["xyzzy"], "there is minicluster, respool, job, task"),
+    ]:
+        printed = typed(*line)
+        assert printed.code == 64
+        assert words in printed.err
+        assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["job update a b", "job stateless create -x", "host query", "watch job", "admin lock"]
+)
+def test_what_comes_later_says_so(line: str) -> None:
+    printed = typed(*line.split())
+    assert printed.code == 69
+    assert printed.err.endswith("not supported yet\n")
+
+
+def test_help_shows_what_one_can_use() -> None:
+    out = typed("job", "--help").out
+    assert "create" in out
+    assert "rolling-restart" not in out
+    assert typed("job", "--help").code == 0
+    assert typed().code == 64

@@ -1,0 +1,359 @@
+"""What the original's commands print, to the letter, and the codes they end with.
+
+Must not depend on the clock: no task of these tests is running.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+import yaml
+
+from peloton.api.v0.job.job_pb2 import JobInfo
+from peloton.api.v0.peloton_pb2 import JobID
+from peloton.api.v0.task.task_pb2 import PodEvent
+from peloton.ops.v1 import ops_pb2 as ops
+from tests.cli.terminal import Printed, Terminal, typed
+from tests.sdk.fakes import JOB, POOL
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: a\ninstancecount: 2\n")
+    return file
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    file = tmp_path / "pool.yaml"
+    file.write_text("name: new\nresources: [{kind: cpu, reservation: 1, limit: 2, share: 1}]\n")
+    return file
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")]
+
+
+def test_respool_create(peloton: Terminal, pool: Path) -> None:
+    printed = peloton("respool", "create", "/new", str(pool))
+    assert printed == Printed(0, "Resource Pool new-pool created at /new\n", "")
+    again = peloton("respool", "create", "/new", str(pool))
+    assert again == Printed(73, "", "Already exists: resource pool exists\n")
+    assert peloton("respool", "create", "/", str(pool)).code == 65
+    assert peloton("respool", "create", "/other", str(pool)).code == 65
+    assert peloton("respool", "create", "/new", "/no/such/file").code == 66
+    assert peloton("respool", "create", "/a", str(pool), "--output", "name").code == 65
+
+
+def test_respool_delete(peloton: Terminal) -> None:
+    peloton.cluster.busy.add("/hello")
+    assert peloton("respool", "delete", "/hello") == Printed(
+        73, "", "ResPool is busy: pool has allocation\n"
+    )
+    peloton.cluster.busy.clear()
+    assert peloton("respool", "delete", "/hello").out == "Resource Pool /hello is deleted \n"
+    assert peloton("respool", "delete", "/hello") == Printed(
+        66, "", "ResPool Not Found: resource pool not found\n"
+    )
+
+
+def test_respool_dump(peloton: Terminal) -> None:
+    pools = yaml.safe_load(peloton("respool", "dump").out)
+    assert [pool["path"]["value"] for pool in pools] == ["/", "/hello"]
+    assert pools[1]["config"]["resources"][0]["type"] == "UNKNOWN_TYPE"
+    assert json.loads(peloton("respool", "dump", "--format", "json").out) == pools
+    assert yaml.safe_load(peloton("respool", "dump", "--format", "yml").out) == pools
+    assert peloton("respool", "dump", "--output", "name").out == "/\n/hello\n"
+    assert peloton.lines("respool", "dump", "--output", "table")[-1] == (
+        f"  /hello|  {POOL}|   cpu|          6.0|   12.0|    1.0|         0.5|"
+    )
+
+
+def test_job_create(peloton: Terminal, spec: Path) -> None:
+    printed = peloton("job", "create", "/hello", str(spec))
+    assert (printed.code, printed.out) == (0, f"Job {JOB} created\n")
+    assert printed.err.startswith("next: ")
+    assert peloton("job", "create", "/hello", str(spec), "--output", "name").out == f"{JOB}\n"
+    assert json.loads(peloton("job", "create", "/hello", str(spec), "-j").out) == {
+        "jobId": {"value": JOB}
+    }
+    again = peloton("job", "create", "/hello", str(spec), "-i", JOB)
+    assert again == Printed(73, "", f"Job {JOB} already exists: job exists\n")
+    bad = peloton("job", "create", "/hello", str(spec), "--jobID", "x")
+    assert bad == Printed(65, "", "Invalid job ID: x, message: JobID must be valid UUID\n")
+    assert peloton("job", "create", "/nowhere", str(spec)).code == 66
+
+
+def test_job_create_says_what_is_wrong_with_the_file(peloton: Terminal, spec: Path) -> None:
+    spec.write_text("type: 2\n")
+    assert peloton("job", "create", "/hello", str(spec)) == Printed(
+        65, "", "Invalid job config: invalid job type: DAEMON\n"
+    )
+    spec.write_text("defaultconfig:\n  comand: {value: x}\n")
+    assert peloton("job", "create", "/hello", str(spec)) == Printed(
+        65, "", "defaultconfig.comand: no such key, did you mean command?\n"
+    )
+    spec.write_bytes(b"\xff\xfe")
+    assert peloton("job", "create", "/hello", str(spec)).code == 65
+
+
+def test_job_create_with_a_secret(peloton: Terminal, spec: Path) -> None:
+    line = ["job", "create", "/hello", str(spec), "--secret-path", "/etc/key"]
+    assert peloton(*line).code == 64
+    assert peloton(*line, "--secret-data", "hush").code == 0
+    (secret,) = peloton.cluster.called("Create")[0].request.secrets
+    assert (secret.path, secret.value.data) == ("/etc/key", b"aHVzaA==")
+
+
+def test_job_get_and_status(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "PENDING")
+    whole = yaml.safe_load(peloton("job", "get", JOB).out)
+    assert whole["jobInfo"]["config"]["instanceCount"] == 2
+    assert whole["jobInfo"]["config"]["type"] == "BATCH"
+    runtime = yaml.safe_load(peloton("job", "status", JOB).out)
+    assert runtime == whole["jobInfo"]["runtime"]
+    assert runtime["taskStats"] == {"RUNNING": 1, "PENDING": 1}
+    assert json.loads(peloton("job", "get", JOB, "--json").out) == whole
+    assert json.loads(peloton("job", "status", JOB, "--json").out) == whole
+    assert json.loads(peloton("job", "status", JOB, "--output", "json").out) == runtime
+    assert peloton("job", "get", "other") == Printed(66, "", "job not found\n")
+
+
+def test_job_query(peloton: Terminal) -> None:
+    assert peloton("job", "query") == Printed(0, "No jobs found.\n", "")
+    peloton.cluster.add_job("RUNNING", "RUNNING", "SUCCEEDED")
+    header, row = peloton.lines("job", "query")
+    assert header.split("|") == [
+        f"{'ID':>38}", "         Name", "     Owner", "    State", "         Creation Time",
+        "  Completion Time", "  Total", "  Running", "  Succeeded", "  Failed", "  Killed", "",
+    ]  # fmt: skip
+    assert row.split("|") == [
+        f"  {JOB}", "  hello_world", "  examples", "  RUNNING", "  2026-11-21T05:00:00Z",
+        "               --", "      2", "        1", "          1", "       0", "       0", "",
+    ]  # fmt: skip
+    assert peloton("job", "query", "--output", "name").out == f"{JOB}\n"
+
+
+def test_job_query_passes_its_flags_on(peloton: Terminal) -> None:
+    peloton(*"job query -l a=b,c=d -k x,y -s RUNNING -n 5 -q 7 -o 3 -p name,owner -a asc".split())
+    spec = peloton.cluster.called("Query")[0].request.spec
+    assert [(label.key, label.value) for label in spec.labels] == [("a", "b"), ("c", "d")]
+    assert (list(spec.keywords), list(spec.jobStates)) == (["x", "y"], [3])
+    page = spec.pagination
+    assert (page.offset, page.limit, page.maxLimit) == (3, 5, 7)
+    assert [(by.property.value, by.order) for by in page.orderBy] == [("name", 1), ("owner", 1)]
+    assert not spec.HasField("creationTimeRange")
+    assert peloton("job", "query", "-s", "BUSY").code == 65
+
+
+def test_job_delete(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    printed = peloton("job", "delete", JOB)
+    assert printed == Printed(73, "", "Job is not in a terminal state: RUNNING\n")
+    peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
+    assert peloton("job", "delete", JOB) == Printed(0, "{}\n", "")
+    assert peloton("job", "delete", "other") == Printed(66, "", "job not found\n")
+
+
+def test_job_stop_by_id(peloton: Terminal) -> None:
+    job = peloton.cluster.add_job("RUNNING", "RUNNING", "RUNNING")
+    job.config.labels.add(key="a", value="b")
+    assert peloton("job", "stop", JOB, "--owner", "others").code == 73
+    assert peloton("job", "stop", JOB, "-l", "a=c").code == 73
+    assert peloton.cluster.called("Stop") == []
+    printed = peloton("job", "stop", JOB, "--owner", "examples", "-l", "a=b", "--progress")
+    assert printed == Printed(
+        0,
+        "Successfully signalled 2 tasks for stopping\n"
+        f"Job {JOB} stopped, total_tasks:2 terminated_tasks:2\n",
+        "",
+    )
+    assert peloton("job", "stop", JOB).out == "Job is in terminal state: KILLED\n"
+    assert peloton("job", "stop").code == 64
+
+
+def test_job_stop_by_owner(peloton: Terminal) -> None:
+    assert peloton("job", "stop", "--owner", "x").out == "No matching job found\n"
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    printed = peloton("job", "stop", "--owner", "x", "-f")
+    assert printed.out.splitlines()[2:] == [
+        "Successfully signalled 1 tasks for stopping",
+        f"Stopping jobs: [{JOB}]",
+    ]
+    states = peloton.cluster.called("Query")[1].request.spec.jobStates
+    assert list(states) == [1, 2, 3]
+    peloton.cluster.jobs["other"] = JobInfo(id=JobID(value="other"))
+    printed = peloton("job", "stop", "--owner", "x", "-f")
+    assert (printed.code, f"Stopping jobs: [{JOB}]" in printed.out) == (66, True)
+    assert "Error stopping jobs: [other]\n" in printed.err
+
+
+def test_task_list_and_get(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "SUCCEEDED", "PENDING", "FAILED")
+    done, waiting, failed = (peloton.cluster.tasks[JOB][number].runtime for number in range(3))
+    done.startTime, done.completionTime = "2026-11-21T05:00:00.5Z", "2026-11-21T06:01:02.7Z"
+    done.host = "agent0"
+    waiting.reason = "no host fits: 8 cpus wanted,\n4 free at most"
+    failed.terminationStatus.reason = 2
+    failed.terminationStatus.exit_code = 3
+    rows = [cells(line) for line in peloton.lines("task", "list", JOB)]
+    assert rows[0] == [
+        "Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message",
+        "Reason", "Termination Status", "",
+    ]  # fmt: skip
+    assert rows[1] == [
+        "0", "hello", "SUCCEEDED", "DISABLED", "2026-11-21T05:00:00Z", "01:01:02", "agent0", "",
+        "", "", "",
+    ]  # fmt: skip
+    assert rows[2][2:9] == [
+        "PENDING", "DISABLED", "--", "", "", "", "no host fits: 8 cpus wanted, 4 free at most",
+    ]  # fmt: skip
+    assert rows[3][9] == "FAILED: exit code 3"
+    assert len(peloton.lines("task", "list", JOB, "-r", "1:")) == 3
+    assert peloton.lines("task", "list", JOB, "-r", ":2", "--output", "name") == [
+        f"{JOB}-0",
+        f"{JOB}-1",
+    ]
+    assert len(peloton.lines("task", "get", JOB, "2")) == 2
+
+
+def test_task_errors(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "RUNNING")
+    unknown = Printed(66, "", "Job other was not found: job not found\n")
+    assert peloton("task", "get", "other", "0") == unknown
+    assert peloton("task", "list", "other") == unknown
+    assert peloton("task", "stop", "other") == unknown
+    words = f"Requested instances:[7] of job {JOB} is not in the valid range"
+    printed = peloton("task", "get", JOB, "7")
+    assert printed == Printed(66, "", f"{words}: the job has instances 0 to 1\n")
+    assert peloton("task", "get", JOB, "-1").code == 64
+    assert peloton("task", "get", JOB, "x").code == 64
+
+
+def test_task_stop_start_restart(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "RUNNING", "RUNNING")
+    printed = peloton("task", "stop", JOB, "-r", "0:1", "-r", "2:")
+    assert printed.out == "Successfully signalled 2 tasks for stopping\n"
+    assert peloton("task", "stop", JOB).out == "Successfully signalled 3 tasks for stopping\n"
+    assert len(peloton.cluster.called("Stop")[1].request.ranges) == 0
+    assert peloton("task", "start", JOB).out == (
+        "Tasks started successfully for instances: [0 1] and failed instances are: []\n"
+    )
+    assert peloton("task", "restart", JOB).out == "Job restarted\n"
+
+
+def test_task_query(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "PENDING")
+    assert len(peloton.lines("task", "query", JOB, "-s", "PENDING")) == 2
+    assert peloton("task", "query", JOB, "-s", "LOST").out == "No tasks found\n"
+
+
+def test_events(peloton: Terminal) -> None:
+    event = PodEvent(actualState="RUNNING", goalState="SUCCEEDED", hostname="agent0")
+    event.taskId.value, event.timestamp = f"{JOB}-0-1", "2026-11-21T05:00:00.1Z"
+    peloton.cluster.events.append(event)
+    printed = peloton("task", "events", JOB, "0")
+    assert "deprecated" in printed.err
+    header, row = printed.out.splitlines()
+    assert header.split("|")[0].strip() == "Mesos Task Id"
+    assert cells(row) == [
+        f"{JOB}-0-1", "", "RUNNING", "SUCCEEDED", "0", "0", "", "agent0", "", "",
+        "2026-11-21T05:00:00.1Z", "",
+    ]  # fmt: skip
+    peloton("pod", "events", JOB, "0", "-r", f"{JOB}-0-1", "-l", "3")
+    request = peloton.cluster.called("GetPodEvents")[1].request
+    assert (request.runId, request.limit) == (f"{JOB}-0-1", 3)
+
+
+def test_logs_of_a_sandbox_that_is_not_there(peloton: Terminal) -> None:
+    peloton.cluster.sandbox.error.notRunning.message = "taskinfo does not have hostname"
+    assert peloton("task", "logs", JOB, "0") == Printed(73, "", "taskinfo does not have hostname\n")
+    peloton.cluster.sandbox.Clear()
+    printed = peloton("task", "logs", JOB, "0", "-f", "stderr")
+    assert printed.code == 66
+    assert "stderr not found" in printed.err
+
+
+def test_why(peloton: Terminal) -> None:
+    peloton.cluster.add_job("PENDING", "PENDING")
+    assert peloton("why", JOB).out == "Nothing holds it up.\n"
+    reason = ops.Reason(instance=0, state="PENDING", code="no-host-fits", text="8 cpus wanted")
+    reason.counts.update({"memory": 1, "cpu": 2})
+    peloton.cluster.reasons.append(reason)
+    row = cells(peloton.lines("job", "why", JOB)[1])
+    assert row == ["0", "PENDING", "no-host-fits", "", "8 cpus wanted", "cpu 2, memory 1", "", ""]
+    found = json.loads(peloton("why", JOB, "0", "-o", "json").out)
+    assert found["reasons"][0]["code"] == "no-host-fits"
+    assert not peloton.cluster.called("Why")[0].request.HasField("instance")
+    assert peloton.cluster.called("Why")[-1].request.instance == 0
+    assert peloton("why", "other").code == 66
+
+
+@pytest.mark.parametrize(
+    ("state", "server", "code"),
+    [
+        ("SUCCEEDED", 0, 0),
+        ("FAILED", 3, 3),
+        ("FAILED", 0, 1),
+        ("FAILED", 137, 63),
+        ("FAILED", 125, 125),
+        ("KILLED", 0, 125),
+        ("DELETED", 0, 125),
+    ],
+)
+def test_wait_ends_with_the_code_of_the_job(
+    peloton: Terminal, state: str, server: int, code: int
+) -> None:
+    ended = ops.WaitJobResponse(state=state, done=True, counts={state: 2}, exit_code=server)
+    peloton.cluster.waits = [ended]
+    printed = peloton("wait", JOB)
+    assert (printed.code, printed.out) == (code, f"Job {JOB} {state}: 2 {state}\n")
+    assert json.loads(peloton("job", "wait", JOB, "-o", "json").out)["exit_code"] == server
+
+
+def test_wait_within_a_time(peloton: Terminal) -> None:
+    peloton.cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
+    printed = peloton("wait", JOB, "--within", "50ms")
+    assert (printed.code, printed.err) == (124, "the time is over; the job goes on\n")
+
+
+def test_quarantine(peloton: Terminal) -> None:
+    assert peloton("admin", "quarantine", "list").out == "Nothing is set aside.\n"
+    peloton.cluster.set_aside.append(
+        ops.Quarantined(key="task/x/7", message="ended/1", error="KeyError", attempts=3, at=0.0)
+    )
+    row = cells(peloton.lines("admin", "quarantine", "list")[1])
+    assert row == ["task/x/7", "ended/1", "3", "1970-01-01T00:00:00Z", "KeyError", ""]
+    printed = peloton("admin", "quarantine", "redrive", "task/x/7", "ended/1")
+    assert printed.out == "ended/1 was given to task/x/7 again\n"
+    assert peloton("admin", "quarantine", "redrive", "task/x/8", "ended/1").code == 66
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, 65),
+        (grpc.StatusCode.NOT_FOUND, 66),
+        (grpc.StatusCode.UNAVAILABLE, 69),
+        (grpc.StatusCode.UNIMPLEMENTED, 69),
+        (grpc.StatusCode.INTERNAL, 70),
+        (grpc.StatusCode.ABORTED, 73),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, 75),
+        (grpc.StatusCode.PERMISSION_DENIED, 77),
+    ],
+)
+def test_exit_codes(peloton: Terminal, status: grpc.StatusCode, code: int) -> None:
+    peloton.cluster.fail("Redrive", status, text="because")
+    printed = peloton("admin", "quarantine", "redrive", "a", "b")
+    assert (printed.code, printed.out) == (code, "")
+    assert "because" in printed.err
+
+
+def test_a_usage_error_is_64_and_says_where_help_is() -> None:
+    printed = typed("task", "list")
+    assert printed.code == 64
+    assert "peloton task list --help" in printed.err

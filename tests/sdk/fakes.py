@@ -1,0 +1,301 @@
+"""A small cluster behind a real gRPC server: pools, jobs and tasks in dictionaries.
+
+Must not schedule: a test sets the states it wants to see. Every call is written down with its
+metadata, and any call can be made to fail so often as a test says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import grpc
+
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.job import job_pb2_grpc
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.api.v0.respool import respool_pb2_grpc
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v0.task import task_pb2_grpc
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.ops.v1 import ops_pb2_grpc
+
+JOB = "5e3c7c3a-0f0a-4c39-9d5c-0c3d6b7d1e11"
+POOL = "7d6a4a52-2b1c-4a39-8f63-52f6c0f1a2b3"
+
+
+class Call(NamedTuple):
+    name: str
+    request: Any
+    metadata: dict[str, str]
+
+
+class Cluster:
+    """What the servicers answer from."""
+
+    def __init__(self) -> None:
+        self.pools = {"/": "root", "/hello": POOL}
+        self.busy: set[str] = set()
+        self.jobs: dict[str, job.JobInfo] = {}
+        self.tasks: dict[str, dict[int, task.TaskInfo]] = {}
+        self.events: list[task.PodEvent] = []
+        self.sandbox = task.BrowseSandboxResponse()
+        self.reasons: list[ops.Reason] = []
+        self.waits: list[ops.WaitJobResponse] = []
+        self.set_aside: list[ops.Quarantined] = []
+        self.calls: list[Call] = []
+        self.troubles: dict[str, list[tuple[grpc.StatusCode, str]]] = {}
+        self.made_by_key: dict[str, str] = {}
+        self.next_id = JOB
+
+    def called(self, name: str) -> list[Call]:
+        return [call for call in self.calls if call.name == name]
+
+    def fail(self, name: str, *codes: grpc.StatusCode, text: str = "planted") -> None:
+        self.troubles[name] = [(code, text) for code in codes]
+
+    def add_job(self, state: str, *tasks: str, **config: Any) -> job.JobInfo:
+        info = job.JobInfo()
+        info.id.value = JOB
+        info.config.name = "hello_world"
+        info.config.owningTeam = "examples"
+        info.config.instanceCount = len(tasks)
+        info.config.MergeFrom(job.JobConfig(**config))
+        info.runtime.state = job.JobState.Value(state)
+        info.runtime.creationTime = "2026-11-21T05:00:00.123456789Z"
+        self.jobs[JOB] = info
+        self.tasks[JOB] = {}
+        for number, name in enumerate(tasks):
+            info.runtime.taskStats[name] += 1
+            self.add_task(number, name)
+        return info
+
+    def add_task(self, number: int, state: str) -> task.TaskInfo:
+        one = self.tasks[JOB][number] = task.TaskInfo(instanceId=number)
+        one.jobId.value = JOB
+        one.config.name = "hello"
+        one.runtime.state = task.TaskState.Value(state)
+        one.runtime.healthy = task.HealthState.DISABLED
+        one.runtime.mesosTaskId.value = f"{JOB}-{number}-1"
+        return one
+
+
+class Recorder(grpc.ServerInterceptor):
+    """Writes calls down and lets those fail that a test named."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def intercept_service(self, continuation: Any, details: Any) -> Any:
+        handler = continuation(details)
+        name = details.method.rsplit("/", 1)[-1]
+        if handler is None:
+            return None
+
+        def answer(request: Any, context: grpc.ServicerContext) -> Any:
+            metadata = dict(context.invocation_metadata())
+            self.cluster.calls.append(Call(name, request, metadata))
+            troubles = self.cluster.troubles.get(name)
+            if troubles:
+                context.abort(*troubles.pop(0))
+            return handler.unary_unary(request, context)
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer, handler.request_deserializer, handler.response_serializer
+        )
+
+
+class Pools(respool_pb2_grpc.ResourceManagerServicer):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def LookupResourcePoolID(self, request: Any, context: Any) -> respool.LookupResponse:
+        answer = respool.LookupResponse()
+        found = self.cluster.pools.get(request.path.value)
+        if found:
+            answer.id.value = found
+        else:
+            answer.error.notFound.message = "resource pool not found"
+        return answer
+
+    def CreateResourcePool(self, request: Any, context: Any) -> respool.CreateResponse:
+        answer = respool.CreateResponse()
+        path = f"/{request.config.name}"
+        if path in self.cluster.pools:
+            answer.error.alreadyExists.message = "resource pool exists"
+            return answer
+        self.cluster.pools[path] = answer.result.value = "new-pool"
+        return answer
+
+    def DeleteResourcePool(self, request: Any, context: Any) -> respool.DeleteResponse:
+        answer = respool.DeleteResponse()
+        path = request.path.value
+        if path in self.cluster.busy:
+            answer.error.isBusy.message = "pool has allocation"
+        elif self.cluster.pools.pop(path, None) is None:
+            answer.error.notFound.message = "resource pool not found"
+        return answer
+
+    def Query(self, request: Any, context: Any) -> respool.QueryResponse:
+        answer = respool.QueryResponse()
+        for path, pool_id in self.cluster.pools.items():
+            pool = answer.resourcePools.add()
+            pool.id.value, pool.path.value = pool_id, path
+            kind = pool.config.resources.add(kind="cpu", reservation=6, limit=12, share=1)
+            pool.usage.add(kind=kind.kind, allocation=0.5)
+        return answer
+
+
+class Jobs(job_pb2_grpc.JobManagerServicer):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def Create(self, request: Any, context: Any) -> job.CreateResponse:
+        answer = job.CreateResponse()
+        key = self.cluster.calls[-1].metadata.get("peloton-request-key", "")
+        wanted = request.id.value or self.cluster.made_by_key.get(key) or self.cluster.next_id
+        answer.jobId.value = self.cluster.made_by_key[key] = wanted
+        if request.id.value in self.cluster.jobs:
+            answer.error.alreadyExists.message = "job exists"
+        elif request.config.type == job.DAEMON:
+            answer.error.invalidConfig.message = "invalid job type: DAEMON"
+        elif request.id.value == "x":
+            answer.error.invalidJobId.message = "JobID must be valid UUID"
+        else:
+            info = self.cluster.jobs[wanted] = job.JobInfo(config=request.config)
+            info.id.value = wanted
+        return answer
+
+    def Get(self, request: Any, context: Any) -> job.GetResponse:
+        answer = job.GetResponse()
+        info = self.cluster.jobs.get(request.id.value)
+        if info is None:
+            answer.error.notFound.message = "job not found"
+        else:
+            answer.jobInfo.CopyFrom(info)
+        return answer
+
+    def Delete(self, request: Any, context: Any) -> job.DeleteResponse:
+        info = self.cluster.jobs.get(request.id.value)
+        if info is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
+        elif info.runtime.state == job.RUNNING:
+            text = "Job is not in a terminal state: RUNNING"
+            context.abort(grpc.StatusCode.INTERNAL, text)
+        return job.DeleteResponse()
+
+    def Query(self, request: Any, context: Any) -> job.QueryResponse:
+        answer = job.QueryResponse()
+        for info in self.cluster.jobs.values():
+            one = answer.results.add(id=info.id, runtime=info.runtime)
+            one.name, one.owningTeam = info.config.name, info.config.owningTeam
+            one.instanceCount = info.config.instanceCount
+        answer.pagination.total = len(answer.results)
+        return answer
+
+
+class Tasks(task_pb2_grpc.TaskManagerServicer):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def Get(self, request: Any, context: Any) -> task.GetResponse:
+        answer = task.GetResponse()
+        tasks = self.cluster.tasks.get(request.jobId.value)
+        if tasks is None:
+            answer.notFound.message = "job not found"
+        elif request.instanceId not in tasks:
+            answer.outOfRange.instanceCount = len(tasks)
+        else:
+            answer.result.CopyFrom(tasks[request.instanceId])
+        return answer
+
+    def List(self, request: Any, context: Any) -> task.ListResponse:
+        answer = task.ListResponse()
+        tasks = self.cluster.tasks.get(request.jobId.value)
+        if tasks is None:
+            answer.notFound.message = "job not found"
+            return answer
+        first, last = getattr(request.range, "from"), request.range.to
+        for number, one in tasks.items():
+            if first <= number < last:
+                answer.result.value[number].CopyFrom(one)
+        return answer
+
+    def Query(self, request: Any, context: Any) -> task.QueryResponse:
+        answer = task.QueryResponse()
+        states = request.spec.taskStates
+        for one in self.cluster.tasks[request.jobId.value].values():
+            if not states or one.runtime.state in states:
+                answer.records.append(one)
+        answer.pagination.total = len(answer.records)
+        return answer
+
+    def Stop(self, request: Any, context: Any) -> task.StopResponse:
+        answer = task.StopResponse()
+        tasks = self.cluster.tasks.get(request.jobId.value)
+        if tasks is None:
+            answer.error.notFound.message = "job not found"
+            return answer
+        for number in tasks:
+            chosen = (getattr(one, "from") <= number < one.to for one in request.ranges)
+            if not request.ranges or any(chosen):
+                answer.stoppedInstanceIds.append(number)
+        info = self.cluster.jobs[request.jobId.value]
+        if not request.ranges:
+            info.runtime.state = job.KILLED
+            info.runtime.taskStats.clear()
+            info.runtime.taskStats["KILLED"] = len(tasks)
+        return answer
+
+    def Start(self, request: Any, context: Any) -> task.StartResponse:
+        return task.StartResponse(startedInstanceIds=[0, 1])
+
+    def Restart(self, request: Any, context: Any) -> task.RestartResponse:
+        return task.RestartResponse()
+
+    def GetPodEvents(self, request: Any, context: Any) -> task.GetPodEventsResponse:
+        return task.GetPodEventsResponse(result=self.cluster.events)
+
+    def BrowseSandbox(self, request: Any, context: Any) -> task.BrowseSandboxResponse:
+        return self.cluster.sandbox
+
+
+class Ops(ops_pb2_grpc.OpsServicer):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def Why(self, request: Any, context: Any) -> ops.WhyResponse:
+        if request.job_id not in self.cluster.jobs:
+            context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
+        return ops.WhyResponse(reasons=self.cluster.reasons)
+
+    def WaitJob(self, request: Any, context: Any) -> ops.WaitJobResponse:
+        waits = self.cluster.waits
+        return waits.pop(0) if len(waits) > 1 else waits[0]
+
+    def ListQuarantine(self, request: Any, context: Any) -> ops.ListQuarantineResponse:
+        return ops.ListQuarantineResponse(quarantined=self.cluster.set_aside)
+
+    def Redrive(self, request: Any, context: Any) -> ops.RedriveResponse:
+        found = [one for one in self.cluster.set_aside if one.key == request.key]
+        if not found:
+            context.abort(grpc.StatusCode.NOT_FOUND, "nothing of that name is set aside")
+        return ops.RedriveResponse()
+
+
+@contextmanager
+def serving(cluster: Cluster) -> Iterator[str]:
+    """The cluster behind a port of its own; the address."""
+    server = grpc.server(ThreadPoolExecutor(4), interceptors=[Recorder(cluster)])
+    respool_pb2_grpc.add_ResourceManagerServicer_to_server(Pools(cluster), server)
+    job_pb2_grpc.add_JobManagerServicer_to_server(Jobs(cluster), server)
+    task_pb2_grpc.add_TaskManagerServicer_to_server(Tasks(cluster), server)
+    ops_pb2_grpc.add_OpsServicer_to_server(Ops(cluster), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(grace=None)

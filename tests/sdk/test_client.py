@@ -1,0 +1,247 @@
+"""The client against a real gRPC server: what it sends, repeats, and makes of refusals.
+
+Must not test the cluster: the server is a fake of dictionaries.
+"""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+import pytest
+
+from peloton.api.v0.job.job_pb2 import JobConfig
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.sdk import errors
+from peloton.sdk.client import Client, JobQuery, Login
+from tests.sdk.fakes import JOB, POOL, Cluster, serving
+
+GONE = grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[Client]:
+    with serving(cluster) as address, Client(address, timeout_s=5) as client:
+        yield client
+
+
+def test_every_call_says_who_calls_whom(cluster: Cluster) -> None:
+    login = Login("ann", "secret")
+    with serving(cluster) as address, Client(address, login=login) as client:
+        client.pools.lookup("/hello")
+    metadata = cluster.calls[0].metadata
+    wanted = {
+        "rpc-caller": "peloton-python",
+        "rpc-service": "peloton-apiserver",
+        "rpc-encoding": "proto",
+        "username": "ann",
+        "password": "secret",
+    }
+    assert {key: metadata.get(key) for key in wanted} == wanted
+    assert "peloton-request-key" not in metadata
+
+
+def test_roles_have_addresses_of_their_own() -> None:
+    jobmgr, resmgr = Cluster(), Cluster()
+    with serving(jobmgr) as one, serving(resmgr) as other:
+        roles = {"jobmgr": one, "resmgr": other}
+        with Client("127.0.0.1:1", roles=roles) as client:
+            client.jobs.create("/hello", {"name": "a"})
+    assert [call.name for call in jobmgr.calls] == ["Create"]
+    assert [call.name for call in resmgr.calls] == ["LookupResourcePoolID"]
+    assert jobmgr.calls[0].metadata["rpc-service"] == "peloton-jobmgr"
+    assert resmgr.calls[0].metadata["rpc-service"] == "peloton-resmgr"
+
+
+def test_a_role_nobody_has_is_a_mistake_of_the_program() -> None:
+    with pytest.raises(ValueError, match="no such role: jobman"):
+        Client(roles={"jobman": "a:1"})
+
+
+def test_a_create_resolves_the_pool_and_leaves_the_spec_alone(
+    client: Client, cluster: Cluster
+) -> None:
+    spec = JobConfig(name="a", instanceCount=2)
+    assert client.jobs.create("/hello", spec).jobId.value == JOB
+    assert cluster.called("Create")[0].request.config.respoolID.value == POOL
+    assert not spec.HasField("respoolID")
+
+
+def test_a_read_is_repeated_and_a_stop_is_not(client: Client, cluster: Cluster) -> None:
+    cluster.add_job("RUNNING", "RUNNING")
+    cluster.fail("Get", GONE, GONE)
+    assert client.jobs.get(JOB).jobInfo.id.value == JOB
+    assert len(cluster.called("Get")) == 3
+    cluster.fail("Stop", GONE)
+    with pytest.raises(errors.Unavailable):
+        client.tasks.stop(JOB)
+    assert len(cluster.called("Stop")) == 1
+
+
+def test_a_create_is_repeated_under_one_key(client: Client, cluster: Cluster) -> None:
+    cluster.fail("Create", GONE, GONE)
+    client.jobs.create("/hello", {"name": "a"})
+    client.jobs.create("/hello", {"name": "a"})
+    client.jobs.create("/hello", {"name": "a"}, request_key="mine")
+    keys = [call.metadata["peloton-request-key"] for call in cluster.called("Create")]
+    assert keys[0] == keys[1] == keys[2] != keys[3]
+    assert keys[4] == "mine"
+
+
+def test_repeats_end(client: Client, cluster: Cluster) -> None:
+    cluster.fail("Get", *[GONE] * 9)
+    with pytest.raises(errors.Unavailable):
+        client.jobs.get(JOB)
+    assert len(cluster.called("Get")) == 4
+
+
+def test_a_deadline_is_over_all_attempts(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        began = time.monotonic()
+        client = Client(f"127.0.0.1:{port}", timeout_s=0.3)
+        with client, pytest.raises(errors.TimedOut):
+            client.jobs.get(JOB)
+        assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.BadSpec),
+        (grpc.StatusCode.NOT_FOUND, errors.NotFound),
+        (grpc.StatusCode.ALREADY_EXISTS, errors.AlreadyExists),
+        (grpc.StatusCode.ABORTED, errors.Conflict),
+        (grpc.StatusCode.PERMISSION_DENIED, errors.Denied),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.Denied),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.TryLater),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.Unsupported),
+        (grpc.StatusCode.INTERNAL, errors.ServerError),
+        (grpc.StatusCode.UNKNOWN, errors.ServerError),
+    ],
+)
+def test_a_status_becomes_an_exception(
+    client: Client, cluster: Cluster, code: grpc.StatusCode, kind: type[errors.PelotonError]
+) -> None:
+    cluster.fail("Get", code, text="because")
+    with pytest.raises(errors.PelotonError) as caught:
+        client.jobs.get(JOB)
+    assert type(caught.value) is kind
+    assert caught.value.message == "because"
+    assert caught.value.kind == code.name
+    assert len(cluster.called("Get")) == 1
+
+
+def test_errors_inside_answers_are_raised(client: Client, cluster: Cluster) -> None:
+    cluster.add_job("RUNNING", "RUNNING")
+    with pytest.raises(errors.NotFound, match="resource pool not found"):
+        client.pools.lookup("/nowhere")
+    with pytest.raises(errors.NotFound, match="job not found"):
+        client.jobs.get("other")
+    with pytest.raises(errors.AlreadyExists):
+        client.jobs.create("/hello", {}, wanted_id=JOB)
+    with pytest.raises(errors.BadSpec, match="invalid job type"):
+        client.jobs.create("/hello", {"type": 2})
+    with pytest.raises(errors.OutOfRange) as caught:
+        client.tasks.get(JOB, 7)
+    assert caught.value.instance_count == 1
+    with pytest.raises(errors.Conflict, match="not in a terminal state"):
+        client.jobs.delete(JOB)
+
+
+def test_pools_are_named_by_their_path(client: Client, cluster: Cluster) -> None:
+    assert client.pools.create("/new", {"name": "new"}) == "new-pool"
+    assert cluster.called("CreateResourcePool")[0].request.config.parent.value == "root"
+    with pytest.raises(errors.BadSpec, match="name: is 'a' and must be 'b'"):
+        client.pools.create("/b", {"name": "a"})
+    with pytest.raises(errors.BadSpec, match="parent: must not be given"):
+        client.pools.create("/a", {"name": "a", "parent": {"value": "x"}})
+    for path in ("/", "", "a"):
+        with pytest.raises(errors.BadSpec, match="not the path of a pool"):
+            client.pools.create(path, {"name": "a"})
+
+
+def test_a_query_says_what_it_was_told(client: Client, cluster: Cluster) -> None:
+    client.jobs.query(
+        JobQuery(states=("running", "FAILED"), pool="/hello", days=2, offset=5, sort=("name",))
+    )
+    request = cluster.called("Query")[0].request
+    assert request.summaryOnly
+    assert request.respoolID.value == POOL
+    assert list(request.spec.jobStates) == [3, 5]
+    window = request.spec.creationTimeRange
+    assert window.max.seconds - window.min.seconds == 2 * 24 * 3600
+    assert request.spec.pagination.offset == 5
+    assert request.spec.pagination.orderBy[0].property.value == "name"
+    with pytest.raises(errors.BadSpec, match="no such job state: BUSY"):
+        client.jobs.query(JobQuery(states=("BUSY",)))
+
+
+def test_a_wait_asks_again_until_the_job_has_ended(client: Client, cluster: Cluster) -> None:
+    going = ops.WaitJobResponse(state="RUNNING")
+    ended = ops.WaitJobResponse(state="FAILED", done=True, counts={"FAILED": 1}, exit_code=3)
+    cluster.waits = [going, going, ended]
+    assert client.ops.wait(JOB) == ("FAILED", True, {"FAILED": 1}, 3)
+    assert len(cluster.called("WaitJob")) == 3
+
+
+def test_a_wait_outlives_a_restart_of_the_server(client: Client, cluster: Cluster) -> None:
+    cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    cluster.fail("WaitJob", *[GONE] * 5)
+    assert client.ops.wait(JOB).done
+
+
+def test_a_wait_gives_up_in_time(client: Client, cluster: Cluster) -> None:
+    cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
+    ended = client.ops.wait(JOB, timeout_s=0.05)
+    assert (ended.state, ended.done) == ("RUNNING", False)
+    assert all(call.request.timeout_s <= 0.05 for call in cluster.called("WaitJob"))
+
+
+@contextmanager
+def agent(files: dict[str, bytes]) -> Iterator[int]:
+    """A machine that serves sandbox files by their whole path."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = files.get(self.path)
+            self.send_response(200 if body is not None else 404)
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Silence."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_logs_are_the_bytes_of_the_file(client: Client, cluster: Cluster) -> None:
+    body = bytes(range(256)) * 1000
+    with agent({"/files/download?path=%2Fruns%2Fa+b%2Fstdout": body}) as port:
+        cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
+        cluster.sandbox.paths.extend(["/runs/a b/stderr", "/runs/a b/stdout"])
+        assert b"".join(client.tasks.logs(JOB, 0)) == body
+        with pytest.raises(errors.NotFound, match="there is stderr, stdout"):
+            client.tasks.logs(JOB, 0, filename="core")
+        with pytest.raises(errors.NotFound, match="no longer on 127.0.0.1"):
+            client.tasks.logs(JOB, 0, filename="stderr")
+    with pytest.raises(errors.Unavailable, match="does not answer"):
+        client.tasks.logs(JOB, 0)
