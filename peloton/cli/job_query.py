@@ -33,7 +33,7 @@ def query(**wanted: Any) -> None:
     """List the jobs that match all of the options.
 
     \b
-    peloton job query --states RUNNING,PENDING --respool /hello
+    peloton job query --states RUNNING,PENDING --respool /HelloWorldPool
     """
     with connected() as peloton:
         from peloton.sdk.client import JobQuery

@@ -74,7 +74,11 @@ def wait(job: str, within_s: float | None) -> int:
     peloton wait JOB --within 10m && echo done
     """
     with connected() as peloton:
-        ended = peloton.ops.wait(job, timeout_s=within_s)
+        try:
+            ended = peloton.ops.wait(job, timeout_s=within_s)
+        except KeyboardInterrupt:
+            hint(f"job {job} goes on; `peloton job stop {job}` ends it")
+            raise
     answer = {
         "job_id": job,
         "state": ended.state,

@@ -20,6 +20,8 @@ WAIT_GRACE_S = 5.0
 # A wait outlives a restart of the daemon, but not its disappearance.
 SILENCE_MAX_S = 60.0
 SILENCE_PAUSE_S = 0.5
+# A server that answers "not yet" at once must not be asked without a breath.
+BREATH_S = 0.05
 
 
 class Ended(NamedTuple):
@@ -67,6 +69,7 @@ class Ops:
             silent_since = None
             if answer.done or (until is not None and time.monotonic() >= until):
                 return Ended(answer.state, answer.done, dict(answer.counts), answer.exit_code)
+            time.sleep(BREATH_S)
 
     def quarantine(self) -> ops.ListQuarantineResponse:
         """The messages that were set aside because their actor failed on them too often."""

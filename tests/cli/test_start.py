@@ -88,3 +88,12 @@ def test_help_shows_what_one_can_use() -> None:
     assert "rolling-restart" not in out
     assert typed("job", "--help").code == 0
     assert typed().code == 64
+
+
+def test_a_reader_that_had_enough_is_no_failure() -> None:
+    command = [sys.executable, "-m", "peloton", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, b"")
