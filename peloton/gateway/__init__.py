@@ -1,0 +1,1 @@
+"""gRPC servicers, one file per service: translate, ask, answer; nothing else."""

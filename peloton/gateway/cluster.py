@@ -1,0 +1,42 @@
+"""The cluster as the gateway sees it: the few calls of a region that it needs, and no more.
+
+It must hold no behaviour; the region of the shells has these very methods, and tests bring one
+of their own.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from peloton.runtime.core.story import Line
+from peloton.runtime.vocabulary import Key, Message, Query
+
+
+class Cluster(Protocol):
+    """What a region offers to the gateway; every future is answered, none raises."""
+
+    def ask(
+        self,
+        key: Key,
+        message: Message | Query,
+        *,
+        request: tuple[str, bytes] | None = None,
+        who: str = "",
+    ) -> Future[Any]:
+        """A command or a query."""
+
+    def views(self, kind: str) -> Future[Any]:
+        """Summaries of all entities of a kind."""
+
+    def quarantine(self) -> Future[Any]:
+        """What is set aside: pairs (key, fact)."""
+
+    def redrive(self, key: Key) -> Future[Any]:
+        """Try again what is set aside."""
+
+    def story(self, key: Key, member: int | None = None) -> Future[list[Line]]:
+        """What an entity did lately."""
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""

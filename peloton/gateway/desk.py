@@ -1,0 +1,149 @@
+"""Asking the cluster on behalf of one call: how long to wait, and what ends the call.
+
+Turns futures into answers and the troubles any question may meet into gRPC statuses. What a
+`Refused` or `Absent` means differs by service, so these are handed back as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
+from typing import Any, NoReturn
+
+import grpc
+
+from peloton.actors.job.messages import GetJob, JobSummary, JobView
+from peloton.actors.job.slice.messages import (
+    InstanceView,
+    ListInstances,
+    slice_key,
+)
+from peloton.actors.respool.messages import ROOT, ListPools, PoolView
+from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
+from peloton.gateway.cluster import Cluster
+from peloton.gateway.texts import name_of
+from peloton.runtime.vocabulary import Key, Message, Query, SetAside, Unavailable
+
+ASK_S_MAX = 15.0
+"""How long one question may take, whatever the client would wait."""
+ASKS_IN_FLIGHT_MAX = 8
+"""Questions of one call at once: a listing of a large job must not fill the shards' inboxes."""
+
+Context = grpc.ServicerContext
+Code = grpc.StatusCode
+
+
+def end(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:
+    """End the call with a status."""
+    context.abort(code, text)
+    raise AssertionError("abort returned")
+
+
+class Desk:
+    """One cluster, asked for the calls of one server."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def wait(self, future: Future[Any], context: Context) -> Any:
+        """The answer, unless there is none, which ends the call."""
+        left_s = context.time_remaining()
+        try:
+            answer = future.result(ASK_S_MAX if left_s is None else min(ASK_S_MAX, left_s))
+        except TimesUp:
+            future.cancel()
+            text = "no answer in time; a change may have happened all the same: look, then repeat"
+            end(context, Code.UNAVAILABLE, text)
+        if isinstance(answer, Unavailable):
+            end(context, Code.UNAVAILABLE, answer.text)
+        if isinstance(answer, SetAside):
+            text = f"the command failed again and again and was set aside: {answer.text}"
+            end(context, Code.INTERNAL, text)
+        return answer
+
+    def ask(
+        self,
+        to: Key,
+        message: Message | Query,
+        *,
+        context: Context,
+        request: tuple[str, bytes] | None = None,
+    ) -> Any:
+        """Ask one entity and wait."""
+        who = dict(context.invocation_metadata() or ()).get("username", "")
+        future = self.cluster.ask(to, message, request=request, who=str(who))
+        return self.wait(future, context)
+
+    def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
+        """The answers to many questions, in order, a few of them asked ahead."""
+        waiting: deque[Future[Any]] = deque()
+        rest = iter(asks)
+        for to, query in itertools.islice(rest, ASKS_IN_FLIGHT_MAX):
+            waiting.append(self.cluster.ask(to, query))
+        while waiting:
+            answer = self.wait(waiting.popleft(), context)
+            for to, query in itertools.islice(rest, 1):
+                waiting.append(self.cluster.ask(to, query))
+            yield answer
+
+    # ---- what several services ask for ----
+
+    def pools(self, context: Context) -> dict[Key, PoolView]:
+        """Every pool, parents before children; none before the root exists."""
+        found = self.ask(ROOT, ListPools(), context=context)
+        return {view.pool: view for view in found} if isinstance(found, tuple) else {}
+
+    def job(self, key: Key | None, context: Context) -> JobView | None:
+        """A job, or None where there is none of that name."""
+        if key is None:
+            return None
+        found = self.ask(key, GetJob(), context=context)
+        return found if isinstance(found, JobView) else None
+
+    def jobs(self, context: Context) -> list[JobSummary]:
+        """A line for each job."""
+        found: list[JobSummary] = self.wait(self.cluster.views("job"), context)
+        return found
+
+    def instances(
+        self, job: JobView, start: int = 0, *, context: Context, stop: int | None = None
+    ) -> Iterator[InstanceView]:
+        """Instances start … stop - 1 of a job, ascending, all of them by default.
+
+        Those whose slice has not opened yet are shown as they will be when it does.
+        """
+        stop = job.spec.instances if stop is None else min(stop, job.spec.instances)
+        if start >= stop:
+            return
+        numbers = range(start // SLICE_SIZE, (stop - 1) // SLICE_SIZE + 1)
+        job_id = name_of(job.summary.job)
+        asks = [(slice_key(job_id, number), ListInstances(start, stop)) for number in numbers]
+        for number, answer in zip(numbers, self.each(asks, context), strict=True):
+            views = {v.instance: v for v in answer} if isinstance(answer, tuple) else {}
+            first = number * SLICE_SIZE
+            for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
+                yield views.get(instance) or unopened(job, instance)
+
+
+def unopened(job: JobView, instance: int) -> InstanceView:
+    """An instance that does not exist yet, although its job does."""
+    return InstanceView(
+        instance=instance,
+        state="INITIALIZED",
+        goal=TaskGoals(int(job.goal)),
+        run=1,
+        failures=0,
+        host="",
+        created_at=job.summary.created_at,
+        launched_at=None,
+        started_at=None,
+        ended_at=None,
+        outcome=None,
+        runs=(),
+        config=job.spec.default,
+        code="NEW",
+        because="its slice is being opened",
+    )

@@ -1,0 +1,28 @@
+"""A client's request key, by which a repeated command is told from a second one.
+
+Turns the metadata and the body of a call into what a cell remembers. It must not look into the
+body: only its digest counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from peloton.gateway.desk import Code, Context, end
+
+REQUEST_KEY = "peloton-request-key"
+REQUEST_KEY_LENGTH_MAX = 256
+
+Request = tuple[str, bytes]
+
+
+def request_of(sent: Any, context: Context) -> Request | None:
+    """The key and the body's digest; None where the client gave no key."""
+    key = str(dict(context.invocation_metadata() or ()).get(REQUEST_KEY, ""))
+    if not key:
+        return None
+    if len(key) > REQUEST_KEY_LENGTH_MAX:
+        text = f"{REQUEST_KEY}: {len(key)} characters, the limit is {REQUEST_KEY_LENGTH_MAX}"
+        end(context, Code.INVALID_ARGUMENT, text)
+    return key, hashlib.sha256(sent.SerializeToString(deterministic=True)).digest()

@@ -1,0 +1,132 @@
+"""peloton.api.v0.respool.ResourceManager: resource pools.
+
+Must not answer a refusal with a status: this service carries its errors inside an OK answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from peloton.actors.respool import messages as m
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.gateway.desk import Context, Desk
+from peloton.gateway.requests import request_of
+from peloton.gateway.texts import derived, name_of
+from peloton.gateway.translate_pool import info_of, pool_id, to_pool
+from peloton.runtime.vocabulary import Refused
+
+NOT_FOUND = "resource pool not found"
+
+
+class ResourceManager:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def CreateResourcePool(self, sent: respool.CreateRequest, context: Context) -> Any:
+        """A new pool under an id of the server's choice; of the request key's, if there is one."""
+        request = request_of(sent, context)
+        new = derived(request[0], "pool") if request is not None else str(uuid.uuid4())
+        if not sent.HasField("config"):
+            return respool.CreateResponse(error=_invalid_create(new, "resource pool config is nil"))
+        command = m.CreatePool(to_pool(sent.config))
+        key = m.pool_key(new)
+        answer = self._desk.ask(key, command, context=context, request=request)
+        if not isinstance(answer, Refused):
+            return respool.CreateResponse(result=pool_id(new))
+        if answer.code == "BUSY":
+            taken = respool.ResourcePoolAlreadyExists(id=pool_id(new), message=answer.text)
+            return respool.CreateResponse(error=respool.CreateResponse.Error(alreadyExists=taken))
+        return respool.CreateResponse(error=_invalid_create(new, answer.text))
+
+    def GetResourcePool(self, sent: respool.GetRequest, context: Context) -> Any:
+        """One pool, the root if none is named; with its children if they are wanted."""
+        pools = self._desk.pools(context)
+        wanted = m.pool_key(sent.id.value) if sent.id.value else m.ROOT
+        view = pools.get(wanted)
+        if view is None:
+            missing = respool.ResourcePoolNotFound(id=sent.id, message=NOT_FOUND)
+            return respool.GetResponse(error=respool.GetResponse.Error(notFound=missing))
+        children = view.children if sent.includeChildPools else ()
+        return respool.GetResponse(
+            poolinfo=info_of(view),
+            childPools=[info_of(pools[child]) for child in children if child in pools],
+        )
+
+    def DeleteResourcePool(self, sent: respool.DeleteRequest, context: Context) -> Any:
+        """The pool at a path vanishes, if it is a leaf that nobody uses."""
+        Error = respool.DeleteResponse.Error
+        view = self._at(sent.path.value, context)
+        if view is None:
+            missing = respool.ResourcePoolPathNotFound(path=sent.path, message=NOT_FOUND)
+            return respool.DeleteResponse(error=Error(notFound=missing))
+        answer = self._desk.ask(view.pool, m.DeletePool(), context=context)
+        if not isinstance(answer, Refused):
+            return respool.DeleteResponse()
+        told = {"id": pool_id(name_of(view.pool)), "message": answer.text}
+        if answer.code == "NOT_FOUND":
+            gone = respool.ResourcePoolPathNotFound(path=sent.path, message=answer.text)
+            error = Error(notFound=gone)
+        elif answer.code == "NOT_LEAF":
+            error = Error(isNotLeaf=respool.ResourcePoolIsNotLeaf(**told))
+        elif answer.code == "BUSY":
+            error = Error(isBusy=respool.ResourcePoolIsBusy(**told))
+        else:
+            error = Error(notDeleted=respool.ResourcePoolNotDeleted(**told))
+        return respool.DeleteResponse(error=error)
+
+    def UpdateResourcePool(self, sent: respool.UpdateRequest, context: Context) -> Any:
+        """Another config for a pool. Force passes over the tree's rules, not over nonsense."""
+        Error = respool.UpdateResponse.Error
+        config = to_pool(sent.config)
+        problem = "resource pool config is nil" if not sent.HasField("config") else ""
+        if not sent.id.value:
+            problem = "resource pool ID is nil"
+        elif sent.Force and config.problem:
+            problem = config.problem
+        if problem:
+            bad = respool.InvalidResourcePoolConfig(id=sent.id, message=problem)
+            return respool.UpdateResponse(error=Error(invalidResourcePoolConfig=bad))
+        key = m.pool_key(sent.id.value)
+        answer = self._desk.ask(key, m.UpdatePool(config, sent.Force), context=context)
+        if not isinstance(answer, Refused):
+            return respool.UpdateResponse()
+        if answer.code == "NOT_FOUND":
+            missing = respool.ResourcePoolNotFound(id=sent.id, message=answer.text)
+            return respool.UpdateResponse(error=Error(notFound=missing))
+        bad = respool.InvalidResourcePoolConfig(id=sent.id, message=answer.text)
+        return respool.UpdateResponse(error=Error(invalidResourcePoolConfig=bad))
+
+    def LookupResourcePoolID(self, sent: respool.LookupRequest, context: Context) -> Any:
+        """The id of the pool at a path."""
+        Error = respool.LookupResponse.Error
+        path = sent.path.value
+        if not path.startswith("/"):
+            text = "path should begin with /" if path else "path cannot be empty"
+            bad = respool.InvalidResourcePoolPath(path=sent.path, message=text)
+            return respool.LookupResponse(error=Error(invalidPath=bad))
+        view = self._at(path, context)
+        if view is None:
+            text = f"{NOT_FOUND}: {path}"
+            missing = respool.ResourcePoolPathNotFound(path=sent.path, message=text)
+            return respool.LookupResponse(error=Error(notFound=missing))
+        return respool.LookupResponse(id=pool_id(name_of(view.pool)))
+
+    def Query(self, sent: respool.QueryRequest, context: Context) -> Any:
+        """Every pool, the root among them."""
+        pools = self._desk.pools(context)
+        return respool.QueryResponse(resourcePools=[info_of(view) for view in pools.values()])
+
+    def _at(self, path: str, context: Context) -> m.PoolView | None:
+        if not path.startswith("/"):
+            return None
+        wanted = "/" + "/".join(part for part in path.split("/") if part)
+        pools = self._desk.pools(context)
+        return next((view for view in pools.values() if view.path == wanted), None)
+
+
+def _invalid_create(new: str, text: str) -> respool.CreateResponse.Error:
+    bad = respool.InvalidResourcePoolConfig(id=pool_id(new), message=text)
+    return respool.CreateResponse.Error(invalidResourcePoolConfig=bad)

@@ -1,0 +1,47 @@
+"""Times, names and ids as texts. Pure; it must not read a clock or draw an id."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+
+from peloton.runtime.vocabulary import Key
+
+NAMESPACE = uuid.UUID("6f1f0a1e-7d0b-5b3e-9f0e-0c8d1d9b7c11")
+"""Of ids that are derived; it can never change."""
+
+
+def rfc3339(at_s: float | None) -> str:
+    """RFC 3339 in UTC with nine digits; empty where there is no time."""
+    if not at_s:
+        return ""
+    moment = datetime.fromtimestamp(at_s, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}000Z"
+
+
+def nanoseconds(at_s: float) -> int:
+    """Nanoseconds since the epoch."""
+    return int(at_s * 1_000_000) * 1000
+
+
+def name_of(key: Key) -> str:
+    """What a client calls an entity: the key without its kind."""
+    return key.partition("/")[2]
+
+
+def pod_name(job_id: str, instance: int, run: int | None = None) -> str:
+    """`JOB-INSTANCE`, or `JOB-INSTANCE-RUN`."""
+    return f"{job_id}-{instance}" if run is None else f"{job_id}-{instance}-{run}"
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a client's id is one, in the usual form."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def derived(request_key: str, kind: str) -> str:
+    """The id of what a request key creates: the same key names the same thing, whoever says it."""
+    return str(uuid.uuid5(NAMESPACE, f"{kind}/{request_key}"))

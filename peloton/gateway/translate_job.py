@@ -1,0 +1,198 @@
+"""A job between the wire and the actors: its config there, its config and runtime back.
+
+Turns a JobConfig into a spec with overrides beside it, and views into JobInfo and JobSummary. It
+refuses what no part of the system heeds yet, by name; it must not know pools or ask anybody.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from peloton.actors.job.messages import JobGoals, JobSummary, JobView
+from peloton.actors.job.spec import (
+    JobSpec,
+    Override,
+    TaskConfig,
+    check_instances,
+    check_spec,
+)
+from peloton.actors.respool.messages import pool_key
+from peloton.actors.task.messages import SLICE_SIZE
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.texts import name_of, nanoseconds, rfc3339
+from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
+
+PIECE_BYTES_MAX = 6 * 1024 * 1024
+"""Largest sum of own configs in one slice: they travel in one message, and in one frame."""
+
+GOALS = {
+    JobGoals.SUCCEEDED: job.SUCCEEDED,
+    JobGoals.RUNNING: job.RUNNING,
+    JobGoals.KILLED: job.KILLED,
+    JobGoals.DELETED: job.DELETED,
+}
+
+
+class Wanted(NamedTuple):
+    """What a client wants: the spec, and instances' own configs by slice."""
+
+    spec: JobSpec
+    pieces: dict[int, tuple[Override, ...]]
+
+    def size_bytes(self) -> int:
+        """About what the pieces take on their way."""
+        return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
+
+
+def to_spec(sent: job.JobConfig) -> Wanted:
+    """The spec of a config, checked; raises BadConfig or BadAmount, naming the field."""
+    has_default = sent.HasField("defaultConfig")
+    default = TaskConfig()
+    if has_default:
+        default = to_config(sent.defaultConfig, "config.defaultConfig")
+    spec = JobSpec(
+        name=sent.name,
+        owner=sent.owningTeam or sent.owner,
+        pool=pool_key(sent.respoolID.value),
+        instances=sent.instanceCount,
+        default=default,
+        job_type=_name(sent.type),
+        labels=tuple((label.key, label.value) for label in sent.labels),
+        description=sent.description,
+        priority=sent.sla.priority,
+        preemptible=sent.sla.preemptible,
+        revocable=sent.sla.revocable,
+        minimum_running=sent.sla.minimumRunningInstances,
+        maximum_running=sent.sla.maximumRunningInstances,
+        max_running_time_s=float(sent.sla.maxRunningTime),
+        has_default=has_default,
+        raw=_raw(sent),
+        own_configs=len(sent.instanceConfig),
+    )
+    if spec.job_type == "SERVICE":
+        raise BadConfig("config.type", f"a SERVICE job {LATER}")
+    refused = check_spec(spec)
+    if refused is not None:
+        raise BadConfig(refused.field, refused.text)
+    _refuse_unheeded(spec, sent)
+    pieces = _pieces(sent)
+    overrides = [override for piece in pieces.values() for override in piece]
+    refused = check_instances(spec, overrides, len(overrides))
+    if refused is not None:
+        raise BadConfig(refused.field, refused.text)
+    return Wanted(spec, pieces)
+
+
+def _name(kind: int) -> str:
+    known = job.JobType.DESCRIPTOR.values_by_number.get(kind)
+    return known.name if known is not None else str(kind)
+
+
+def _raw(sent: job.JobConfig) -> bytes:
+    """The job's own part; its default and the instances' configs are kept beside it."""
+    rest = job.JobConfig()
+    for field, value in sent.ListFields():
+        if field.name in ("defaultConfig", "instanceConfig"):
+            continue
+        if field.is_repeated:
+            getattr(rest, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(rest, field.name).CopyFrom(value)
+        else:
+            setattr(rest, field.name, value)
+    raw: bytes = rest.SerializeToString(deterministic=True)
+    if len(raw) > RAW_BYTES_MAX:
+        raise BadConfig("config", f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
+    return raw
+
+
+def _refuse_unheeded(spec: JobSpec, sent: job.JobConfig) -> None:
+    if spec.maximum_running:
+        raise BadConfig("config.sla.maximumRunningInstances", f"a limit of them {LATER}")
+    if spec.minimum_running > 1:
+        raise BadConfig("config.sla.minimumRunningInstances", f"a gang of instances {LATER}")
+    if spec.max_running_time_s:
+        raise BadConfig("config.sla.maxRunningTime", f"a limit of the running time {LATER}")
+    if sent.placementStrategy == job.PLACEMENT_STRATEGY_SPREAD_JOB:
+        raise BadConfig("config.placementStrategy", f"spreading a job {LATER}")
+
+
+def _pieces(sent: job.JobConfig) -> dict[int, tuple[Override, ...]]:
+    found: dict[int, list[Override]] = {}
+    sizes: dict[int, int] = {}
+    for instance in sorted(sent.instanceConfig):
+        field = f"config.instanceConfig[{instance}]"
+        config = to_config(sent.instanceConfig[instance], field)
+        number = instance // SLICE_SIZE
+        found.setdefault(number, []).append(Override(instance, config))
+        sizes[number] = sizes.get(number, 0) + len(config.raw)
+        if sizes[number] > PIECE_BYTES_MAX:
+            text = f"own configs of instances {number * SLICE_SIZE} and on: more than"
+            raise BadConfig("config.instanceConfig", f"{text} {PIECE_BYTES_MAX} bytes")
+    return {number: tuple(overrides) for number, overrides in found.items()}
+
+
+# ---- back ----
+
+
+def config_of(view: JobView) -> job.JobConfig:
+    """The config as its client wrote it, without the instances' own."""
+    found = job.JobConfig.FromString(view.spec.raw)
+    if view.spec.has_default:
+        found.defaultConfig.ParseFromString(view.spec.default.raw)
+    found.changeLog.CopyFrom(_change(view.summary))
+    return found
+
+
+def info_of(view: JobView) -> job.JobInfo:
+    """Config and runtime."""
+    runtime = runtime_of(view.summary)
+    runtime.goalState = GOALS[view.goal]
+    runtime.desiredStateVersion = view.desired_state_version
+    job_id = peloton_pb2.JobID(value=name_of(view.summary.job))
+    return job.JobInfo(id=job_id, config=config_of(view), runtime=runtime)
+
+
+def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
+    """What a line of a listing says of the runtime."""
+    return job.RuntimeInfo(
+        state=int(summary.state),
+        creationTime=rfc3339(summary.created_at),
+        startTime=rfc3339(summary.started_at),
+        completionTime=rfc3339(summary.completed_at),
+        taskStats=dict(summary.counts),
+        goalState=job.SUCCEEDED,
+        configVersion=1,
+        configurationVersion=1,
+        stateVersion=1,
+        desiredStateVersion=1,
+        workflowVersion=1,
+        revision=_change(summary),
+        taskConfigVersionStats={1: sum(count for _, count in summary.counts)},
+    )
+
+
+def summary_of(summary: JobSummary) -> job.JobSummary:
+    """A line of a listing."""
+    found = job.JobSummary(
+        id=peloton_pb2.JobID(value=name_of(summary.job)),
+        name=summary.name,
+        type=job.JobType.Value(summary.job_type),
+        owner=summary.owner,
+        owningTeam=summary.owner,
+        instanceCount=summary.instances,
+        respoolID=peloton_pb2.ResourcePoolID(value=name_of(summary.pool)),
+        runtime=runtime_of(summary),
+    )
+    for key, value in summary.labels:
+        found.labels.add(key=key, value=value)
+    return found
+
+
+def _change(summary: JobSummary) -> peloton_pb2.ChangeLog:
+    return peloton_pb2.ChangeLog(
+        version=1,
+        createdAt=nanoseconds(summary.created_at),
+        updatedAt=nanoseconds(summary.updated_at),
+    )

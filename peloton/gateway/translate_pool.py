@@ -1,0 +1,118 @@
+"""A resource pool between the wire and the actors.
+
+Turns a ResourcePoolConfig into a PoolConfig, with what is wrong in itself noted as its `problem`
+(the pools' own rules come in the original's order, so they say it at its turn), and views into
+ResourcePoolInfo. It must not judge a pool by its place in the tree.
+"""
+
+from __future__ import annotations
+
+import math
+
+from peloton.actors.resources import BadAmount, Resources, amount, millionths
+from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, pool_key
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.gateway.texts import name_of
+from peloton.gateway.translate_task import BadConfig
+
+KINDS = Resources.KINDS
+SLACK_PERCENT = 20.0
+
+
+def to_pool(sent: respool.ResourcePoolConfig) -> PoolConfig:
+    """The config; one that is wrong in itself has a `problem` and no amounts."""
+    nothing = Resources()
+    kept = respool.ResourcePoolConfig()
+    kept.CopyFrom(sent)
+    if kept.policy == respool.UNKNOWN:
+        kept.policy = respool.PriorityFIFO
+    parent = pool_key(sent.parent.value)
+    try:
+        return _checked(kept)
+    except (BadConfig, BadAmount) as error:
+        return PoolConfig(sent.name, parent, nothing, nothing, problem=str(error))
+
+
+def _checked(sent: respool.ResourcePoolConfig) -> PoolConfig:
+    if sent.policy != respool.PriorityFIFO:
+        raise BadConfig("config.policy", f"unknown scheduling policy {sent.policy}")
+    seen: dict[str, respool.ResourceConfig] = {}
+    for at, one in enumerate(sent.resources):
+        where = f"config.resources[{at}].kind"
+        if one.kind not in KINDS:
+            raise BadConfig(where, f"resource kind {one.kind!r} is none of {', '.join(KINDS)}")
+        if one.kind in seen:
+            raise BadConfig(where, f"resource kind {one.kind} stands twice")
+        seen[one.kind] = one
+    reservation, limit, share, static = {}, {}, [], []
+    for kind in KINDS:
+        one = seen.get(kind) or respool.ResourceConfig(kind=kind, share=1.0)
+        where = f"config.resources[{kind}]"
+        reservation[kind] = millionths(one.reservation, f"{where}.reservation")
+        limit[kind] = millionths(one.limit, f"{where}.limit")
+        millionths(one.share, f"{where}.share")
+        share.append(one.share)
+        static.append(one.type == respool.STATIC)
+    return PoolConfig(
+        name=sent.name,
+        parent=pool_key(sent.parent.value),
+        reservation=Resources(**reservation),
+        limit=Resources(**limit),
+        share=tuple(share),  # type: ignore[arg-type]
+        static=tuple(static),  # type: ignore[arg-type]
+        controller_percent=_percent(sent, "controllerLimit"),
+        slack_percent=SLACK_PERCENT if (p := _percent(sent, "slackLimit")) is None else p,
+        raw=sent.SerializeToString(deterministic=True),
+    )
+
+
+def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:
+    if not sent.HasField(field):
+        return None
+    percent: float = getattr(sent, field).maxPercent
+    if not math.isfinite(percent) or percent < 0:
+        raise BadConfig(f"config.{field}.maxPercent", f"{percent} is no percentage")
+    return percent
+
+
+def config_of(view: PoolView) -> respool.ResourcePoolConfig:
+    """The config as its client wrote it, with every kind; the root's is made of the cluster."""
+    config = view.config
+    found = respool.ResourcePoolConfig.FromString(config.raw)
+    if not config.raw:
+        found.name = config.name
+        found.policy = respool.PriorityFIFO
+        found.slackLimit.maxPercent = config.slack_percent
+    listed = {one.kind for one in found.resources}
+    for at, kind in enumerate(KINDS):
+        if kind not in listed:
+            found.resources.add(
+                kind=kind,
+                reservation=amount(config.reservation.amounts()[at]),
+                limit=amount(config.limit.amounts()[at]),
+                share=config.share[at],
+                type=respool.ELASTIC,
+            )
+    return found
+
+
+def info_of(view: PoolView) -> respool.ResourcePoolInfo:
+    """A pool as clients see it."""
+    held = view.allocation.amounts()
+    return respool.ResourcePoolInfo(
+        id=pool_id(name_of(view.pool)),
+        config=config_of(view),
+        parent=None if view.pool == ROOT else pool_id(name_of(view.config.parent)),
+        children=[pool_id(name_of(child)) for child in view.children],
+        usage=[
+            respool.ResourceUsage(kind=kind, allocation=amount(held[at]), slack=0.0)
+            for at, kind in enumerate(KINDS)
+        ],
+        path=respool.ResourcePoolPath(value=view.path),
+    )
+
+
+def pool_id(value: str) -> peloton_pb2.ResourcePoolID:
+    """The message that holds an id."""
+    return peloton_pb2.ResourcePoolID(value=value)

@@ -1,0 +1,182 @@
+"""An instance on its way to clients: its runtime, its past runs, and the events of both.
+
+Turns what a slice says of an instance into TaskInfo and PodEvent. Nothing but the times is kept of
+a run, so its events are derived from these; it must not invent one that has no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.spec import TaskConfig
+from peloton.actors.task.messages import End, Outcome, PastRun, TaskGoals
+from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.reasons import Why
+from peloton.gateway.texts import name_of, pod_name, rfc3339
+from peloton.gateway.translate_task import merged
+from peloton.runtime.vocabulary import Key
+
+GOALS = {
+    TaskGoals.SUCCEEDED: task.SUCCEEDED,
+    TaskGoals.RUNNING: task.RUNNING,
+    TaskGoals.KILLED: task.KILLED,
+    TaskGoals.DELETED: task.DELETED,
+}
+_ON_REQUEST = task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
+_FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
+
+
+class Translator:
+    """Instances of one job to what clients see of them."""
+
+    def __init__(self, job_id: str, default: TaskConfig) -> None:
+        self._job_id = job_id
+        self._default = default
+
+    def info(self, view: InstanceView, why: Why | None = None) -> task.TaskInfo:
+        """The instance as it is, with the reason why it is not where it should be."""
+        runtime = self._base(view, view.run)
+        runtime.state = task.TaskState.Value(view.state)
+        runtime.startTime = rfc3339(view.started_at)
+        runtime.completionTime = rfc3339(view.ended_at)
+        runtime.host = name_of(Key(view.host))
+        if runtime.host:
+            runtime.agentID.value = runtime.host
+        runtime.failureCount = view.failures
+        if view.outcome is not None:
+            _put_end(runtime, view.outcome, on_request=view.goal == TaskGoals.KILLED)
+        if why is not None:
+            runtime.reason, runtime.message = why.code, why.text
+        for port in view.config.ports:
+            if port.number:
+                runtime.ports[port.name] = port.number
+        return self._wrap(view, runtime)
+
+    def runs(self, view: InstanceView) -> list[task.TaskInfo]:
+        """Every run that is known, the newest first."""
+        return [self.info(view), *(self._past(view, run) for run in reversed(view.runs))]
+
+    def config(self, view: InstanceView) -> task.TaskConfig:
+        """What the instance runs. Must not be changed: it is shared."""
+        return merged(self._default.raw, view.config.raw)
+
+    def _past(self, view: InstanceView, run: PastRun) -> task.TaskInfo:
+        runtime = self._base(view, run.run)
+        runtime.startTime = rfc3339(run.started_at)
+        runtime.completionTime = rfc3339(run.ended_at)
+        runtime.host = name_of(Key(run.host or ""))
+        if runtime.host:
+            runtime.agentID.value = runtime.host
+        runtime.state = task.LOST
+        if run.outcome is not None:
+            runtime.state = task.TaskState.Value(run.outcome.end.name)
+            _put_end(runtime, run.outcome, on_request=False)
+        return self._wrap(view, runtime)
+
+    def _base(self, view: InstanceView, run: int) -> task.RuntimeInfo:
+        found = task.RuntimeInfo(
+            mesosTaskId=self._run_id(view, run),
+            desiredMesosTaskId=self._run_id(view, run),
+            goalState=GOALS[view.goal],
+            configVersion=1,
+            desiredConfigVersion=1,
+            healthy=task.DISABLED,
+        )
+        if run > 1:
+            found.prevMesosTaskId.CopyFrom(self._run_id(view, run - 1))
+        return found
+
+    def _run_id(self, view: InstanceView, run: int) -> mesos.TaskID:
+        return mesos.TaskID(value=pod_name(self._job_id, view.instance, run))
+
+    def _wrap(self, view: InstanceView, runtime: task.RuntimeInfo) -> task.TaskInfo:
+        return task.TaskInfo(
+            instanceId=view.instance,
+            jobId=peloton_pb2.JobID(value=self._job_id),
+            config=self.config(view),
+            runtime=runtime,
+        )
+
+    # ---- events ----
+
+    def events(self, view: InstanceView, *, runs_max: int, only: int | None) -> list[task.PodEvent]:
+        """The events of the newest runs, the newest run and event first."""
+        runs = [(view.run, self._now(view))]
+        runs += [(past.run, self._then(view, past)) for past in reversed(view.runs)]
+        if only is not None:
+            runs = [(run, events) for run, events in runs if run == only]
+        found: list[task.PodEvent] = []
+        for _, events in runs[:runs_max]:
+            found += reversed(list(events))
+        return found
+
+    def _now(self, view: InstanceView) -> Iterator[task.PodEvent]:
+        host, run = view.host, view.run
+        if run == 1 or not view.runs:
+            yield self._event(view, run, state="INITIALIZED", at_s=view.created_at)
+        else:
+            yield self._event(view, run, state="INITIALIZED", at_s=view.runs[-1].ended_at)
+        if view.launched_at is not None:
+            text = ""
+            if view.config.image:
+                text = (
+                    f"container image {view.config.image} is ignored: the command runs directly "
+                    "on the host"
+                )
+            yield self._event(
+                view, run, state="LAUNCHED", at_s=view.launched_at, host=host, text=text
+            )
+        if view.started_at is not None:
+            yield self._event(view, run, state="RUNNING", at_s=view.started_at, host=host)
+        if view.ended_at is not None:
+            event = self._event(view, run, state=view.state, at_s=view.ended_at, host=host)
+            yield _with_end(event, view.outcome)
+
+    def _then(self, view: InstanceView, past: PastRun) -> Iterator[task.PodEvent]:
+        host = past.host or ""
+        if past.started_at is not None:
+            yield self._event(view, past.run, state="RUNNING", at_s=past.started_at, host=host)
+        if past.ended_at is not None:
+            state = past.outcome.end.name if past.outcome is not None else "LOST"
+            event = self._event(view, past.run, state=state, at_s=past.ended_at, host=host)
+            yield _with_end(event, past.outcome)
+
+    def _event(
+        self, view: InstanceView, run: int, *, at_s: float | None, state: str, **rest: str
+    ) -> task.PodEvent:
+        host = name_of(Key(rest.get("host", "")))
+        return task.PodEvent(
+            taskId=self._run_id(view, run),
+            actualState=state,
+            goalState=view.goal.name,
+            timestamp=rfc3339(at_s),
+            configVersion=1,
+            desiredConfigVersion=1,
+            agentID=host,
+            hostname=host,
+            message=rest.get("text", ""),
+            prevTaskId=self._run_id(view, run - 1),
+            healthy="DISABLED",
+            desriedTaskId=self._run_id(view, run),
+        )
+
+
+def _put_end(runtime: task.RuntimeInfo, outcome: Outcome, *, on_request: bool) -> None:
+    runtime.message, runtime.reason = outcome.message, outcome.reason
+    status = runtime.terminationStatus
+    if outcome.end == End.FAILED:
+        status.reason = _FAILED
+    elif outcome.end == End.KILLED and on_request:
+        status.reason = _ON_REQUEST
+    if outcome.exit_code is not None and outcome.exit_code > 0:
+        status.exit_code = outcome.exit_code
+    status.signal = outcome.signal
+
+
+def _with_end(event: task.PodEvent, outcome: Outcome | None) -> task.PodEvent:
+    if outcome is not None:
+        event.message, event.reason = outcome.message, outcome.reason
+    return event

@@ -1,0 +1,175 @@
+"""A task's config between the wire and the actors.
+
+Turns a proto into the record that actors decide by, with the proto's bytes kept for reading back,
+and merges (default, own) bytes by the same rule as `actors.job.spec.effective`. It refuses what is
+not a value of the contract, and what no part of the system heeds yet: it must drop nothing in
+silence.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from peloton.actors.host.messages import Port
+from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.resources import Resources, millionths
+from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.api.v0.task import task_pb2 as task
+from peloton.placement.messages import Constraint, Label
+
+PORT_MAX = 65_535
+RAW_BYTES_MAX = 1024 * 1024
+"""Largest config of one instance, and the largest default: shards keep them in memory."""
+LATER = "is not supported yet"
+
+
+class BadConfig(ValueError):
+    """What was sent cannot be meant or cannot be done; `field` is where."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(f"{field}: {text}")
+
+
+def to_config(sent: task.TaskConfig, field: str) -> TaskConfig:
+    """The record of a config; raises BadConfig or BadAmount, naming the field."""
+    missing = sent.FindInitializationErrors()
+    if missing:
+        raise BadConfig(f"{field}.{missing[0]}", "missing, and required")
+    _refuse_unheeded(sent, field)
+    raw = sent.SerializeToString(deterministic=True)
+    if len(raw) > RAW_BYTES_MAX:
+        raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
+    policy = sent.preemptionPolicy.type
+    preemptible = None
+    if policy != task.PreemptionPolicy.TYPE_INVALID:
+        preemptible = policy == task.PreemptionPolicy.TYPE_PREEMPTIBLE
+    return TaskConfig(
+        name=sent.name,
+        resources=_resources(sent.resource, field) if sent.HasField("resource") else None,
+        command=_command(sent.command, f"{field}.command") if sent.HasField("command") else None,
+        ports=tuple(_port(port, f"{field}.ports[{at}]") for at, port in enumerate(sent.ports)),
+        labels=tuple((label.key, label.value) for label in sent.labels),
+        constraint=_constraint_of(sent, field),
+        max_failures=sent.restartPolicy.maxFailures if sent.HasField("restartPolicy") else None,
+        kill_grace_s=float(sent.killGracePeriodSeconds) or None,
+        image=_image(sent.container),
+        controller=sent.controller,
+        revocable=sent.revocable,
+        health_check=sent.HasField("healthCheck"),
+        executor=sent.HasField("executor"),
+        preemptible=preemptible,
+        raw=raw,
+    )
+
+
+def _refuse_unheeded(sent: task.TaskConfig, field: str) -> None:
+    if sent.HasField("volume"):
+        raise BadConfig(f"{field}.volume", f"a persistent volume {LATER}")
+    if sent.container.volumes:
+        raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
+    if sent.command.uris:
+        raise BadConfig(f"{field}.command.uris", f"fetching files {LATER}")
+    if sent.command.user:
+        raise BadConfig(f"{field}.command.user", f"running as another user {LATER}")
+
+
+def _resources(sent: task.ResourceConfig, field: str) -> Resources:
+    return Resources(
+        cpu=millionths(sent.cpuLimit, f"{field}.resource.cpuLimit"),
+        memory=millionths(sent.memLimitMb, f"{field}.resource.memLimitMb"),
+        disk=millionths(sent.diskLimitMb, f"{field}.resource.diskLimitMb"),
+        gpu=millionths(sent.gpuLimit, f"{field}.resource.gpuLimit"),
+    )
+
+
+def _command(sent: mesos.CommandInfo, field: str) -> Command:
+    if not sent.shell and not sent.value:
+        raise BadConfig(f"{field}.value", f"a command that is the image's own {LATER}")
+    variables = []
+    for at, variable in enumerate(sent.environment.variables):
+        where = f"{field}.environment.variables[{at}]"
+        if variable.type == mesos.Environment.Variable.SECRET:
+            raise BadConfig(where, f"a secret {LATER}")
+        if not variable.name or "=" in variable.name:
+            raise BadConfig(f"{where}.name", f"{variable.name!r} is no name of a variable")
+        variables.append((variable.name, variable.value))
+    texts = [sent.value, *sent.arguments, *(text for pair in variables for text in pair)]
+    if any("\0" in text for text in texts):
+        # No program can be started with one, so every try would fail alike.
+        raise BadConfig(field, "there is a NUL character in it")
+    return Command(sent.value, sent.shell, tuple(sent.arguments), tuple(variables))
+
+
+def _port(sent: task.PortConfig, field: str) -> Port:
+    if sent.value > PORT_MAX:
+        raise BadConfig(f"{field}.value", f"{sent.value} is not a port")
+    return Port(sent.name, sent.value, sent.envName)
+
+
+def _image(sent: mesos.ContainerInfo) -> str:
+    return str(sent.docker.image or sent.mesos.image.docker.name)
+
+
+# ---- constraints ----
+
+_KINDS = {task.LabelConstraint.TASK: "task", task.LabelConstraint.HOST: "host"}
+_CONDITIONS = {
+    task.LabelConstraint.CONDITION_LESS_THAN: "less",
+    task.LabelConstraint.CONDITION_EQUAL: "equal",
+    task.LabelConstraint.CONDITION_GREATER_THAN: "greater",
+}
+
+
+def _constraint_of(sent: task.TaskConfig, field: str) -> Constraint | None:
+    if not sent.HasField("constraint"):
+        return None
+    return _constraint(sent.constraint, f"{field}.constraint")
+
+
+def _constraint(sent: task.Constraint, field: str) -> Constraint:
+    if sent.type == task.Constraint.LABEL_CONSTRAINT:
+        return _label(sent.labelConstraint, f"{field}.labelConstraint")
+    if sent.type == task.Constraint.AND_CONSTRAINT:
+        form, members, where = "and", sent.andConstraint.constraints, "andConstraint"
+    elif sent.type == task.Constraint.OR_CONSTRAINT:
+        form, members, where = "or", sent.orConstraint.constraints, "orConstraint"
+    else:
+        raise BadConfig(f"{field}.type", f"unknown constraint type {sent.type}")
+    found = (_constraint(m, f"{field}.{where}.constraints[{at}]") for at, m in enumerate(members))
+    return Constraint(form, members=tuple(found))
+
+
+def _label(sent: task.LabelConstraint, field: str) -> Constraint:
+    kind, condition = _KINDS.get(sent.kind), _CONDITIONS.get(sent.condition)
+    if kind is None:
+        raise BadConfig(f"{field}.kind", f"unknown kind {sent.kind}")
+    if condition is None:
+        raise BadConfig(f"{field}.condition", f"unknown condition {sent.condition}")
+    return Constraint(
+        "label",
+        kind=kind,
+        label=Label(sent.label.key, sent.label.value),
+        condition=condition,
+        requirement=sent.requirement,
+    )
+
+
+# ---- reading back ----
+
+_BOOLEANS = ("controller", "revocable")
+
+
+@functools.lru_cache(maxsize=256)
+def merged(default: bytes, own: bytes) -> task.TaskConfig:
+    """What an instance runs, as its client would have written it. Must not be changed: shared."""
+    found = task.TaskConfig.FromString(default)
+    if own == default:
+        return found
+    said = task.TaskConfig.FromString(own)
+    for field in _BOOLEANS:
+        found.ClearField(field)
+    for field, _ in said.ListFields():
+        # Whole fields, never a merge inside of one.
+        found.ClearField(field.name)
+    found.MergeFrom(said)
+    return found
