@@ -17,7 +17,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.state import ENDED, Room
 from peloton.runtime.core.population import Population
-from peloton.runtime.vocabulary import Key, kind_of, members_of
+from peloton.runtime.vocabulary import Key, members_of
 
 if TYPE_CHECKING:
     from tests.worlds.harness import World
@@ -155,10 +155,21 @@ def nothing_is_left(world: World, job: Key) -> None:
         for key in [*core.population.cells, *core.population.crowds, *core.turns.owing]:
             assert name not in key, f"{key} is left in {shard}"
         for key, row in world.disks[shard].ended.items():
-            assert name not in key or row.deleted or kind_of(Key(key)) == "slice", f"row of {key}"
+            assert name not in key or row.deleted, f"row of {key}"
     for key, host in world.cells("host").items():
         assert not [pod for pod in host.runs if name in pod], key
     assert not [run for run in world.machines.running if name in run]
+
+
+def written(world: World, fact: type) -> int:
+    """How many facts of a class were journaled."""
+    return sum(
+        isinstance(each, fact)
+        for disk in world.disks.values()
+        for frame in disk.frames
+        for entry in world.codec.decode_frame(frame.body)[1]
+        for each in entry.facts
+    )
 
 
 def story(world: World) -> str:

@@ -23,6 +23,7 @@ from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.kinds import kinds
+from peloton.placement.messages import PLACER_ANY
 from peloton.placement.placer import Placer
 from peloton.runtime.core.checkpoint import Checkpointer
 from peloton.runtime.core.codec import Codec
@@ -97,7 +98,8 @@ class World:
         self.crashes = 0
         self.checkpoint_bytes_min: int | None = None
         self.inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
-        self.placer = Placer(Key("placer/0"), inventories=self.inventories)
+        self.placers = [self._placer(0)]
+        self._wishes = 0
         self.hosts = [Key(f"host/h{number}") for number in range(hosts)]
         self.room = room
         self.orders: list[Order] = []
@@ -274,25 +276,34 @@ class World:
         return shards
 
     def _deliver(self) -> bool:
-        to_placer: list[tuple[Key | None, Message]] = []
+        wishes: dict[Key, list[tuple[Key | None, Message]]] = {}
         arrived = self.network.arrived(self.now)
         for target, envelope in arrived:
-            if target == "placer":
-                to_placer.append((envelope.sender, envelope.message))
-            elif target == BACKEND:
-                for word in self.machines.receive(envelope.message, self.now):
-                    self.tell(word.to, word.message)
+            if isinstance(target, ShardId):
+                self.shards[target].take([envelope])
             else:
-                self.shards[target].take([envelope])  # type: ignore[index]
+                wishes.setdefault(Key(str(target)), []).append((envelope.sender, envelope.message))
         words = self.machines.due(self.now)
         for word in words:
             self.tell(word.to, word.message)
-        wakes = self.placer.wake_at
-        if to_placer or (wakes is not None and wakes <= self.now):
-            for send in self.placer.receive(to_placer, self.now):
-                envelope = Envelope(send.to, send.message, sender=self.placer.key)
-                self._route(envelope, source="placer", epoch=0)
-        return bool(arrived or words) or self._say_orders()
+        for placer in self.placers:
+            self._place(placer, wishes.get(placer.key, []))
+        return self._say_orders() or bool(arrived or words)
+
+    def _place(self, placer: Placer, heard: list[tuple[Key | None, Message]]) -> None:
+        wakes = placer.wake_at
+        if heard or (wakes is not None and wakes <= self.now):
+            for send in placer.receive(heard, self.now):
+                envelope = Envelope(send.to, send.message, sender=placer.key)
+                self._route(envelope, source=placer.key, epoch=0)
+
+    def _placer(self, number: int) -> Placer:
+        return Placer(Key(f"placer/{number}"), inventories=self.inventories)
+
+    def add_placer(self) -> None:
+        """One more placer, which knows nothing of what the others propose."""
+        self.placers.append(self._placer(len(self.placers)))
+        self.run_for(0.1)
 
     def _say_orders(self) -> bool:
         said = False
@@ -351,7 +362,8 @@ class World:
     def _route(self, envelope: Envelope, *, source: Any, epoch: int) -> None:
         kind = kind_of(envelope.to)
         if kind == "placer":
-            self.network.carry(envelope, self.now, source=source, epoch=epoch, target="placer")
+            for placer in self._hearing(envelope.to):
+                self.network.carry(envelope, self.now, source=source, epoch=epoch, target=placer)
         elif kind == "backend":
             # The machine's own daemon calls it: such calls are not lost, they die with the daemon.
             for word in self.machines.receive(envelope.message, self.now):
@@ -360,8 +372,15 @@ class World:
             target = self.sharding.shard_of(envelope.to)
             self.network.carry(envelope, self.now, source=source, epoch=epoch, target=target)
 
+    def _hearing(self, to: Key) -> list[Key]:
+        if to == PLACER_ANY:
+            self._wishes += 1
+            return [self.placers[self._wishes % len(self.placers)].key]
+        return [placer.key for placer in self.placers]
+
     def _next(self) -> float | None:
-        times = [self.network.wake_at, self.machines.wake_at, self.placer.wake_at]
+        times = [self.network.wake_at, self.machines.wake_at]
+        times += [placer.wake_at for placer in self.placers]
         times += [core._wake_at() for core in self.shards.values()]
         times += [order.again_at for order in self.orders if order.answer is None]
         return min((at for at in times if at is not None), default=None)

@@ -286,6 +286,7 @@ class Shard:
     def _tell_due(self) -> None:
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
+                self.turns.recall(key)
                 self._queue.append(Envelope(key, PURSUE))
         for key in self.turns.wheel.due(self.turns.now):
             kind = self.kinds[kind_of(key)]

@@ -216,6 +216,16 @@ class Turns:
         else:
             self.alarms.set(key, tick_of(recall_s))
 
+    def recall(self, key: Key) -> None:
+        """An alarm rang. A tick may lie a hair before the moment itself: then it rings once more.
+
+        Who compared the moment with the clock and went back to wait would otherwise never wake.
+        """
+        notes = self.population.notes.get(key)
+        recall_s = self.population.kind(key).recall_s(notes) if notes is not None else None
+        if recall_s is not None and recall_s > self.now:
+            self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
+
     def _answered(self, key: Key, envelope: Envelope, *, reply: Any) -> tuple[RequestAnswered, ...]:
         if envelope.request is None:
             return ()
