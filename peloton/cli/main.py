@@ -29,6 +29,9 @@ NOUNS: dict[str, Entry] = {
     for name in ("update", "watch", "volume", "host", "hostmgr", "resmgr", "jobmgr")
 }
 
+NAME = "peloton"
+# How a shell asks what could come next: eval "$(_PELOTON_COMPLETE=bash_source peloton)"
+COMPLETE = "_PELOTON_COMPLETE"
 EPILOG = """\b
 Examples:
   peloton respool create /HelloWorldPool examples/hello_world_pool.yaml
@@ -42,21 +45,23 @@ Examples:
 def root(processes: Mapping[str, Entry]) -> click.Group:
     """The whole program; `processes` are the commands that are not calls to a cluster."""
     group = LazyGroup(
-        name="peloton",
+        name=NAME,
         table=dict(processes) | NOUNS,
         help="One scheduler for batch jobs and services.",
         epilog=EPILOG,
         context_settings={"help_option_names": ["-h", "--help"], "obj": Settings()},
         no_args_is_help=True,
     )
-    return click.version_option(package_name="peloton", message="%(prog)s %(version)s")(group)
+    return click.version_option(package_name=NAME, message="%(prog)s %(version)s")(group)
 
 
 def run(group: click.Group, args: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code. Failures are told on stderr, each in one line."""
     try:
-        code = group.main(args, prog_name="peloton", standalone_mode=False)
+        code = invoke(group, sys.argv[1:] if args is None else list(args))
         sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except click.UsageError as error:
         error.show()
         return exits.USAGE
@@ -72,7 +77,18 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
             click.echo("is it running? `peloton minicluster` starts one here", err=True)
         return exits.of_error(error)
     except BrokenPipeError:
-        # The reader had enough. Whatever Python still wants to flush would fail the same way.
+        # The reader had enough (`| head`). What Python still wants to flush would fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
     return code if isinstance(code, int) else exits.OK
+
+
+def invoke(group: click.Group, args: list[str]) -> object:
+    """What click's own main does, less its ideas of how a program ends."""
+    shell = os.environ.get(COMPLETE)
+    if shell:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, NAME, COMPLETE, shell)
+    with group.make_context(NAME, args) as context:
+        return group.invoke(context)
