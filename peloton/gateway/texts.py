@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 
+from peloton.actors.job.messages import job_key
 from peloton.runtime.vocabulary import Key
 
 NAMESPACE = uuid.UUID("6f1f0a1e-7d0b-5b3e-9f0e-0c8d1d9b7c11")
@@ -19,9 +20,9 @@ def rfc3339(at_s: float | None) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}000Z"
 
 
-def nanoseconds(at_s: float) -> int:
+def nanoseconds(at_s: float | None) -> int:
     """Nanoseconds since the epoch."""
-    return int(at_s * 1_000_000) * 1000
+    return round((at_s or 0.0) * 1_000_000) * 1000
 
 
 def name_of(key: Key) -> str:
@@ -34,12 +35,22 @@ def pod_name(job_id: str, instance: int, run: int | None = None) -> str:
     return f"{job_id}-{instance}" if run is None else f"{job_id}-{instance}-{run}"
 
 
-def is_uuid(text: str) -> bool:
-    """Whether a client's id is one, in the usual form."""
+def canonical(text: str) -> str | None:
+    """A client's id in its one usual form; None where it is no UUID.
+
+    Two spellings of one id would be two jobs, so braces and missing dashes are no UUID here.
+    """
     try:
-        return str(uuid.UUID(text)) == text.lower()
+        found = str(uuid.UUID(text))
     except ValueError:
-        return False
+        return None
+    return found if found == text.lower() else None
+
+
+def known_job(text: str) -> Key | None:
+    """The key of a job that a client names; None where no job can have that id."""
+    found = canonical(text)
+    return job_key(found) if found is not None else None
 
 
 def derived(request_key: str, kind: str) -> str:

@@ -1,0 +1,124 @@
+"""JobManager.Create: everything that may be wrong is found before anything is said.
+
+Turns a CreateRequest into one command, or into pieces and a last command where the instances' own
+configs are too many for one message. Refusals stand inside the answer, in the original's order:
+id, pool, config. It must not leave half a job behind that it knew to be wrong.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
+from peloton.actors.resources import BadAmount
+from peloton.actors.respool.messages import ROOT, PoolView, pool_key
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.requests import Request, request_of
+from peloton.gateway.texts import canonical, derived
+from peloton.gateway.translate_job import Wanted, to_spec
+from peloton.gateway.translate_task import BadConfig
+from peloton.runtime.vocabulary import Key, Refused
+
+WHOLE_BYTES_MAX = 2 * 1024 * 1024
+"""Own configs that may travel with the command itself; larger ones are said slice by slice."""
+
+Error = job.CreateResponse.Error
+
+
+class Creation:
+    """One Create call."""
+
+    def __init__(self, desk: Desk, sent: job.CreateRequest, *, context: Context) -> None:
+        self._desk = desk
+        self._sent = sent
+        self._context = context
+        self._request: Request | None = request_of(sent, context)
+        self._id = ""
+
+    def answer(self) -> job.CreateResponse:
+        """Do it, and say what became of it."""
+        sent = self._sent
+        if sent.secrets:
+            end(self._context, Code.INVALID_ARGUMENT, "secrets not supported by cluster")
+        found = self._choose_id()
+        if found is None:
+            text = "JobID must be valid UUID"
+            bad_id = job.InvalidJobId(id=sent.id, message=text)
+            return job.CreateResponse(error=Error(invalidJobId=bad_id))
+        self._id = found
+        pool = self._pool()
+        if isinstance(pool, str):
+            return self._invalid(pool)
+        try:
+            wanted = to_spec(sent.config)
+        except (BadConfig, BadAmount) as error:
+            return self._invalid(str(error))
+        return self._create(wanted, pool)
+
+    def _choose_id(self) -> str | None:
+        if self._sent.id.value:
+            return canonical(self._sent.id.value)
+        if self._request is not None:
+            return derived(self._request[0], "job")
+        return str(uuid.uuid4())
+
+    def _pool(self) -> PoolView | str:
+        """The pool, or what is wrong with it."""
+        named = self._sent.config.respoolID.value
+        if not named:
+            return "resource pool ID is null"
+        key = pool_key(named)
+        if key == ROOT:
+            return "cannot submit jobs to the `root` resource pool"
+        view = self._desk.pools(self._context).get(key)
+        if view is None:
+            return "resource pool not found"
+        if view.children:
+            return "cannot submit jobs to a non leaf resource pool"
+        return view
+
+    def _create(self, wanted: Wanted, pool: PoolView) -> job.CreateResponse:
+        key = job_key(self._id)
+        overrides, pieces = tuple(wanted.pieces.items()), 0
+        if wanted.size_bytes() > WHOLE_BYTES_MAX:
+            refused = self._say_pieces(key, wanted)
+            if refused is not None:
+                return refused
+            overrides, pieces = (), len(wanted.pieces)
+        command = CreateJob(wanted.spec, overrides, pieces, pool.path)
+        answer = self._desk.ask(key, command, context=self._context, request=self._request)
+        if isinstance(answer, JobCreated):
+            return job.CreateResponse(jobId=self._job_id())
+        assert isinstance(answer, Refused), answer
+        return self._refused(answer)
+
+    def _say_pieces(self, key: Key, wanted: Wanted) -> job.CreateResponse | None:
+        for number, overrides in wanted.pieces.items():
+            piece = AddOverrides(number, overrides)
+            answer = self._desk.ask(key, piece, context=self._context)
+            if isinstance(answer, Refused):
+                if answer.code == "ALREADY_EXISTS" and self._request is not None:
+                    # It may be ours, from the first time the request was said: the last piece
+                    # carries the request key, and is answered as it was then.
+                    return None
+                return self._refused(answer)
+        return None
+
+    def _refused(self, refused: Refused) -> job.CreateResponse:
+        if refused.code == "INVALID_CONFIG":
+            return self._invalid(f"{refused.field}: {refused.text}")
+        if refused.code == "ALREADY_EXISTS":
+            taken = job.JobAlreadyExists(id=self._job_id(), message=refused.text)
+            return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
+        if refused.code == "INCOMPLETE":
+            end(self._context, Code.UNAVAILABLE, refused.text)
+        end(self._context, Code.INVALID_ARGUMENT, f"{refused.field}: {refused.text}")
+
+    def _invalid(self, text: str) -> job.CreateResponse:
+        bad = job.InvalidJobConfig(id=self._job_id(), message=text)
+        return job.CreateResponse(error=Error(invalidConfig=bad))
+
+    def _job_id(self) -> peloton_pb2.JobID:
+        return peloton_pb2.JobID(value=self._id)

@@ -1,0 +1,119 @@
+"""peloton.api.v0.job.JobManager: jobs.
+
+Must not hold anything of a job: each call asks anew. Calls that are not here answer that they are
+not supported yet (`later.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2 as errors
+from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.job_create import Creation
+from peloton.gateway.job_query import KEYWORD_JOBS_MAX, BadQuery, chosen, page, speaks_of
+from peloton.gateway.texts import known_job, name_of
+from peloton.gateway.translate_job import config_of, info_of, runtime_of, summary_of
+from peloton.runtime.vocabulary import Refused
+
+NOT_FOUND = "job not found"
+
+
+class JobManager:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def Create(self, sent: job.CreateRequest, context: Context) -> Any:
+        """A new job; see `job_create`."""
+        return Creation(self._desk, sent, context=context).answer()
+
+    def Get(self, sent: job.GetRequest, context: Context) -> Any:
+        """A job with its config, the instances' own included, and its runtime."""
+        view = self._desk.job(known_job(sent.id.value), context)
+        if view is None:
+            # The original says the second, its documents the first; clients look for either.
+            missing = errors.JobNotFound(id=sent.id, message=NOT_FOUND)
+            unread = errors.JobGetRuntimeFail(id=sent.id, message=NOT_FOUND)
+            error = job.GetResponse.Error(notFound=missing, getRuntimeFail=unread)
+            return job.GetResponse(error=error)
+        info = info_of(view)
+        if view.spec.own_configs:
+            default = view.spec.default.raw
+            for instance in self._desk.instances(view, context=context):
+                if instance.config.raw != default:
+                    own = info.config.instanceConfig[instance.instance]
+                    own.ParseFromString(instance.config.raw)
+        return job.GetResponse(jobInfo=info)
+
+    def Query(self, sent: job.QueryRequest, context: Context) -> Any:
+        """The jobs that match; see `job_query`."""
+        if not sent.HasField("spec"):
+            return job.QueryResponse()
+        try:
+            found = chosen(self._desk.jobs(context), sent, now_s=time.time())
+            if sent.spec.keywords:
+                found = self._speaking(found, sent, context=context)
+            lines, pagination = page(found, sent.spec.pagination)
+        except BadQuery as error:
+            told = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
+            return job.QueryResponse(error=told)
+        records = [] if sent.summaryOnly else self._records(lines, context)
+        return job.QueryResponse(
+            results=[summary_of(line) for line in lines],
+            records=records,
+            pagination=pagination,
+            spec=sent.spec,
+        )
+
+    def Delete(self, sent: job.DeleteRequest, context: Context) -> Any:
+        """A job that has ended vanishes."""
+        key = known_job(sent.id.value)
+        if key is None:
+            end(context, Code.NOT_FOUND, NOT_FOUND)
+        answer = self._desk.ask(key, DeleteJob(), context=context)
+        if isinstance(answer, Refused):
+            code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
+            end(context, code, answer.text)
+        return job.DeleteResponse()
+
+    def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
+        """The ids of all jobs that have not ended."""
+        active = [line.job for line in self._desk.jobs(context) if line.state.name not in _ENDED]
+        ids = [peloton_pb2.JobID(value=name_of(key)) for key in sorted(active)]
+        return job.GetActiveJobsResponse(ids=ids)
+
+    def _speaking(
+        self, lines: list[JobSummary], sent: job.QueryRequest, *, context: Context
+    ) -> list[JobSummary]:
+        if len(lines) > KEYWORD_JOBS_MAX:
+            raise BadQuery(
+                f"keywords: {len(lines)} jobs to search, the limit is {KEYWORD_JOBS_MAX}: narrow "
+                "the query by name, owner, state, pool or time"
+            )
+        views = self._desk.each(((line.job, GetJob()) for line in lines), context)
+        return [
+            line
+            for line, view in zip(lines, views, strict=True)
+            if isinstance(view, JobView) and speaks_of(str(config_of(view)), sent.spec.keywords)
+        ]
+
+    def _records(self, lines: list[JobSummary], context: Context) -> list[job.JobInfo]:
+        found = []
+        views = self._desk.each(((line.job, GetJob()) for line in lines), context)
+        for line, view in zip(lines, views, strict=True):
+            if isinstance(view, JobView):
+                found.append(info_of(view))
+            else:
+                # Deleted between the listing and now: the line is still what was listed.
+                job_id = peloton_pb2.JobID(value=name_of(line.job))
+                found.append(job.JobInfo(id=job_id, runtime=runtime_of(line)))
+        return found
+
+
+_ENDED = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")

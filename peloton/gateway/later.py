@@ -1,0 +1,87 @@
+"""Calls of the contract that nobody answers yet, each refused by its name.
+
+Turns the services of the generated modules into one handler that comes after all others. It must
+not know a call by itself: what is served is not asked here, what is unknown falls through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.job.svc import job_svc_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.respool.svc import respool_svc_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v0.task.svc import task_svc_pb2
+from peloton.api.v0.update.svc import update_svc_pb2
+from peloton.api.v0.volume.svc import volume_svc_pb2
+from peloton.api.v1alpha.admin.svc import admin_svc_pb2
+from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
+from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1_pb2
+from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2
+from peloton.private.eventstream import eventstream_pb2
+from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+from peloton.private.jobmgrsvc import jobmgrsvc_pb2
+from peloton.private.qos.v1alpha1 import qos_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
+
+MODULES = (
+    job_pb2, task_pb2, respool_pb2,
+    host_svc_pb2, job_svc_pb2, respool_svc_pb2, task_svc_pb2, update_svc_pb2, volume_svc_pb2,
+    admin_svc_pb2, host_svc_v1_pb2, stateless_svc_pb2, pod_svc_pb2, respool_svc_v1_pb2,
+    volume_svc_v1_pb2, watch_svc_pb2,
+    eventstream_pb2, eventstreamsvc_pb2, hostsvc_pb2, hostmgr_svc_pb2, jobmgrsvc_pb2, qos_pb2,
+    resmgrsvc_pb2,
+)  # fmt: skip
+SHORT = {
+    "peloton.api.v0.job.JobManager": "peloton.api.job.JobManager",
+    "peloton.api.v0.task.TaskManager": "peloton.api.task.TaskManager",
+    "peloton.api.v0.respool.ResourceManager": "peloton.api.respool.ResourceManager",
+}
+"""The names under which every client the original published calls these three."""
+
+
+def services() -> dict[str, list[str]]:
+    """Every service of the contract under its full names, with its methods."""
+    found: dict[str, list[str]] = {}
+    for module in MODULES:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            methods = [method.name for method in service.methods]
+            found[service.full_name] = methods
+            if service.full_name in SHORT:
+                found[SHORT[service.full_name]] = methods
+    return found
+
+
+class Later(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Answers UNIMPLEMENTED for what is in the contract and served by nobody."""
+
+    def __init__(self) -> None:
+        self._known = {
+            f"/{service}/{method}"
+            for service, methods in services().items()
+            for method in methods
+        }
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The handler of a call, or None for one that is not in the contract."""
+        path = handler_call_details.method
+        if path not in self._known:
+            return None
+        service, _, method = path[1:].partition("/")
+        text = f"{service.rpartition('.')[2]}.{method} is not supported yet"
+
+        def refuse(sent: bytes, context: grpc.ServicerContext) -> bytes:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+            raise AssertionError("abort returned")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)

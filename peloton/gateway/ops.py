@@ -1,0 +1,222 @@
+"""peloton.ops.v1.Ops: why is it not running, what was set aside, what happened.
+
+Must not mend anything by itself; `Redrive` does what a person orders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from peloton.actors.host import messages as host_messages
+from peloton.actors.host.inventory import messages as inventory_messages
+from peloton.actors.job import messages as job_messages
+from peloton.actors.job.messages import JobView
+from peloton.actors.job.slice import messages as slice_messages
+from peloton.actors.job.totals import TERMINAL
+from peloton.actors.respool import messages as respool_messages
+from peloton.actors.respool.lot import messages as lot_messages
+from peloton.actors.task import messages as task_messages
+from peloton.actors.task.messages import SLICE_SIZE, End
+from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.reasons import Group, at_goal, grouped, waits, why
+from peloton.gateway.texts import canonical, known_job
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.runtime.vocabulary import Bits, Key, kind_of
+
+NOT_FOUND = "job not found"
+WAITERS_MAX = 40
+"""WaitJob calls at once: each holds a thread of the server, and others need some too."""
+WAIT_S_MAX = 60.0
+LOOK_FIRST_S, LOOK_S_MAX = 0.05, 0.5
+
+NAMES: dict[str, dict[int, type]] = {
+    "job": job_messages.MESSAGES,
+    "slice": slice_messages.MESSAGES,
+    "task": task_messages.MESSAGES,
+    "respool": respool_messages.MESSAGES,
+    "lot": lot_messages.MESSAGES,
+    "host": host_messages.MESSAGES,
+    "inventory": inventory_messages.MESSAGES,
+}
+
+
+class Ops:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._waiters = threading.BoundedSemaphore(WAITERS_MAX)
+
+    def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
+        """What holds up each instance that is not at its goal, alike ones once."""
+        job = self._job(sent.job_id, context)
+        start, stop = 0, job.spec.instances
+        if sent.HasField("instance"):
+            start, stop = sent.instance, sent.instance + 1
+            if start >= job.spec.instances:
+                text = f"instance {start} is not below {job.spec.instances}"
+                end(context, Code.NOT_FOUND, text)
+        found = self._desk.instances(job, start, context=context, stop=stop)
+        views = [view for view in found if not at_goal(view)]
+        lots = waits(views, desk=self._desk, context=context)
+        now = time.time()
+        groups = grouped((view, why(view, lots)) for view in views)
+        reasons = [_reason(group, now) for group in groups]
+        if job.because and not sent.HasField("instance"):
+            reasons.append(
+                ops.Reason(state=job.summary.state.name, code="job", text=job.because)
+            )
+        return ops.WhyResponse(reasons=reasons)
+
+    def WaitJob(self, sent: ops.WaitJobRequest, context: Context) -> Any:
+        """Answers when the job has ended, or when the time is over."""
+        job = self._job(sent.job_id, context)
+        if not self._waiters.acquire(blocking=False):
+            text = f"{WAITERS_MAX} calls wait for jobs already: look at the job now and then"
+            end(context, Code.RESOURCE_EXHAUSTED, text)
+        try:
+            # A negative or NaN time means no wait.
+            wait_s = sent.timeout_s if sent.timeout_s > 0 else 0.0
+            until = time.monotonic() + min(wait_s, WAIT_S_MAX)
+            pause_s, over = LOOK_FIRST_S, threading.Event()
+            context.add_callback(over.set)
+            while job.summary.state not in TERMINAL:
+                left_s = until - time.monotonic()
+                if left_s <= 0 or over.wait(min(pause_s, left_s)):
+                    break
+                pause_s = min(pause_s * 1.5, LOOK_S_MAX)
+                job = self._job(sent.job_id, context)
+        finally:
+            self._waiters.release()
+        state = job.summary.state
+        return ops.WaitJobResponse(
+            state=state.name,
+            done=state in TERMINAL,
+            counts=dict(job.summary.counts),
+            exit_code=self._exit_code(job, context),
+        )
+
+    def ListQuarantine(self, sent: ops.ListQuarantineRequest, context: Context) -> Any:
+        """What was set aside, and which actors are left alone since."""
+        found = self._desk.wait(self._desk.cluster.quarantine(), context)
+        answer = ops.ListQuarantineResponse()
+        for key, fact in sorted(found, key=lambda pair: str(pair[0])):
+            for name, member in _members(key, fact):
+                lines = self._lines(key, member, context=context)
+                answer.quarantined.append(
+                    ops.Quarantined(
+                        key=name,
+                        message=_message(key, fact),
+                        error=getattr(fact, "error", "in quarantine: only goals get through"),
+                        attempts=getattr(fact, "attempts", 0),
+                        at=getattr(fact, "at", 0.0),
+                        story=lines,
+                    )
+                )
+        return answer
+
+    def Redrive(self, sent: ops.RedriveRequest, context: Context) -> Any:
+        """Give an actor its mail again. All of it: what is set aside is taken back in order."""
+        key, _ = _addressed(sent.key, context)
+        found = self._desk.wait(self._desk.cluster.quarantine(), context)
+        facts = [fact for held, fact in found if held == key]
+        if sent.message:
+            facts = [fact for fact in facts if _message(key, fact) == sent.message]
+        if not facts:
+            end(context, Code.NOT_FOUND, f"nothing of {sent.key} is set aside under that name")
+        self._desk.wait(self._desk.cluster.redrive(key), context)
+        return ops.RedriveResponse()
+
+    def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
+        """What one actor did lately, and because of what."""
+        key, member = _addressed(sent.key, context)
+        return ops.StoryResponse(lines=self._lines(key, member, context=context))
+
+    # ---- inside ----
+
+    def _job(self, job_id: str, context: Context) -> JobView:
+        job = self._desk.job(known_job(job_id), context)
+        if job is None:
+            end(context, Code.NOT_FOUND, NOT_FOUND)
+        return job
+
+    def _exit_code(self, job: JobView, context: Context) -> int:
+        """0 when it succeeded; of a failed one the code of its lowest failed instance."""
+        if job.summary.state.name != "FAILED":
+            return 0 if job.summary.state.name == "SUCCEEDED" else 1
+        for view in self._desk.instances(job, context=context):
+            outcome = view.outcome
+            if outcome is not None and outcome.end == End.FAILED:
+                return outcome.exit_code or 1
+        return 1
+
+    def _lines(self, key: Key, member: int | None, *, context: Context) -> list[ops.Line]:
+        lines = self._desk.wait(self._desk.cluster.story(key, member), context)
+        return [
+            ops.Line(
+                at=line.at,
+                cause=line.cause,
+                because=line.because,
+                facts=[type(fact).__name__ for fact in line.facts],
+            )
+            for line in lines
+        ]
+
+
+def _reason(group: Group, now: float) -> ops.Reason:
+    view, why_ = group.first, group.why
+    text = why_.text if group.count == 1 else f"{group.count} instances: {why_.text}"
+    found = ops.Reason(
+        instance=view.instance,
+        state=view.state,
+        code=why_.code,
+        text=text,
+        age_s=max(0.0, now - why_.known_at) if why_.known_at is not None else 0.0,
+        counts=dict(why_.counts),
+        instances=group.count,
+    )
+    if why_.position is not None:
+        found.position = why_.position
+    if why_.retry_at is not None:
+        found.retry_at = why_.retry_at
+    return found
+
+
+def _message(key: Key, fact: Any) -> str:
+    """The name of the message that was set aside; of a quarantine itself, none."""
+    number = getattr(fact, "number", None)
+    if number is None:
+        return ""
+    known = NAMES.get(kind_of(key), {}).get(number)
+    return known.__name__ if known is not None else f"{kind_of(key)} message {number}"
+
+
+def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:
+    """The names of those concerned: of a crowd its members, by their instance's number."""
+    members = Bits.unpack(fact.members)
+    if kind_of(key) != "task" or not members:
+        yield str(key), None
+        return
+    crowd, _, number = key.rpartition("/")
+    for member in members:
+        yield f"{crowd}/{int(number) * SLICE_SIZE + member}", member
+
+
+def _addressed(text: str, context: Context) -> tuple[Key, int | None]:
+    """The key that a person names; a task is named by its instance and lives in a crowd."""
+    kind, _, rest = text.partition("/")
+    if kind not in NAMES or not rest:
+        end(context, Code.INVALID_ARGUMENT, f"key: {text!r} is not KIND/NAME; kinds: {_KINDS}")
+    if kind != "task":
+        return Key(text), None
+    job_id, _, instance = rest.partition("/")
+    if canonical(job_id) is None or not (instance.isascii() and instance.isdigit()):
+        end(context, Code.INVALID_ARGUMENT, f"key: {text!r} is not task/JOB/INSTANCE")
+    number, member = divmod(int(instance), SLICE_SIZE)
+    return Key(f"task/{job_id}/{number}"), member
+
+
+_KINDS = ", ".join(NAMES)

@@ -1,0 +1,107 @@
+"""The files that runs leave behind, opened one folder at a time below one root.
+
+Turns (run, path) into an open file or a listing. A path is walked by descriptors that follow no
+link, so nothing outside of the root can be named, nor put in its way between a look and an open:
+no path is ever resolved as a text. It must not write, and must not wait (a pipe is no file here).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+LISTED_MAX = 1000
+FOLDERS_DEEP_MAX = 32
+CUSTOMARY = ("stdout", "stderr")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class NoFile(Exception):
+    """There is no such file or folder, or none that may be seen."""
+
+
+class Entry(NamedTuple):
+    """A file in a listing."""
+
+    path: str
+    status: os.stat_result
+
+
+class Sandboxes:
+    """The sandboxes below `root`, each at `RUN/sandbox`; and the address that serves them."""
+
+    def __init__(self, root: Path | None, address: tuple[str, int]) -> None:
+        self._root = root
+        self.address = address
+
+    def names(self, run: str) -> list[str]:
+        """The files at the top of a run's sandbox; the customary ones where none can be seen."""
+        try:
+            found = [e for e in self.listing(f"/{run}") if stat.S_ISREG(e.status.st_mode)]
+        except NoFile:
+            return [*CUSTOMARY]
+        return sorted(entry.path.rpartition("/")[2] for entry in found)
+
+    def listing(self, path: str) -> list[Entry]:
+        """What is in a folder, by name; links are left out."""
+        run, parts = _split(path)
+        with self._folder(run, parts) as folder:
+            found = []
+            for name in sorted(os.listdir(folder))[:LISTED_MAX]:
+                with contextlib.suppress(OSError):
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if not stat.S_ISLNK(status.st_mode):
+                        found.append(Entry("/" + "/".join((run, *parts, name)), status))
+            return found
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[int]:
+        """A descriptor of a regular file."""
+        run, parts = _split(path)
+        if not parts:
+            raise NoFile(path)
+        with self._folder(run, parts[:-1]) as folder:
+            try:
+                file = os.open(parts[-1], _FILE, dir_fd=folder)
+            except OSError as error:
+                raise NoFile(path) from error
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise NoFile(path)
+            yield file
+        finally:
+            os.close(file)
+
+    @contextlib.contextmanager
+    def _folder(self, run: str, parts: list[str]) -> Iterator[int]:
+        if self._root is None:
+            raise NoFile("no sandboxes here")
+        folder = -1
+        try:
+            folder = os.open(self._root, _FOLDER)
+            for part in (run, "sandbox", *parts):
+                inner = os.open(part, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+        except OSError as error:
+            if folder >= 0:
+                os.close(folder)
+            raise NoFile("/".join((run, *parts))) from error
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    """The run and the parts below its sandbox; raises NoFile for what is no plain path."""
+    parts = [part for part in path.split("/") if part]
+    strange = any(part in (".", "..") or "\0" in part for part in parts)
+    if not parts or strange or len(parts) > FOLDERS_DEEP_MAX:
+        raise NoFile(path)
+    return parts[0], parts[1:]

@@ -1,0 +1,186 @@
+"""peloton.api.v0.task.TaskManager: the instances of jobs.
+
+Must not address a task: what is said goes to the job, what is asked to its slices. Calls that are
+not here answer that they are not supported yet (`later.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from peloton.actors.job.messages import JobStopped, JobView, StopJob
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.totals import TERMINAL
+from peloton.api.v0.errors import errors_pb2 as errors
+from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.job_query import BadQuery
+from peloton.gateway.reasons import at_goal, waits, why
+from peloton.gateway.sandboxes import Sandboxes
+from peloton.gateway.task_query import chosen, page
+from peloton.gateway.texts import known_job, name_of
+from peloton.gateway.translate_run import Translator
+
+NOT_FOUND = "job not found"
+RUNS_DEFAULT = 10
+
+
+class TaskManager:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, desk: Desk, sandboxes: Sandboxes) -> None:
+        self._desk = desk
+        self._sandboxes = sandboxes
+
+    def Get(self, sent: task.GetRequest, context: Context) -> Any:
+        """One instance: as it is, and every run it had."""
+        job = self._job(sent, context)
+        if job is None:
+            return task.GetResponse(notFound=_missing(sent))
+        view = self._one(job, sent.instanceId, context=context)
+        if view is None:
+            return task.GetResponse(outOfRange=_outside(sent, job))
+        infos = self._infos(job, [view], context=context)
+        past = _translator(job).runs(view)[1:]
+        return task.GetResponse(result=infos[0], results=[infos[0], *past])
+
+    def List(self, sent: task.ListRequest, context: Context) -> Any:
+        """The instances in a range, all by default, with the reasons of those that wait."""
+        job = self._job(sent, context)
+        if job is None:
+            return task.ListResponse(notFound=_missing(sent))
+        start, stop = 0, None
+        if sent.HasField("range"):
+            start, stop = getattr(sent.range, "from"), sent.range.to
+        views = list(self._desk.instances(job, start, context=context, stop=stop))
+        answer = task.ListResponse(result=task.ListResponse.Result())
+        for info in self._infos(job, views, context=context):
+            answer.result.value[info.instanceId].CopyFrom(info)
+        return answer
+
+    def Query(self, sent: task.QueryRequest, context: Context) -> Any:
+        """The instances that match; see `task_query`."""
+        Error = task.QueryResponse.Error
+        job = self._job(sent, context)
+        if job is None:
+            return task.QueryResponse(error=Error(notFound=_missing(sent)))
+        try:
+            found = chosen(self._desk.instances(job, context=context), sent.spec)
+        except BadQuery as error:
+            # The original knows no other error here.
+            told = errors.JobNotFound(id=sent.jobId, message=str(error))
+            return task.QueryResponse(error=Error(notFound=told))
+        views, pagination = page(found, sent.spec.pagination)
+        infos = self._infos(job, views, context=context)
+        return task.QueryResponse(records=infos, pagination=pagination)
+
+    def Stop(self, sent: task.StopRequest, context: Context) -> Any:
+        """End instances; without ranges, the job."""
+        Error = task.StopResponse.Error
+        key = known_job(sent.jobId.value)
+        if key is None:
+            return task.StopResponse(error=Error(notFound=_missing(sent)))
+        ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
+        answer = self._desk.ask(key, StopJob(ranges), context=context)
+        if not isinstance(answer, JobStopped):
+            return task.StopResponse(error=Error(notFound=_missing(sent)))
+        stopped = [one for start, stop in answer.ranges for one in range(start, stop)]
+        return task.StopResponse(stoppedInstanceIds=stopped)
+
+    def Start(self, sent: task.StartRequest, context: Context) -> Any:
+        """Refused as the original refuses; what it would do is not supported yet."""
+        job = self._job(sent, context)
+        if job is None:
+            error = task.StartResponse.Error(notFound=_missing(sent))
+            return task.StartResponse(error=error)
+        if job.summary.state in TERMINAL:
+            end(context, Code.INVALID_ARGUMENT, "cannot start tasks in a terminated job")
+        end(context, Code.UNIMPLEMENTED, "TaskManager.Start is not supported yet")
+
+    def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:
+        """What happened to the newest runs of an instance."""
+        job = self._job(sent, context)
+        if job is None:
+            end(context, Code.NOT_FOUND, NOT_FOUND)
+        view = self._one(job, sent.instanceId, context=context)
+        if view is None:
+            text = f"instance {sent.instanceId} is not below {job.spec.instances}"
+            end(context, Code.NOT_FOUND, text)
+        only = None
+        if sent.runId:
+            only = _run_number(sent.runId)
+            if only is None:
+                end(context, Code.INVALID_ARGUMENT, f"runId: {sent.runId!r} names no run")
+        runs_max = sent.limit or RUNS_DEFAULT
+        found = _translator(job).events(view, runs_max=runs_max, only=only)
+        return task.GetPodEventsResponse(result=found)
+
+    def BrowseSandbox(self, sent: task.BrowseSandboxRequest, context: Context) -> Any:
+        """Where the files of a run are, to be fetched over HTTP."""
+        Error = task.BrowseSandboxResponse.Error
+        job = self._job(sent, context)
+        if job is None:
+            return task.BrowseSandboxResponse(error=Error(notFound=_missing(sent)))
+        view = self._one(job, sent.instanceId, context=context)
+        info = _named(_translator(job).runs(view), sent.taskId) if view is not None else None
+        if info is None:
+            return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
+        if not info.runtime.host:
+            text = "taskinfo does not have hostname or agentID"
+            error = Error(notRunning=task.TaskNotRunning(message=text))
+            return task.BrowseSandboxResponse(error=error)
+        run = info.runtime.mesosTaskId.value
+        return task.BrowseSandboxResponse(
+            hostname=self._sandboxes.address[0],
+            port=str(self._sandboxes.address[1]),
+            paths=[f"/{run}/{name}" for name in self._sandboxes.names(run)],
+        )
+
+    # ---- inside ----
+
+    def _job(self, sent: Any, context: Context) -> JobView | None:
+        return self._desk.job(known_job(sent.jobId.value), context)
+
+    def _one(self, job: JobView, instance: int, *, context: Context) -> InstanceView | None:
+        views = self._desk.instances(job, instance, context=context, stop=instance + 1)
+        return next(iter(views), None)
+
+    def _infos(
+        self, job: JobView, views: Sequence[InstanceView], *, context: Context
+    ) -> list[task.TaskInfo]:
+        lots = waits(views, desk=self._desk, context=context)
+        to_wire = _translator(job)
+        return [
+            to_wire.info(view, why(view, lots) if _waits(view) else None)
+            for view in views
+        ]
+
+
+def _waits(view: InstanceView) -> bool:
+    # What has ended, well or badly, carries its own message.
+    return view.ended_at is None and not at_goal(view)
+
+
+def _translator(job: JobView) -> Translator:
+    return Translator(name_of(job.summary.job), job.spec.default)
+
+
+def _missing(sent: Any) -> errors.JobNotFound:
+    return errors.JobNotFound(id=sent.jobId, message=NOT_FOUND)
+
+
+def _outside(sent: Any, job: JobView) -> task.InstanceIdOutOfRange:
+    return task.InstanceIdOutOfRange(jobId=sent.jobId, instanceCount=job.spec.instances)
+
+
+def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
+    """The run of that id; the current one if none is named."""
+    found = [info for info in infos if not run or info.runtime.mesosTaskId.value == run]
+    return found[0] if found else None
+
+
+def _run_number(text: str) -> int | None:
+    """The number of a run that is named by it, or by its whole id."""
+    number = text.rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdigit() else None
