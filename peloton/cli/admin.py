@@ -1,6 +1,6 @@
 """`peloton admin`: the messages that were set aside, and giving them to their actors again.
 
-Must not redrive more than it was told: one message, by the key of its actor and its own name.
+Must not redrive more than it was told: one actor, by its key.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def row(one: Any) -> Sequence[object]:
 
 @click.command(cls=OwnCommand)
 @click.argument("key")
-@click.argument("message")
+@click.argument("message", default="")
 def redrive(key: str, message: str) -> None:
-    """Give MESSAGE to the actor KEY again; both as `list` shows them."""
+    """Give MESSAGE to the actor KEY again, or all of its mail; both as `list` shows them."""
     with connected() as peloton:
         answer = peloton.ops.redrive(key, message)
-    show(View(answer, text=f"{message} was given to {key} again", names=lambda: [key]))
+    text = f"{message} was given to {key} again" if message else f"{key} was given its mail again"
+    show(View(answer, text=text, names=lambda: [key]))

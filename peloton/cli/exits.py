@@ -45,6 +45,4 @@ def of_job(state: str, code: int) -> int:
         return OK
     if state != "FAILED":
         return NO_EXIT_CODE
-    if code == NO_EXIT_CODE:
-        return code
     return min(code, TASK_MAX) if code > 0 else SOME_FAILED

@@ -1,4 +1,4 @@
-"""`peloton why` and `peloton wait`: the two questions asked most.
+"""`peloton why`, `wait` and `story`: the questions asked most.
 
 Must not turn the end of waiting into the end of the job: interrupted, the job goes on.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from peloton.cli.session import connected
 from peloton.cli.values import duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
+STORY_HEADER = ("Time", "Message", "Because", "Facts")
 
 
 @click.command(cls=OwnCommand)
@@ -95,3 +97,31 @@ def wait(job: str, within_s: float | None) -> int:
     if ended.state != "SUCCEEDED":
         hint(f"next: peloton why {job}")
     return exits.of_job(ended.state, ended.exit_code)
+
+
+@click.command(cls=OwnCommand)
+@click.argument("key")
+def story(key: str) -> None:
+    """What the actor KEY did lately, and because of what.
+
+    \b
+    peloton story job/JOB
+    peloton story task/JOB/7
+    peloton story host/peloton-mesos-agent0
+    """
+    with connected() as peloton:
+        answer = peloton.ops.story(key)
+    show(
+        View(
+            answer,
+            header=STORY_HEADER,
+            rows=lambda: map(line_row, answer.lines),
+            names=lambda: dict.fromkeys(line.because for line in answer.lines),
+            nothing="Nothing is remembered.",
+        )
+    )
+
+
+def line_row(line: Any) -> Sequence[object]:
+    at = datetime.fromtimestamp(line.at, UTC).isoformat(timespec="milliseconds")
+    return at.replace("+00:00", "Z"), line.cause, line.because, ", ".join(line.facts)

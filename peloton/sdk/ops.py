@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
-from peloton.sdk.errors import Unavailable
+from peloton.sdk.errors import TryLater, Unavailable
 from peloton.sdk.wire import ONCE, Method, Wire
 
 # One question of a wait; the server may answer earlier, and is asked again.
@@ -22,6 +22,7 @@ SILENCE_MAX_S = 60.0
 SILENCE_PAUSE_S = 0.5
 # A server that answers "not yet" at once must not be asked without a breath.
 BREATH_S = 0.05
+CROWDED_PAUSE_S = 1.0
 
 
 class Ended(NamedTuple):
@@ -58,6 +59,12 @@ class Ops:
             grace_s = ask_s + WAIT_GRACE_S
             try:
                 answer = self._wire.call(method("WaitJob"), request, timeout_s=grace_s)
+            except TryLater:
+                # Others wait already, as many as the server lets; it is there, so go on asking.
+                if until is not None and time.monotonic() >= until:
+                    raise
+                time.sleep(CROWDED_PAUSE_S)
+                continue
             except Unavailable:
                 now = time.monotonic()
                 silent_since = silent_since or now
@@ -75,8 +82,8 @@ class Ops:
         """The messages that were set aside because their actor failed on them too often."""
         return self._wire.call(method("ListQuarantine"), ops.ListQuarantineRequest())
 
-    def redrive(self, key: str, message: str) -> ops.RedriveResponse:
-        """Gives one of them to its actor again."""
+    def redrive(self, key: str, message: str = "") -> ops.RedriveResponse:
+        """Gives one of them, or without a name all of its mail, to the actor again."""
         request = ops.RedriveRequest(key=key, message=message)
         return self._wire.call(method("Redrive"), request, how=ONCE)
 

@@ -300,7 +300,7 @@ def test_why(peloton: Terminal) -> None:
         ("FAILED", 3, 3),
         ("FAILED", 0, 1),
         ("FAILED", 137, 63),
-        ("FAILED", 125, 125),
+        ("FAILED", 125, 63),
         ("KILLED", 0, 125),
         ("DELETED", 0, 125),
     ],
@@ -321,6 +321,12 @@ def test_wait_within_a_time(peloton: Terminal) -> None:
     assert (printed.code, printed.err) == (124, "the time is over; the job goes on\n")
 
 
+def test_story(peloton: Terminal) -> None:
+    row = cells(peloton.lines("story", "task/x/7")[1])
+    assert row == ["1970-01-01T00:00:00.500Z", "Started", "first run", "TaskRunning", ""]
+    assert peloton("story", "task/x/8").out == "Nothing is remembered.\n"
+
+
 def test_quarantine(peloton: Terminal) -> None:
     assert peloton("admin", "quarantine", "list").out == "Nothing is set aside.\n"
     peloton.cluster.set_aside.append(
@@ -330,6 +336,9 @@ def test_quarantine(peloton: Terminal) -> None:
     assert row == ["task/x/7", "ended/1", "3", "1970-01-01T00:00:00Z", "KeyError", ""]
     printed = peloton("admin", "quarantine", "redrive", "task/x/7", "ended/1")
     assert printed.out == "ended/1 was given to task/x/7 again\n"
+    assert peloton("admin", "quarantine", "redrive", "task/x/7").out == (
+        "task/x/7 was given its mail again\n"
+    )
     assert peloton("admin", "quarantine", "redrive", "task/x/8", "ended/1").code == 66
 
 

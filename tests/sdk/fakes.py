@@ -275,6 +275,10 @@ class Ops(ops_pb2_grpc.OpsServicer):
         waits = self.cluster.waits
         return waits.pop(0) if len(waits) > 1 else waits[0]
 
+    def Story(self, request: Any, context: Any) -> ops.StoryResponse:
+        line = ops.Line(at=0.5, cause="Started", because="first run", facts=["TaskRunning"])
+        return ops.StoryResponse(lines=[line] if request.key == "task/x/7" else [])
+
     def ListQuarantine(self, request: Any, context: Any) -> ops.ListQuarantineResponse:
         return ops.ListQuarantineResponse(quarantined=self.cluster.set_aside)
 

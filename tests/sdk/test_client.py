@@ -245,3 +245,10 @@ def test_logs_are_the_bytes_of_the_file(client: Client, cluster: Cluster) -> Non
             client.tasks.logs(JOB, 0, filename="stderr")
     with pytest.raises(errors.Unavailable, match="does not answer"):
         client.tasks.logs(JOB, 0)
+
+
+def test_a_wait_among_too_many_goes_on_asking(client: Client, cluster: Cluster) -> None:
+    cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    cluster.fail("WaitJob", grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert client.ops.wait(JOB).done
+    assert len(cluster.called("WaitJob")) == 2
