@@ -55,10 +55,14 @@ class Pools:
     def lookup(self, path: str) -> str:
         """The id of the pool at `path`."""
         request = respool.LookupRequest(path=respool.ResourcePoolPath(value=path))
-        answer = translate.inside(self._wire.call(method("LookupResourcePoolID"), request))
-        if not answer.id.value:
-            raise NotFound(f"no resource pool {path}", kind="notFound")
-        return answer.id.value
+        answer = self._wire.call(method("LookupResourcePoolID"), request)
+        try:
+            found = translate.inside(answer).id.value
+        except NotFound as error:
+            raise NotFound(f"{error.message}: {path}", kind=error.kind) from None
+        if not found:
+            raise NotFound(f"resource pool not found: {path}", kind="notFound")
+        return found
 
     def get(self, pool_id: str, *, children: bool = False) -> respool.GetResponse:
         request = respool.GetRequest(

@@ -85,7 +85,8 @@ def test_job_create(peloton: Terminal, spec: Path) -> None:
     assert again == Printed(73, "", f"Job {JOB} already exists: job exists\n")
     bad = peloton("job", "create", "/hello", str(spec), "--jobID", "x")
     assert bad == Printed(65, "", "Invalid job ID: x, message: JobID must be valid UUID\n")
-    assert peloton("job", "create", "/nowhere", str(spec)).code == 66
+    lost = peloton("job", "create", "/nowhere", str(spec))
+    assert lost == Printed(66, "", "resource pool not found: /nowhere\n")
 
 
 def test_job_create_says_what_is_wrong_with_the_file(peloton: Terminal, spec: Path) -> None:
