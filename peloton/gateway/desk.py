@@ -1,7 +1,7 @@
 """Asking the cluster on behalf of one call: how long to wait, and what ends the call.
 
-Turns futures into answers and the troubles any question may meet into gRPC statuses. What a
-`Refused` or `Absent` means differs by service, so these are handed back as they are.
+Turns futures into answers and the troubles any question may meet into gRPC statuses. It must not
+judge a `Refused` or an `Absent`: what these mean differs by service.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Context = grpc.ServicerContext
 Code = grpc.StatusCode
 
 
-def end(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:
+def end(context: Context, code: grpc.StatusCode, *, text: str) -> NoReturn:
     """End the call with a status."""
     context.abort(code, text)
     raise AssertionError("abort returned")
@@ -56,12 +56,12 @@ class Desk:
         except TimesUp:
             future.cancel()
             text = "no answer in time; a change may have happened all the same: look, then repeat"
-            end(context, Code.UNAVAILABLE, text)
+            end(context, Code.UNAVAILABLE, text=text)
         if isinstance(answer, Unavailable):
-            end(context, Code.UNAVAILABLE, answer.text)
+            end(context, Code.UNAVAILABLE, text=answer.text)
         if isinstance(answer, SetAside):
             text = f"the command failed again and again and was set aside: {answer.text}"
-            end(context, Code.INTERNAL, text)
+            end(context, Code.INTERNAL, text=text)
         return answer
 
     def ask(

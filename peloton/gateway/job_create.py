@@ -41,7 +41,7 @@ class Creation:
         """Do it, and say what became of it."""
         sent = self._sent
         if sent.secrets:
-            end(self._context, Code.INVALID_ARGUMENT, "secrets not supported by cluster")
+            end(self._context, Code.INVALID_ARGUMENT, text="secrets not supported by cluster")
         found = self._choose_id()
         if found is None:
             text = "JobID must be valid UUID"
@@ -113,8 +113,8 @@ class Creation:
             taken = job.JobAlreadyExists(id=self._job_id(), message=refused.text)
             return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
         if refused.code == "INCOMPLETE":
-            end(self._context, Code.UNAVAILABLE, refused.text)
-        end(self._context, Code.INVALID_ARGUMENT, f"{refused.field}: {refused.text}")
+            return end(self._context, Code.UNAVAILABLE, text=refused.text)
+        return end(self._context, Code.INVALID_ARGUMENT, text=f"{refused.field}: {refused.text}")
 
     def _invalid(self, text: str) -> job.CreateResponse:
         bad = job.InvalidJobConfig(id=self._job_id(), message=text)

@@ -75,11 +75,11 @@ class JobManager:
         """A job that has ended vanishes."""
         key = known_job(sent.id.value)
         if key is None:
-            end(context, Code.NOT_FOUND, NOT_FOUND)
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
         answer = self._desk.ask(key, DeleteJob(), context=context)
         if isinstance(answer, Refused):
             code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
-            end(context, code, answer.text)
+            end(context, code, text=answer.text)
         return job.DeleteResponse()
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:

@@ -123,10 +123,10 @@ def speaks_of(text: str, keywords: Iterable[str]) -> bool:
     """Whether a config has every keyword: as a word, or as a pattern with `*` and `?`."""
     low = text.lower()
     words = low.replace('"', " ").replace(":", " ").split()
-    return all(_matches(word.lower(), low, words) for word in keywords)
+    return all(_matches(word.lower(), low, words=words) for word in keywords)
 
 
-def _matches(keyword: str, text: str, words: list[str]) -> bool:
+def _matches(keyword: str, text: str, *, words: list[str]) -> bool:
     if "*" in keyword or "?" in keyword:
         return any(fnmatch.fnmatchcase(word, keyword) for word in words)
     return keyword in text

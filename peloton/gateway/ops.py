@@ -58,7 +58,7 @@ class Ops:
             start, stop = sent.instance, sent.instance + 1
             if start >= job.spec.instances:
                 text = f"instance {start} is not below {job.spec.instances}"
-                end(context, Code.NOT_FOUND, text)
+                end(context, Code.NOT_FOUND, text=text)
         found = self._desk.instances(job, start, context=context, stop=stop)
         views = [view for view in found if not at_goal(view)]
         lots = waits(views, desk=self._desk, context=context)
@@ -76,7 +76,7 @@ class Ops:
         job = self._job(sent.job_id, context)
         if not self._waiters.acquire(blocking=False):
             text = f"{WAITERS_MAX} calls wait for jobs already: look at the job now and then"
-            end(context, Code.RESOURCE_EXHAUSTED, text)
+            end(context, Code.RESOURCE_EXHAUSTED, text=text)
         try:
             # A negative or NaN time means no wait.
             wait_s = sent.timeout_s if sent.timeout_s > 0 else 0.0
@@ -126,7 +126,7 @@ class Ops:
         if sent.message:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
-            end(context, Code.NOT_FOUND, f"nothing of {sent.key} is set aside under that name")
+            end(context, Code.NOT_FOUND, text=f"nothing of {sent.key} is set aside under that name")
         self._desk.wait(self._desk.cluster.redrive(key), context)
         return ops.RedriveResponse()
 
@@ -140,7 +140,7 @@ class Ops:
     def _job(self, job_id: str, context: Context) -> JobView:
         job = self._desk.job(known_job(job_id), context)
         if job is None:
-            end(context, Code.NOT_FOUND, NOT_FOUND)
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
         return job
 
     def _exit_code(self, job: JobView, context: Context) -> int:
@@ -209,12 +209,12 @@ def _addressed(text: str, context: Context) -> tuple[Key, int | None]:
     """The key that a person names; a task is named by its instance and lives in a crowd."""
     kind, _, rest = text.partition("/")
     if kind not in NAMES or not rest:
-        end(context, Code.INVALID_ARGUMENT, f"key: {text!r} is not KIND/NAME; kinds: {_KINDS}")
+        end(context, Code.INVALID_ARGUMENT, text=f"key: {text!r} is not KIND/NAME; kinds: {_KINDS}")
     if kind != "task":
         return Key(text), None
     job_id, _, instance = rest.partition("/")
     if canonical(job_id) is None or not (instance.isascii() and instance.isdigit()):
-        end(context, Code.INVALID_ARGUMENT, f"key: {text!r} is not task/JOB/INSTANCE")
+        end(context, Code.INVALID_ARGUMENT, text=f"key: {text!r} is not task/JOB/INSTANCE")
     number, member = divmod(int(instance), SLICE_SIZE)
     return Key(f"task/{job_id}/{number}"), member
 

@@ -24,5 +24,5 @@ def request_of(sent: Any, context: Context) -> Request | None:
         return None
     if len(key) > REQUEST_KEY_LENGTH_MAX:
         text = f"{REQUEST_KEY}: {len(key)} characters, the limit is {REQUEST_KEY_LENGTH_MAX}"
-        end(context, Code.INVALID_ARGUMENT, text)
+        end(context, Code.INVALID_ARGUMENT, text=text)
     return key, hashlib.sha256(sent.SerializeToString(deterministic=True)).digest()

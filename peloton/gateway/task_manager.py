@@ -95,23 +95,23 @@ class TaskManager:
             error = task.StartResponse.Error(notFound=_missing(sent))
             return task.StartResponse(error=error)
         if job.summary.state in TERMINAL:
-            end(context, Code.INVALID_ARGUMENT, "cannot start tasks in a terminated job")
-        end(context, Code.UNIMPLEMENTED, "TaskManager.Start is not supported yet")
+            return end(context, Code.INVALID_ARGUMENT, text="cannot start tasks in a terminated job")
+        return end(context, Code.UNIMPLEMENTED, text="TaskManager.Start is not supported yet")
 
     def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:
         """What happened to the newest runs of an instance."""
         job = self._job(sent, context)
         if job is None:
-            end(context, Code.NOT_FOUND, NOT_FOUND)
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
         view = self._one(job, sent.instanceId, context=context)
         if view is None:
             text = f"instance {sent.instanceId} is not below {job.spec.instances}"
-            end(context, Code.NOT_FOUND, text)
+            end(context, Code.NOT_FOUND, text=text)
         only = None
         if sent.runId:
             only = _run_number(sent.runId)
             if only is None:
-                end(context, Code.INVALID_ARGUMENT, f"runId: {sent.runId!r} names no run")
+                end(context, Code.INVALID_ARGUMENT, text=f"runId: {sent.runId!r} names no run")
         runs_max = sent.limit or RUNS_DEFAULT
         found = _translator(job).events(view, runs_max=runs_max, only=only)
         return task.GetPodEventsResponse(result=found)

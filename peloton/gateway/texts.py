@@ -30,7 +30,7 @@ def name_of(key: Key) -> str:
     return key.partition("/")[2]
 
 
-def pod_name(job_id: str, instance: int, run: int | None = None) -> str:
+def pod_name(job_id: str, instance: int, *, run: int | None = None) -> str:
     """`JOB-INSTANCE`, or `JOB-INSTANCE-RUN`."""
     return f"{job_id}-{instance}" if run is None else f"{job_id}-{instance}-{run}"
 

@@ -90,7 +90,7 @@ class Translator:
         return found
 
     def _run_id(self, view: InstanceView, run: int) -> mesos.TaskID:
-        return mesos.TaskID(value=pod_name(self._job_id, view.instance, run))
+        return mesos.TaskID(value=pod_name(self._job_id, view.instance, run=run))
 
     def _wrap(self, view: InstanceView, runtime: task.RuntimeInfo) -> task.TaskInfo:
         return task.TaskInfo(

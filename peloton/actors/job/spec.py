@@ -38,6 +38,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     max_running_time_s: float = 0.0
     has_default: bool = True
     raw: bytes = b""
+    own_configs: int = 0  # instances with a config of their own: whether slices have any to show
 
 
 def check_spec(spec: JobSpec) -> Refused | None:

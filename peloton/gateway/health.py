@@ -1,0 +1,34 @@
+"""grpc.health.v1: whether the cluster behind this server can be asked.
+
+Turns the cluster's health into a status at the moment of the question. It must not remember one:
+a watcher is told to ask instead, which the protocol provides for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grpc_health.v1 import health_pb2
+
+from peloton.gateway.cluster import Cluster
+from peloton.gateway.desk import Code, Context, end
+
+
+class Health:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, cluster: Cluster, services: frozenset[str]) -> None:
+        self._cluster = cluster
+        self._services = services
+
+    def Check(self, sent: health_pb2.HealthCheckRequest, context: Context) -> Any:
+        """Of the server as a whole, or of one service, which is the same."""
+        if sent.service and sent.service not in self._services:
+            end(context, Code.NOT_FOUND, text=f"no service {sent.service}")
+        well, _ = self._cluster.health()
+        Response = health_pb2.HealthCheckResponse
+        return Response(status=Response.SERVING if well else Response.NOT_SERVING)
+
+    def Watch(self, sent: health_pb2.HealthCheckRequest, context: Context) -> Any:
+        """Clients of the protocol take this answer for "healthy as long as it answers"."""
+        end(context, Code.UNIMPLEMENTED, text="Health.Watch is not supported yet: ask Check")

@@ -1,0 +1,195 @@
+"""The small HTTP server: health, version, metrics, and the files of sandboxes.
+
+Turns GET requests into answers, each on a thread of its own. It must listen on loopback only, and
+answers only those who call it by a name of loopback: a web page that makes its own name point here
+could else read every sandbox through its visitor's browser.
+"""
+
+from __future__ import annotations
+
+import http.server
+import ipaddress
+import json
+import os
+import socket
+import stat
+import threading
+import urllib.parse
+from collections.abc import Callable
+from http import HTTPStatus
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from peloton.config import Address
+from peloton.gateway.cluster import Cluster
+from peloton.gateway.metrics import text_of
+from peloton.gateway.sandboxes import NoFile, Sandboxes
+
+SOCKET_S_MAX = 30.0
+CHUNK_BYTES = 64 * 1024
+TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
+
+
+class HttpServer:
+    """Listens from its construction until `close`."""
+
+    def __init__(self, address: Address, cluster: Cluster, *, sandboxes: Path) -> None:
+        if not _is_loopback(address.host):
+            raise OSError(0, f"{address.host} is not a loopback address")
+        boxes = Sandboxes(sandboxes, (address.host, address.port))
+
+        class Bound(Handler):
+            pass
+
+        Bound.cluster, Bound.boxes = cluster, boxes
+        kind = _Server6 if ":" in address.host else _Server
+        self._server = kind((address.host, address.port), Bound)
+        self.address = Address(address.host, self._server.server_address[1])
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="gateway-http", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; answers under way end by themselves."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    cluster: Cluster
+    boxes: Sandboxes
+    server_version, sys_version = "peloton", ""
+    timeout = SOCKET_S_MAX
+
+    def do_GET(self) -> None:
+        """Find out what is asked for, and answer."""
+        asked = urllib.parse.urlsplit(self.path)
+        if not _is_loopback(_host_of(self.headers.get("Host", ""))):
+            self._say(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
+            return
+        path = asked.path.rstrip("/")
+        query = urllib.parse.parse_qs(asked.query)
+        known: dict[str, Callable[[], None]] = {
+            "/health": self._health,
+            "/ready": self._health,
+            "/version": lambda: self._say(HTTPStatus.OK, _version() + "\n"),
+            "/metrics": lambda: self._answer(text_of(self.cluster), TEXT),
+        }
+        try:
+            if path in known:
+                known[path]()
+            elif path in ("/files/browse", "/files/download"):
+                self._files(path, query.get("path", [""])[0])
+            elif path.startswith("/files/"):
+                self._download(urllib.parse.unquote(path[len("/files") :]))
+            else:
+                self._say(HTTPStatus.NOT_FOUND, f"nothing at {path}\n")
+        except NoFile:
+            self._say(HTTPStatus.NOT_FOUND, "no such file\n")
+        except OSError:
+            # The client went away, or stopped reading; it learns it from the length.
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not worth a line."""
+
+    # ---- answers ----
+
+    def _health(self) -> None:
+        well, reasons = self.cluster.health()
+        if well:
+            self._say(HTTPStatus.OK, "OK\n")
+        else:
+            text = "\n".join(reasons) or "stopping"
+            self._say(HTTPStatus.SERVICE_UNAVAILABLE, text + "\n")
+
+    def _files(self, path: str, wanted: str) -> None:
+        if not wanted:
+            self._say(HTTPStatus.BAD_REQUEST, "Expecting 'path=value' in query.\n")
+        elif path == "/files/download":
+            self._download(wanted)
+        else:
+            found = [
+                {
+                    "path": entry.path,
+                    "size": entry.status.st_size,
+                    "mtime": entry.status.st_mtime,
+                    "mode": _mode(entry.status),
+                    "nlink": entry.status.st_nlink,
+                    "uid": str(entry.status.st_uid),
+                    "gid": str(entry.status.st_gid),
+                }
+                for entry in self.boxes.listing(wanted)
+            ]
+            self._answer(json.dumps(found).encode(), JSON)
+
+    def _download(self, path: str) -> None:
+        with self.boxes.open(path) as file:
+            # A file that is still written is sent as far as it goes now.
+            left = os.fstat(file).st_size
+            self._begin(HTTPStatus.OK, BINARY, length=left)
+            while left > 0:
+                piece = os.read(file, min(CHUNK_BYTES, left))
+                if not piece:
+                    break
+                self.wfile.write(piece)
+                left -= len(piece)
+
+    def _say(self, status: HTTPStatus, text: str) -> None:
+        body = text.encode()
+        self._begin(status, TEXT, length=len(body))
+        self.wfile.write(body)
+
+    def _answer(self, body: bytes, kind: str) -> None:
+        self._begin(HTTPStatus.OK, kind, length=len(body))
+        self.wfile.write(body)
+
+    def _begin(self, status: HTTPStatus, kind: str, *, length: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(length))
+        # What a task wrote is shown by no browser as a page of this server.
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+
+
+def _mode(status: os.stat_result) -> str:
+    return stat.filemode(status.st_mode)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_of(header: str) -> str:
+    """The host of a Host header, without its port and brackets."""
+    try:
+        return urllib.parse.urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _version() -> str:
+    try:
+        return version("peloton")
+    except PackageNotFoundError:
+        return "unknown"
