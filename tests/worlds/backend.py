@@ -49,6 +49,7 @@ class Machines:
         self.running: dict[str, Process] = {}
         self.ended: dict[str, tuple[Key, Outcome]] = {}  # not yet forgotten by their host
         self.started: dict[str, Key] = {}  # every run that ever ran, and where
+        self.results: dict[str, Outcome] = {}  # how every run ended in truth
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines that run on but cannot be asked
         self._events: list[tuple[float, int, str, Outcome | None]] = []
@@ -94,6 +95,7 @@ class Machines:
             if outcome is not None:
                 del self.running[run]
                 self.ended[run] = (process.host, outcome)
+                self.results[run] = outcome
                 word = m.RunsEnded((m.RunEnd(run, outcome),))
             if process.host not in self.cut_off:
                 out.append(Envelope(process.host, word))

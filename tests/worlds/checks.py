@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.slice.tally import client_state
 from peloton.actors.job.totals import TERMINAL
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ENDED, Room
 from peloton.runtime.core.population import Population
 from peloton.runtime.vocabulary import Key, members_of
@@ -31,6 +32,30 @@ def always(world: World) -> None:
         indexes_equal_their_rebuild(world, shard.population)
         nothing_fails(shard)
     hosts_keep_their_room(world)
+    no_instance_runs_twice(world)
+
+
+def no_instance_runs_twice(world: World) -> None:
+    """On hosts that are up: what runs on a lost one is killed when it comes back."""
+    states = world.cells("host")
+    seen: dict[str, str] = {}
+    for run, process in world.machines.running.items():
+        up = states[process.host].state == HostStates.UP
+        if up and process.host not in world.machines.cut_off:
+            instance = run.rpartition("-")[0]
+            assert instance not in seen, f"{run} runs beside {seen[instance]}"
+            seen[instance] = run
+
+
+def outcomes_are_true(world: World, jobs: list[Key]) -> None:
+    """An instance succeeded or failed when, and only when, its last run really did."""
+    for job in jobs:
+        for view in world.instances(job, SLICE_SIZE):
+            run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"
+            result = world.machines.results.get(run)
+            told = view.outcome.end.name if view.outcome is not None else view.state
+            if view.state in ("SUCCEEDED", "FAILED"):
+                assert result is not None and result.end.name == told, (run, view.state, result)
 
 
 def indexes_equal_their_rebuild(world: World, population: Population) -> None:

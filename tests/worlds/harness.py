@@ -32,7 +32,7 @@ from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Ready, Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import CheckpointPart, EndedRow, Frame, ShardId
-from peloton.runtime.vocabulary import Key, Message, Query, kind_of
+from peloton.runtime.vocabulary import Key, Kind, Message, Query, kind_of
 from tests.worlds import checks
 from tests.worlds.backend import Fate, Fates, Machines
 from tests.worlds.network import CALM, Network, Storm
@@ -71,6 +71,8 @@ class Order:
 class World:
     """The cluster. `check` is called after every step; a world for figures may do without."""
 
+    kinds_of: Callable[[Mapping[str, int]], dict[str, Kind]] = staticmethod(kinds)
+
     def __init__(
         self,
         hosts: int = 3,
@@ -80,7 +82,7 @@ class World:
         sizes: Mapping[str, int] = SMALL,
         fates: Fates = lambda run: Fate(),
     ) -> None:
-        self.kinds = kinds(sizes)
+        self.kinds = self.kinds_of(sizes)
         self.codec = Codec(self.kinds)
         self.sharding = Sharding(self.kinds, sizes)
         self.now = 1000.0
