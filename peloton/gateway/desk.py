@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
@@ -32,7 +32,7 @@ ASK_S_MAX = 15.0
 ASKS_IN_FLIGHT_MAX = 8
 """Questions of one call at once: a listing of a large job must not fill the shards' inboxes."""
 
-Context = grpc.ServicerContext
+Context: TypeAlias = grpc.ServicerContext
 Code = grpc.StatusCode
 
 

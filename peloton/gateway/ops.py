@@ -168,7 +168,7 @@ class Ops:
 
 def _reason(group: Group, now: float) -> ops.Reason:
     view, why_ = group.first, group.why
-    text = why_.text if group.count == 1 else f"{group.count} instances: {why_.text}"
+    text = why_.text if group.size == 1 else f"{group.size} instances: {why_.text}"
     found = ops.Reason(
         instance=view.instance,
         state=view.state,
@@ -176,7 +176,7 @@ def _reason(group: Group, now: float) -> ops.Reason:
         text=text,
         age_s=max(0.0, now - why_.known_at) if why_.known_at is not None else 0.0,
         counts=dict(why_.counts),
-        instances=group.count,
+        instances=group.size,
     )
     if why_.position is not None:
         found.position = why_.position

@@ -101,7 +101,7 @@ class Group(NamedTuple):
     """Instances with the same reason: the first of them, and how many."""
 
     first: InstanceView
-    count: int
+    size: int
     why: Why
 
 
@@ -111,5 +111,5 @@ def grouped(found: Iterable[tuple[InstanceView, Why]]) -> list[Group]:
     for view, reason in found:
         alike = view.state, reason.code, reason.text
         known = groups.get(alike)
-        groups[alike] = known._replace(count=known.count + 1) if known else Group(view, 1, reason)
+        groups[alike] = known._replace(size=known.size + 1) if known else Group(view, 1, reason)
     return [*groups.values()]

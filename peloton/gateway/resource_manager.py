@@ -65,7 +65,7 @@ class ResourceManager:
         answer = self._desk.ask(view.pool, m.DeletePool(), context=context)
         if not isinstance(answer, Refused):
             return respool.DeleteResponse()
-        told = {"id": pool_id(name_of(view.pool)), "message": answer.text}
+        told: dict[str, Any] = {"id": pool_id(name_of(view.pool)), "message": answer.text}
         if answer.code == "NOT_FOUND":
             gone = respool.ResourcePoolPathNotFound(path=sent.path, message=answer.text)
             error = Error(notFound=gone)

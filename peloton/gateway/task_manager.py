@@ -95,7 +95,8 @@ class TaskManager:
             error = task.StartResponse.Error(notFound=_missing(sent))
             return task.StartResponse(error=error)
         if job.summary.state in TERMINAL:
-            return end(context, Code.INVALID_ARGUMENT, text="cannot start tasks in a terminated job")
+            text = "cannot start tasks in a terminated job"
+            return end(context, Code.INVALID_ARGUMENT, text=text)
         return end(context, Code.UNIMPLEMENTED, text="TaskManager.Start is not supported yet")
 
     def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:

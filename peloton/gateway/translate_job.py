@@ -78,7 +78,7 @@ def to_spec(sent: job.JobConfig) -> Wanted:
     _refuse_unheeded(spec, sent)
     pieces = _pieces(sent)
     overrides = [override for piece in pieces.values() for override in piece]
-    refused = check_instances(spec, overrides, len(overrides))
+    refused = check_instances(spec, overrides, told=len(overrides))
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
     return Wanted(spec, pieces)
@@ -157,7 +157,7 @@ def info_of(view: JobView) -> job.JobInfo:
 def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
     """What a line of a listing says of the runtime."""
     return job.RuntimeInfo(
-        state=int(summary.state),
+        state=summary.state.name,
         creationTime=rfc3339(summary.created_at),
         startTime=rfc3339(summary.started_at),
         completionTime=rfc3339(summary.completed_at),
@@ -178,7 +178,7 @@ def summary_of(summary: JobSummary) -> job.JobSummary:
     found = job.JobSummary(
         id=peloton_pb2.JobID(value=name_of(summary.job)),
         name=summary.name,
-        type=job.JobType.Value(summary.job_type),
+        type=summary.job_type,
         owner=summary.owner,
         owningTeam=summary.owner,
         instanceCount=summary.instances,

@@ -7,6 +7,7 @@ a run, so its events are derived from these; it must not invent one that has no 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import TaskConfig
@@ -25,6 +26,7 @@ GOALS = {
     TaskGoals.KILLED: task.KILLED,
     TaskGoals.DELETED: task.DELETED,
 }
+_STATES: dict[str, Any] = {value.name: value.number for value in task.TaskState.DESCRIPTOR.values}
 _ON_REQUEST = task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
 _FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
 
@@ -39,7 +41,7 @@ class Translator:
     def info(self, view: InstanceView, why: Why | None = None) -> task.TaskInfo:
         """The instance as it is, with the reason why it is not where it should be."""
         runtime = self._base(view, view.run)
-        runtime.state = task.TaskState.Value(view.state)
+        runtime.state = _STATES[view.state]
         runtime.startTime = rfc3339(view.started_at)
         runtime.completionTime = rfc3339(view.ended_at)
         runtime.host = name_of(Key(view.host))
@@ -72,7 +74,7 @@ class Translator:
             runtime.agentID.value = runtime.host
         runtime.state = task.LOST
         if run.outcome is not None:
-            runtime.state = task.TaskState.Value(run.outcome.end.name)
+            runtime.state = _STATES[run.outcome.end.name]
             _put_end(runtime, run.outcome, on_request=False)
         return self._wrap(view, runtime)
 

@@ -32,7 +32,7 @@ class BadConfig(ValueError):
 
 def to_config(sent: task.TaskConfig, field: str) -> TaskConfig:
     """The record of a config; raises BadConfig or BadAmount, naming the field."""
-    missing = sent.FindInitializationErrors()
+    missing = sent.FindInitializationErrors()  # type: ignore[attr-defined]
     if missing:
         raise BadConfig(f"{field}.{missing[0]}", "missing, and required")
     _refuse_unheeded(sent, field)
@@ -166,8 +166,8 @@ def merged(default: bytes, own: bytes) -> task.TaskConfig:
     if own == default:
         return found
     said = task.TaskConfig.FromString(own)
-    for field in _BOOLEANS:
-        found.ClearField(field)
+    for name in _BOOLEANS:
+        found.ClearField(name)
     for field, _ in said.ListFields():
         # Whole fields, never a merge inside of one.
         found.ClearField(field.name)
