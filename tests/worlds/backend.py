@@ -84,22 +84,24 @@ class Machines:
         return []
 
     def due(self, now: float) -> list[Envelope]:
-        """What has started or ended by now."""
-        out = []
+        """What has started or ended by now: one report of each per host."""
+        starts: dict[Key, list[str]] = {}
+        ends: dict[Key, list[m.RunEnd]] = {}
         while self._events and self._events[0][0] <= now:
             _, _, run, outcome = heapq.heappop(self._events)
             process = self.running.get(run)
             if process is None:
                 continue
-            word: Message = m.RunsStarted((run,))
-            if outcome is not None:
-                del self.running[run]
-                self.ended[run] = (process.host, outcome)
-                self.results[run] = outcome
-                word = m.RunsEnded((m.RunEnd(run, outcome),))
-            if process.host not in self.cut_off:
-                out.append(Envelope(process.host, word))
-        return out
+            if outcome is None:
+                starts.setdefault(process.host, []).append(run)
+                continue
+            del self.running[run]
+            self.ended[run] = (process.host, outcome)
+            self.results[run] = outcome
+            ends.setdefault(process.host, []).append(m.RunEnd(run, outcome))
+        words = [Envelope(host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()]
+        words += [Envelope(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
+        return [word for word in words if word.to not in self.cut_off]
 
     def end(self, run: str, outcome: Outcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
