@@ -66,6 +66,8 @@ def termination(runtime: Any) -> str:
 
     ended = runtime.terminationStatus
     reason = enum_name(ended, "reason").removeprefix("TERMINATION_STATUS_REASON_")
+    if reason == "INVALID":
+        return f"exit code {ended.exit_code}" if ended.exit_code else ""
     if ended.signal:
         return f"{reason}: {ended.signal}"
     return f"{reason}: exit code {ended.exit_code}" if reason == "FAILED" else reason

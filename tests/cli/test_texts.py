@@ -198,6 +198,8 @@ def test_task_list_and_get(peloton: Terminal) -> None:
     done, waiting, failed = (peloton.cluster.tasks[JOB][number].runtime for number in range(3))
     done.startTime, done.completionTime = "2026-11-21T05:00:00.5Z", "2026-11-21T06:01:02.7Z"
     done.host = "agent0"
+    done.terminationStatus.exit_code = 0
+    done.terminationStatus.SetInParent()
     waiting.reason = "no host fits: 8 cpus wanted,\n4 free at most"
     failed.terminationStatus.reason = 2
     failed.terminationStatus.exit_code = 3
