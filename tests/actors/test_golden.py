@@ -1,0 +1,116 @@
+"""Bytes of every message, fact, answer and state, as they were first written down.
+
+Journals and peers of an older version hold these bytes, so they may never change but by fields
+added at the end with defaults. A new type, or a field added at the end, is recorded with
+
+    PELOTON_RECORD_GOLDEN=1 pytest tests/actors/test_golden.py
+
+It must not be used to silence a difference in a type that was recorded before.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import immutables
+import msgspec
+import pytest
+
+from peloton.kinds import GROUPS, kinds
+from peloton.runtime.core.codec import decode, encode
+from peloton.runtime.vocabulary import Bits, Kind
+
+FOLDER = Path(__file__).parent / "golden"
+KINDS = kinds(GROUPS)
+PLAIN: dict[Any, Any] = {
+    int: 7, float: 1.5, str: "x", bytes: b"b", bool: True, Bits: Bits.of(0, 9)
+}  # fmt: skip
+
+
+def sample(wanted: Any, inside: tuple[type, ...] = ()) -> Any:
+    """A value of a type with something in every field; the same one every time."""
+    wanted = getattr(wanted, "__supertype__", wanted)
+    if wanted in PLAIN:
+        return PLAIN[wanted]
+    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (typing.Union, types.UnionType):
+        return sample(next(part for part in parts if part is not type(None)), inside)
+    if origin is tuple:
+        if parts[-1] is not Ellipsis:
+            return tuple(sample(part, inside) for part in parts)
+        return () if parts[0] in inside else (sample(parts[0], inside),)
+    if origin is immutables.Map:
+        return immutables.Map({sample(parts[0], inside): sample(parts[1], inside)})
+    if issubclass(wanted, enum.Enum):
+        return [*wanted][-1]
+    hints = typing.get_type_hints(wanted)
+    fields = {name: sample(hints[name], (*inside, wanted)) for name in wanted.__struct_fields__}
+    return wanted(**fields)
+
+
+def types_of(kind: Kind) -> Iterator[tuple[str, type]]:
+    """Every type of a kind that is written down anywhere, by its name in bytes."""
+    tables = {"message": kind.messages, "fact": kind.facts, "answer": kind.answers}
+    for form, numbered in tables.items():
+        for number, cls in sorted(numbered.items()):
+            yield f"{form} {number}", cls
+    yield f"state {kind.schema}", kind.state
+
+
+def recorded(kind: str) -> dict[str, bytes]:
+    path = FOLDER / f"{kind}.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = (line.split(" ") for line in lines)
+    return {f"{form} {number} {name}": bytes.fromhex(data) for form, number, name, data in rows}
+
+
+def record(kind: Kind) -> None:
+    rows = [f"{name} {cls.__name__} {encode(sample(cls)).hex()}" for name, cls in types_of(kind)]
+    (FOLDER / f"{kind.name}.txt").write_text("\n".join(rows) + "\n")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recording() -> None:
+    if os.environ.get("PELOTON_RECORD_GOLDEN"):
+        FOLDER.mkdir(exist_ok=True)
+        for kind in KINDS.values():
+            record(kind)
+
+
+EVERY_TYPE = [
+    pytest.param(kind.name, name, cls, id=f"{kind.name}-{cls.__name__}")
+    for kind in KINDS.values()
+    for name, cls in types_of(kind)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_that_was_recorded_is_gone(kind: str) -> None:
+    known = {f"{name} {cls.__name__}" for name, cls in types_of(KINDS[kind])}
+    assert set(recorded(kind)) == known, "numbers and names are for good"
+
+
+@pytest.mark.parametrize(("kind", "name", "cls"), EVERY_TYPE)
+def test_the_bytes_are_as_recorded(kind: str, name: str, cls: type) -> None:
+    assert encode(sample(cls)).hex() == recorded(kind)[f"{name} {cls.__name__}"].hex()
+
+
+@pytest.mark.parametrize(("kind", "name", "cls"), EVERY_TYPE)
+def test_the_recorded_bytes_are_understood(kind: str, name: str, cls: type) -> None:
+    assert decode(recorded(kind)[f"{name} {cls.__name__}"], cls) == sample(cls)
+
+
+@pytest.mark.parametrize(("kind", "name", "cls"), EVERY_TYPE)
+def test_what_lacks_the_later_fields_is_understood(kind: str, name: str, cls: type) -> None:
+    """As an older version wrote it: without the fields that have defaults."""
+    values = [getattr(sample(cls), field) for field in cls.__struct_fields__]  # type: ignore[attr-defined]
+    defaults = len(cls.__struct_defaults__)  # type: ignore[attr-defined]
+    short = values[: len(values) - defaults]
+    found = decode(encode(short), cls)
+    assert msgspec.structs.astuple(found)[: len(short)] == tuple(short)
