@@ -77,7 +77,10 @@ class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class BackendUp(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: I can be asked. Answered by asking what runs."""
+    """Backend to host: I can be asked. Answered by asking what runs.
+
+    The inventory says it too, after a recovery: the backend need not know that the shard was away.
+    """
 
 
 class BackendDown(Message, frozen=True, gc=False, array_like=True):

@@ -35,6 +35,17 @@ class Hosts:
         self._sequence = 0
         self._snapshot = True
         self._told: Resources | None = None
+        self._new = True
+
+    def take_unsure(self) -> list[Key]:
+        """Of a new index, the hosts that a backend had answered for; afterwards none.
+
+        An index is new after a recovery. Then orders to backends may have been lost between the
+        journal and the wire, and reports of backends on their way to the journal.
+        """
+        new, self._new = self._new, False
+        answered = (HostStates.UP, HostStates.UNSURE)
+        return [key for key, host in self.hosts.items() if new and host.state in answered]
 
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """A host has a new state."""

@@ -1,0 +1,80 @@
+"""An inventory: sums and deltas follow the hosts; a new index makes hosts look again.
+
+Must not place or grant anything: placers and hosts do.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host.inventory.decide import list_hosts, report
+from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts
+from peloton.actors.host.inventory.state import Hosts, Inventory
+from peloton.actors.host.messages import BackendUp
+from peloton.actors.host.state import Host, HostStates
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.messages import ROOT, Capacity
+from peloton.placement.messages import HostDeltas
+from peloton.runtime.vocabulary import At, Key, Message
+
+ME = Key("inventory/0")
+
+
+def host(state: HostStates = HostStates.UP, cpus: int = 4, version: int = 1) -> Host:
+    room = Resources(cpus * UNIT)
+    return Host(state, room, (), Key("backend/b"), (1, 2), 60.0, version=version)
+
+
+def told(index: Hosts, position: int = 1) -> list[tuple[Key, Message]]:
+    at = At(now=0.0, key=ME, index=index, position=position)
+    return [(send.to, send.message) for send in report(Inventory(), at)]
+
+
+def hosts(**states: Host) -> Hosts:
+    index = Hosts()
+    for name, state in states.items():
+        index.put(Key(f"host/{name}"), old=None, new=state)
+    return index
+
+
+def test_the_sum_leaves_out_what_is_lost() -> None:
+    index = hosts(a=host(), b=host(HostStates.UNREACHABLE), c=host(HostStates.LOST))
+    assert index.capacity == Resources(8 * UNIT)
+    index.put(Key("host/a"), old=host(), new=host(HostStates.LOST, version=2))
+    assert index.capacity == Resources(4 * UNIT)
+
+
+def test_only_what_changed_is_told_and_numbered() -> None:
+    index = hosts(a=host(HostStates.UNREACHABLE), b=host(HostStates.LOST))
+    words = told(index)
+    assert [to for to, _ in words] == [PLACERS_ALL, ROOT]
+    first = words[0][1]
+    assert isinstance(first, HostDeltas) and first.snapshot and first.sequence == 1
+    assert told(index) == []
+    index.put(Key("host/b"), old=host(HostStates.LOST), new=host(cpus=4, version=2))
+    (_, second), (_, sums) = told(index, position=9)
+    assert isinstance(second, HostDeltas) and not second.snapshot and second.sequence == 2
+    assert [summary.host for summary in second.hosts] == ["host/b"]
+    assert sums == Capacity(9, ME, Resources(8 * UNIT))
+
+
+def test_a_change_without_a_version_is_nobodys_business() -> None:
+    index = hosts(a=host())
+    told(index)
+    index.put(Key("host/a"), old=host(), new=host())
+    assert told(index) == []
+
+
+def test_after_a_recovery_hosts_compare_their_ledgers_once() -> None:
+    states = {state.name.lower(): host(state) for state in HostStates}
+    index = hosts(**states)
+    asked = [to for to, message in told(index) if message == BackendUp()]
+    assert asked == ["host/unsure", "host/up"], "a backend that never answered is not asked"
+    assert not [to for to, message in told(index) if message == BackendUp()]
+
+
+def test_hosts_are_listed_by_name() -> None:
+    index = hosts(b=host(), a=host(HostStates.LOST))
+    views = list_hosts(Inventory(), ListHosts(), At(now=0.0, key=ME, index=index))
+    assert [(view.summary.host, view.state.name) for view in views] == [
+        ("host/a", "LOST"),
+        ("host/b", "UP"),
+    ]
