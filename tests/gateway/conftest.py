@@ -1,0 +1,21 @@
+"""One cluster for all tests of a module. A test must not count on what others left in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway import town as t
+
+
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def town(sandboxes: Path) -> Iterator[t.Town]:
+    with t.running(sandboxes) as found:
+        yield found

@@ -1,0 +1,189 @@
+"""Jobs that cannot be meant: refused at once, with the field named, and nothing changed."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.task import task_pb2 as task
+from tests.gateway.town import Town, default_config
+
+NAN, INF = float("nan"), float("inf")
+REFUSAL_S_MAX = 2.0  # milliseconds in truth; machines under test are slow
+Change = Callable[[Any], Any]
+
+
+def default(field: str, value: Any) -> Change:
+    def change(config: Any) -> None:
+        *path, last = field.split(".")
+        target = config.defaultConfig
+        for name in path:
+            target = getattr(target, name)
+        setattr(target, last, value)
+
+    return change
+
+
+def field(name: str, value: Any) -> Change:
+    def change(config: Any) -> None:
+        *path, last = name.split(".")
+        target = config
+        for part in path:
+            target = getattr(target, part)
+        setattr(target, last, value)
+
+    return change
+
+
+def own(instance: int, **fields: Any) -> Change:
+    return lambda config: config.instanceConfig[instance].MergeFrom(task.TaskConfig(**fields))
+
+
+def constraint(**fields: Any) -> Change:
+    sent = task.Constraint(**fields)
+    return lambda config: config.defaultConfig.constraint.CopyFrom(sent)
+
+
+CONFIGS: list[tuple[str, Change, str]] = [
+    ("nan", default("resource.cpuLimit", NAN), "config.defaultConfig.resource.cpuLimit: nan"),
+    ("inf", default("resource.memLimitMb", INF), "config.defaultConfig.resource.memLimitMb: inf"),
+    ("minus", default("resource.diskLimitMb", -1.0), "resource.diskLimitMb: -1.0 is negative"),
+    ("huge", default("resource.gpuLimit", 1e300), "config.defaultConfig.resource.gpuLimit: 1e+300"),
+    ("nan of one", own(0, resource=task.ResourceConfig(cpuLimit=NAN)),
+     "config.instanceConfig[0].resource.cpuLimit: nan"),
+    ("too many", field("instanceCount", 100_001),
+     "config.instanceCount: Requested tasks: 100001 for job is greater than supported: "
+     "100000 tasks/job"),
+    ("far too many", field("instanceCount", 2**32 - 1), "is greater than supported"),
+    ("none", field("instanceCount", 0), "config.instanceCount"),
+    ("daemon", field("type", job.DAEMON), "config.type: invalid job type: DAEMON"),
+    ("of no type", field("type", 77), "config.type: invalid job type: 77"),
+    ("service", field("type", job.SERVICE), "config.type: a SERVICE job is not supported yet"),
+    ("gang", field("sla.minimumRunningInstances", 2),
+     "config.sla.minimumRunningInstances: a gang of instances is not supported yet"),
+    ("gang of too many", field("sla.minimumRunningInstances", 4),
+     "Job specified MinimumRunningInstances > MaximumRunningInstances"),
+    ("limited", field("sla.maximumRunningInstances", 2),
+     "config.sla.maximumRunningInstances: a limit of them is not supported yet"),
+    ("limited to too many", field("sla.maximumRunningInstances", 4),
+     "Job specified MaximumRunningInstances > InstanceCount"),
+    ("timed", field("sla.maxRunningTime", 5), "config.sla.maxRunningTime"),
+    ("spread", field("placementStrategy", job.PLACEMENT_STRATEGY_SPREAD_JOB),
+     "config.placementStrategy"),
+    ("no command", lambda config: config.defaultConfig.ClearField("command"),
+     "config.defaultConfig.command: missing command info for instance 1"),
+    ("no config", lambda config: config.ClearField("defaultConfig"),
+     "missing task config for instance 0"),
+    ("port without a name", lambda config: config.defaultConfig.ports.add(value=80),
+     "Port name is missing"),
+    ("dynamic port", lambda config: config.defaultConfig.ports.add(name="web"),
+     "Env name is missing for dynamic port"),
+    ("strange port", lambda config: config.defaultConfig.ports.add(name="web", value=70000),
+     "config.defaultConfig.ports[0].value: 70000 is not a port"),
+    ("controller", own(1, controller=True), "only task 0 can be controller task"),
+    ("health check", lambda config: config.defaultConfig.healthCheck.SetInParent(),
+     "Batch job task should not set health check "),
+    ("volume", lambda config: config.defaultConfig.volume.SetInParent(),
+     "config.defaultConfig.volume: a persistent volume is not supported yet"),
+    ("NUL", default("command.value", "a\0b"), "config.defaultConfig.command: there is a NUL"),
+    ("user", default("command.user", "root"), "config.defaultConfig.command.user"),
+    ("files", lambda config: config.defaultConfig.command.uris.add(value="http://x"),
+     "config.defaultConfig.command.uris"),
+    ("beyond", own(3, name="x"), "config.instanceConfig[3]: instance 3 is not below 3"),
+    ("of no constraint", constraint(), "config.defaultConfig.constraint.type"),
+    ("of no kind", constraint(type=task.Constraint.LABEL_CONSTRAINT),
+     "config.defaultConfig.constraint.labelConstraint.kind: unknown kind 0"),
+    ("of no condition",
+     constraint(
+         type=task.Constraint.AND_CONSTRAINT,
+         andConstraint=task.AndConstraint(
+             constraints=[
+                 task.Constraint(
+                     type=task.Constraint.LABEL_CONSTRAINT,
+                     labelConstraint=task.LabelConstraint(kind=task.LabelConstraint.HOST),
+                 )
+             ]
+         ),
+     ),
+     "constraint.andConstraint.constraints[0].labelConstraint.condition: unknown condition 0"),
+    ("no pool", lambda config: config.ClearField("respoolID"), "resource pool ID is null"),
+    ("root pool", field("respoolID.value", "root"),
+     "cannot submit jobs to the `root` resource pool"),
+    ("missing pool", field("respoolID.value", "nothing"), "resource pool not found"),
+    ("strange pool", field("respoolID.value", "a/b/../c"), "resource pool not found"),
+    ("large", default("command.value", "x" * 2_000_000), "bytes, the limit is"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "text"), [row[1:] for row in CONFIGS], ids=[row[0] for row in CONFIGS]
+)
+def test_a_config_that_cannot_be_meant(town: Town, change: Change, text: str) -> None:
+    request = town.request(3)
+    request.id.value = str(uuid.uuid4())
+    change(request.config)
+    began = time.monotonic()
+    answer = town.jobs.Create(request)
+    assert time.monotonic() - began < REFUSAL_S_MAX
+    assert text in answer.error.invalidConfig.message
+    assert answer.error.invalidConfig.id == request.id
+    assert town.jobs.Get(job.GetRequest(id=request.id)).error.HasField("notFound")
+
+
+@pytest.mark.parametrize("name", ["x", "../../etc", "0" * 32, "{" + str(uuid.uuid4()) + "}", " "])
+def test_an_id_that_is_no_uuid(town: Town, name: str) -> None:
+    request = town.request()
+    request.id.value = name
+    error = town.jobs.Create(request).error
+    assert error.invalidJobId.message == "JobID must be valid UUID"
+    assert error.invalidJobId.id.value == name
+
+
+def test_the_id_is_looked_at_before_the_pool_and_the_pool_before_the_config(town: Town) -> None:
+    request = town.request()
+    request.config.instanceCount = 0
+    request.config.respoolID.value = "nothing"
+    assert town.jobs.Create(request).error.invalidConfig.message == "resource pool not found"
+    request.id.value = "x"
+    assert town.jobs.Create(request).error.HasField("invalidJobId")
+
+
+def test_a_pool_with_children_takes_no_jobs(town: Town) -> None:
+    parent = town.make_pool("parent")
+    town.make_pool("child", parent, cpu=0.0)
+    request = town.request()
+    request.config.respoolID.value = parent
+    text = town.jobs.Create(request).error.invalidConfig.message
+    assert text == "cannot submit jobs to a non leaf resource pool"
+
+
+def test_secrets_are_refused(town: Town) -> None:
+    request = town.request()
+    request.secrets.append(peloton_pb2.Secret(path="/x"))
+    with pytest.raises(grpc.RpcError) as caught:
+        town.jobs.Create(request)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "secrets not supported by cluster"
+
+
+def test_a_request_without_anything(town: Town) -> None:
+    answer = town.jobs.Create(job.CreateRequest())
+    assert answer.error.invalidConfig.message == "resource pool ID is null"
+
+
+def test_more_bytes_than_a_server_takes(town: Town) -> None:
+    request = town.request(100)
+    for instance in range(100):
+        config = default_config()
+        config.command.value = "x" * 200_000
+        request.config.instanceConfig[instance].CopyFrom(config)
+    with pytest.raises(grpc.RpcError) as caught:
+        town.jobs.Create(request)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -1,0 +1,211 @@
+"""JobManager: create, get, query, delete, under both of its names."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import grpc
+import pytest
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.query import query_pb2 as query
+from peloton.api.v0.task import task_pb2 as task
+from tests.gateway.town import Town, default_config, named
+
+
+def test_a_job_from_creation_to_end(town: Town) -> None:
+    job_id = town.create(town.request(3, ldapGroups=["g"], labels=[{"key": "a", "value": "b"}]))
+    ended = town.ended(job_id)
+    assert (ended.state, ended.exit_code, dict(ended.counts)) == ("SUCCEEDED", 0, {"SUCCEEDED": 3})
+    info = town.job(job_id)
+    assert info.runtime.state == info.runtime.goalState == job.SUCCEEDED
+    assert dict(info.runtime.taskStats) == {"SUCCEEDED": 3}
+    assert (info.runtime.configurationVersion, info.runtime.desiredStateVersion) == (1, 1)
+    times = [info.runtime.creationTime, info.runtime.startTime, info.runtime.completionTime]
+    assert times == sorted(times)
+    assert all(len(text) == len("2019-10-01T00:00:00.000000000Z") for text in times)
+    assert info.config.respoolID.value == town.pool
+    assert list(info.config.ldapGroups) == ["g"]
+    assert info.config.labels[0] == peloton_pb2.Label(key="a", value="b")
+
+
+def test_a_config_is_read_back_as_it_was_written(town: Town) -> None:
+    request = town.request(3)
+    default = request.config.defaultConfig
+    default.container.type = default.container.DOCKER
+    default.container.docker.image = "debian"
+    default.container.docker.parameters.add(key="env", value="X")
+    default.ports.add(name="web", value=0, envName="WEB")
+    default.constraint.type = task.Constraint.LABEL_CONSTRAINT
+    label = default.constraint.labelConstraint
+    label.kind, label.condition, label.requirement = 2, 2, 1
+    label.label.key, label.label.value = "rack", "r1"
+    own = request.config.instanceConfig[1]
+    own.name, own.command.value = "other", "false"
+    read = town.job(town.create(request)).config
+    assert read.changeLog.version == 1
+    read.ClearField("changeLog")
+    assert read == request.config
+
+
+def test_an_id_of_the_clients_choice_is_taken_once(town: Town) -> None:
+    request = town.request()
+    request.id.value = str(uuid.uuid4())
+    assert town.create(request) == request.id.value
+    again = town.jobs.Create(request)
+    assert again.jobId == again.error.alreadyExists.id == request.id
+    assert "already exists" in again.error.alreadyExists.message
+
+
+def test_a_request_key_makes_one_job_whatever_happens(town: Town) -> None:
+    request = town.request()
+    key = (("peloton-request-key", f"k-{uuid.uuid4()}"),)
+    first = town.create(request, metadata=key)
+    assert town.create(request, metadata=key) == first
+    request.config.name = "another"
+    with pytest.raises(grpc.RpcError) as caught:
+        town.jobs.Create(request, metadata=key)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "another body" in caught.value.details()
+
+
+def test_a_job_too_large_for_one_message_is_said_in_pieces(town: Town) -> None:
+    request = town.request(2500)
+    for instance in range(0, 2500, 5):
+        config = default_config()
+        config.labels.add(key="filler", value="x" * 8_000)
+        request.config.instanceConfig[instance].CopyFrom(config)
+    assert request.ByteSize() > 3_000_000
+    key = (("peloton-request-key", f"k-{uuid.uuid4()}"),)
+    job_id = town.create(request, metadata=key)
+    assert town.create(request, metadata=key) == job_id
+    assert len(town.job(job_id).config.instanceConfig) == 500
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    town.ended(job_id)
+
+
+def test_a_job_that_failed_says_its_code(town: Town) -> None:
+    job_id = town.create(town.request(2, defaultConfig=default_config(code=3)))
+    ended = town.ended(job_id)
+    assert (ended.state, ended.exit_code) == ("FAILED", 3)
+
+
+def test_unknown_jobs(town: Town) -> None:
+    for name in (str(uuid.uuid4()), "x", ""):
+        answer = town.jobs.Get(job.GetRequest(id=named(name)))
+        assert answer.error.notFound.message == "job not found"
+        assert answer.error.HasField("getRuntimeFail")
+        with pytest.raises(grpc.RpcError) as caught:
+            town.jobs.Delete(job.DeleteRequest(id=named(name)))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        assert caught.value.details() == "job not found"
+
+
+def test_a_job_is_deleted_once_it_has_ended(town: Town) -> None:
+    job_id = town.create(town.request(2, defaultConfig=default_config(seconds=60)))
+    with pytest.raises(grpc.RpcError) as caught:
+        town.jobs.Delete(job.DeleteRequest(id=named(job_id)))
+    assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert "Job is not in a terminal state" in caught.value.details()
+    active = town.jobs.GetActiveJobs(job.GetActiveJobsRequest()).ids
+    assert job_id in {found.value for found in active}
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    assert town.ended(job_id).state == "KILLED"
+    assert town.job(job_id).runtime.goalState == job.KILLED
+    town.jobs.Delete(job.DeleteRequest(id=named(job_id)))
+    assert town.jobs.Get(job.GetRequest(id=named(job_id))).error.HasField("notFound")
+    assert job_id not in ids(town, job.QuerySpec(name="test"))
+
+
+def test_the_short_names_of_older_clients(town: Town) -> None:
+    job_id = town.create(town.request())
+    for name, sent, kind in (
+        ("peloton.api.job.JobManager/Get", job.GetRequest(id=named(job_id)), job.GetResponse),
+        (
+            "peloton.api.task.TaskManager/Get",
+            task.GetRequest(jobId=named(job_id)),
+            task.GetResponse,
+        ),
+    ):
+        call = town.channel.unary_unary(
+            f"/{name}",
+            request_serializer=type(sent).SerializeToString,
+            response_deserializer=kind.FromString,
+        )
+        headers = (("rpc-caller", "x"), ("rpc-service", "y"), ("rpc-encoding", "proto"))
+        assert job_id in str(call(sent, metadata=headers))
+
+
+# ---- queries ----
+
+
+def ids(town: Town, spec: job.QuerySpec, **more: object) -> list[str]:
+    request = job.QueryRequest(spec=spec, summaryOnly=True, **more)  # type: ignore[arg-type]
+    request.spec.pagination.limit = request.spec.pagination.limit or 100
+    answer = town.jobs.Query(request)
+    assert not answer.HasField("error"), answer
+    return [found.id.value for found in answer.results]
+
+
+def test_queries_choose(town: Town) -> None:
+    mark = str(uuid.uuid4())
+    label = peloton_pb2.Label(key="mark", value=mark)
+    made = []
+    for name in ("one", "two", "three"):
+        request = town.request(name=f"{name}-{mark}", labels=[label], owningTeam=f"of-{name}")
+        if name == "two":
+            request.config.defaultConfig.command.value = f"echo {mark[:8]}-needle"
+        made.append(town.create(request))
+        town.ended(made[-1])
+    one, two, three = made
+    Q = job.QuerySpec
+    cases = [
+        (Q(labels=[label]), {one, two, three}),
+        (Q(labels=[peloton_pb2.Label(key="other", value=mark)]), set()),
+        (Q(labels=[peloton_pb2.Label(value=mark)]), {one, two, three}),
+        (Q(labels=[label], name="wo-"), {two}),
+        (Q(labels=[label], owner="of-three"), {three}),
+        (Q(labels=[label], owner="of"), set()),
+        (Q(labels=[label], jobStates=[job.SUCCEEDED]), {one, two, three}),
+        (Q(labels=[label], jobStates=[job.FAILED, job.KILLED]), set()),
+        (Q(labels=[label], keywords=[f"{mark[:8].upper()}-NEEDLE"]), {two}),
+        (Q(labels=[label], keywords=["*needle*"]), {two}),
+        (Q(labels=[label], respool={"value": "/nowhere"}), set()),
+        (Q(labels=[label], respool={"value": "/work"}), {one, two, three}),
+        (Q(labels=[label], creationTimeRange={"max": {"seconds": 1}}), set()),
+        (Q(labels=[label], creationTimeRange={"min": {"seconds": 1}}), {one, two, three}),
+    ]
+    for spec, wanted in cases:
+        assert set(ids(town, spec)) == wanted, spec
+    assert ids(town, Q(labels=[label])) == [three, two, one]  # the newest first
+    assert ids(town, Q(labels=[label]), respoolID={"value": "root"}) == []
+    by_name = query.OrderBy(order=query.OrderBy.ASC, property={"value": "name"})
+    pages = query.PaginationSpec(orderBy=[by_name], offset=1, limit=1)
+    assert ids(town, Q(labels=[label], pagination=pages)) == [three]
+    pages = query.PaginationSpec(orderBy=[by_name], maxLimit=2)
+    assert ids(town, Q(labels=[label], pagination=pages)) == [one, three]
+
+
+def test_queries_that_cannot_be_meant(town: Town) -> None:
+    pages = query.PaginationSpec(orderBy=[query.OrderBy(property={"value": "shoe_size"})])
+    backwards = {"min": {"seconds": 9}, "max": {"seconds": 1}}
+    for spec, text in (
+        (job.QuerySpec(pagination=pages), "shoe_size"),
+        (job.QuerySpec(creationTimeRange=backwards), "creationTimeRange: max is before min"),
+        (job.QuerySpec(completionTimeRange=backwards), "completionTimeRange"),
+    ):
+        assert text in town.jobs.Query(job.QueryRequest(spec=spec)).error.err.message
+
+
+def test_a_query_without_a_spec_is_empty_and_one_with_records_has_configs(town: Town) -> None:
+    request = town.request(2, name=f"n-{time.time()}")
+    request.config.instanceConfig[0].command.value = "x"
+    town.create(request)
+    assert town.jobs.Query(job.QueryRequest()) == job.QueryResponse()
+    found = town.jobs.Query(job.QueryRequest(spec=job.QuerySpec(name=request.config.name)))
+    assert found.pagination.total == 1
+    assert found.records[0].config.defaultConfig == request.config.defaultConfig
+    assert not found.records[0].config.instanceConfig
+    assert found.results[0].owner == found.results[0].owningTeam == "team"

@@ -1,0 +1,195 @@
+"""A whole cluster in this process, without a disk: real shells, simulated runs, real servers.
+
+Turns a folder for sandboxes into stubs of every service. It must not reach behind the servers: a
+test says what a client can say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from peloton.actors.host.inventory.messages import ListHosts, OpenInventory, inventory_key
+from peloton.actors.host.messages import ConfigureHost
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.messages import ROOT, ListPools, OpenRoot
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.api.v0.task import task_pb2, task_pb2_grpc
+from peloton.backends import simulated
+from peloton.config import Address
+from peloton.gateway.http import HttpServer
+from peloton.gateway.server import build_server
+from peloton.kinds import kinds
+from peloton.machines import PlacerMachine
+from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
+from peloton.placement.messages import Label
+from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.shells.root import start
+from peloton.runtime.vocabulary import key
+
+SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
+HOSTS = ("a", "b", "c")
+ROOM = Resources(4 * UNIT, 2048 * UNIT, 20000 * UNIT, 0)
+RECEIVE_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Town:
+    """The stubs, and the pool `/work` that may use everything."""
+
+    def __init__(self, region: Any, channel: grpc.Channel, *, http: Address) -> None:
+        self.region = region
+        self.channel = channel
+        self.http = http
+        self.pools = respool_pb2_grpc.ResourceManagerStub(channel)
+        self.jobs = job_pb2_grpc.JobManagerStub(channel)
+        self.tasks = task_pb2_grpc.TaskManagerStub(channel)
+        self.ops = ops_pb2_grpc.OpsStub(channel)
+        self.pool = self.make_pool("work")
+
+    def make_pool(self, name: str, parent: str = "root", *, cpu: float = 12.0) -> str:
+        """A pool and its id."""
+        config = pool_config(name, parent, cpu=cpu)
+        answer = self.pools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
+        assert not answer.HasField("error"), answer
+        return str(answer.result.value)
+
+    def request(self, instances: int = 1, **more: Any) -> job_pb2.CreateRequest:
+        """A job that any pool takes; fields of the config by name."""
+        config = job_pb2.JobConfig(
+            name="test",
+            owningTeam="team",
+            instanceCount=instances,
+            respoolID=peloton_pb2.ResourcePoolID(value=self.pool),
+            defaultConfig=default_config(),
+        )
+        config.MergeFrom(job_pb2.JobConfig(**more))
+        return job_pb2.CreateRequest(config=config)
+
+    def create(self, request: job_pb2.CreateRequest, **options: Any) -> str:
+        """The id of a new job."""
+        answer = self.jobs.Create(request, **options)
+        assert not answer.HasField("error"), answer
+        return str(answer.jobId.value)
+
+    def job(self, job_id: str) -> job_pb2.JobInfo:
+        """A job that exists."""
+        answer = self.jobs.Get(job_pb2.GetRequest(id=named(job_id)))
+        assert not answer.HasField("error"), answer
+        return answer.jobInfo
+
+    def ended(self, job_id: str) -> ops_pb2.WaitJobResponse:
+        """Wait for the end of a job."""
+        answer = self.ops.WaitJob(ops_pb2.WaitJobRequest(job_id=job_id, timeout_s=30))
+        assert answer.done, answer
+        return answer
+
+    def task(self, job_id: str, instance: int = 0) -> task_pb2.GetResponse:
+        """One instance."""
+        return self.tasks.Get(task_pb2.GetRequest(jobId=named(job_id), instanceId=instance))
+
+    def until(self, wanted: Callable[[], Any]) -> Any:
+        """Ask until there is an answer."""
+        end = time.monotonic() + 20
+        pause = threading.Event()
+        while time.monotonic() < end:
+            found = wanted()
+            if found:
+                return found
+            pause.wait(0.01)
+        raise AssertionError("it never came to be")
+
+
+def named(job_id: str) -> peloton_pb2.JobID:
+    """The message of an id."""
+    return peloton_pb2.JobID(value=job_id)
+
+
+def pool_config(
+    name: str, parent: str = "root", *, cpu: float = 12.0
+) -> respool_pb2.ResourcePoolConfig:
+    """A pool with a limit for every kind."""
+    limits = {"cpu": cpu, "memory": 6144.0, "disk": 60000.0, "gpu": 0.0}
+    config = respool_pb2.ResourcePoolConfig(name=name)
+    config.parent.value = parent
+    for kind, limit in limits.items():
+        config.resources.add(kind=kind, reservation=0, limit=limit, share=1)
+    return config
+
+
+def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
+    """A small task that ends after a while."""
+    config = task_pb2.TaskConfig(name="t")
+    config.resource.cpuLimit, config.resource.memLimitMb = 0.1, 1.0
+    config.command.shell, config.command.value = True, "true"
+    add = config.command.environment.variables.add
+    add(name=simulated.DURATION_VARIABLE, value=str(seconds))
+    add(name=simulated.EXIT_VARIABLE, value=str(code))
+    return config
+
+
+@contextlib.contextmanager
+def running(sandboxes: Path) -> Iterator[Town]:
+    """A cluster that is gone afterwards."""
+    inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
+    backend = simulated.SimulatedBackend(HOSTS)
+    root = start(
+        kinds(SIZES),
+        MemoryJournal(MemoryStore(), process=b"a" * 16),
+        sizes=SIZES,
+        clock=SystemClock(),
+        softs={"placer": PlacerMachine(inventories), "backend": backend},
+    )
+    http = server = None
+    try:
+        region = root.region
+        root.opened.result(20)
+        region.tell([Envelope(ROOT, OpenRoot())])
+        region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
+        labels = (Label("rack", "r1"),)
+        hosts = [key("host", name) for name in HOSTS]
+        configure = ConfigureHost(ROOM, labels, simulated.BACKEND)
+        region.tell([Envelope(host, configure) for host in hosts])
+        backend.start(region.tell)
+        _wait_for_room(region, inventories)
+        http = HttpServer(Address("127.0.0.1", 0), region, sandboxes=sandboxes)
+        server, ports = build_server(
+            region,
+            ["127.0.0.1:0"],
+            http=http.address,
+            receive_max_bytes=RECEIVE_BYTES_MAX,
+            sandboxes=sandboxes,
+        )
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:
+            yield Town(region, channel, http=http.address)
+    finally:
+        if server is not None:
+            server.stop(0).wait(5)
+        if http is not None:
+            http.close()
+        root.stop()
+
+
+CHANNEL = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+def _wait_for_room(region: Any, inventories: list[Any]) -> None:
+    end, pause = time.monotonic() + 20, threading.Event()
+    while time.monotonic() < end:
+        views = [v for inv in inventories for v in region.ask(inv, ListHosts()).result(5)]
+        pools = region.ask(ROOT, ListPools()).result(5)
+        up = sum(view.summary.up for view in views)
+        if up == len(HOSTS) and pools[0].config.limit == ROOM.times(len(HOSTS)):
+            return
+        pause.wait(0.01)
+    raise AssertionError("the hosts never came up")
