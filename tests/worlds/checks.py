@@ -6,6 +6,7 @@ word for what can be computed from its children.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from peloton.actors.host.inventory.state import Hosts
@@ -15,10 +16,9 @@ from peloton.actors.job.slice.tally import client_state
 from peloton.actors.job.totals import TERMINAL
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
-from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ENDED, Room
 from peloton.runtime.core.population import Population
-from peloton.runtime.vocabulary import Key, members_of
+from peloton.runtime.vocabulary import Absent, Key, members_of
 
 if TYPE_CHECKING:
     from tests.worlds.harness import World
@@ -48,9 +48,15 @@ def no_instance_runs_twice(world: World) -> None:
 
 
 def outcomes_are_true(world: World, jobs: list[Key]) -> None:
-    """An instance succeeded or failed when, and only when, its last run really did."""
+    """An instance ended as its last run really did, and the job counts its instances."""
     for job in jobs:
-        for view in world.instances(job, SLICE_SIZE):
+        shown = world.job(job)
+        if isinstance(shown, Absent):
+            continue
+        views = world.instances(job, shown.summary.instances)
+        states = Counter(view.state for view in views)
+        assert dict(shown.summary.counts) == dict(states), (job, shown.summary.counts, states)
+        for view in views:
             run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"
             result = world.machines.results.get(run)
             told = view.outcome.end.name if view.outcome is not None else view.state

@@ -15,16 +15,25 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import KillRun, RunSeen
-from peloton.actors.job.messages import CreateJob, DeleteJob, JobStates, StopJob
+from peloton.actors.job.messages import (
+    AddOverrides,
+    CreateJob,
+    DeleteJob,
+    JobCreated,
+    JobStates,
+    StopJob,
+)
+from peloton.actors.job.spec import Override, TaskConfig
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import Leave
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import End, Outcome
 from peloton.kinds import kinds
 from peloton.runtime.core.digest import digest
-from peloton.runtime.vocabulary import Absent, Decision, Kind
+from peloton.runtime.vocabulary import Absent, Decision, Kind, Refused
 from tests.worlds import checks
 from tests.worlds.backend import FAILURE, SUCCESS, Fate, Fates
-from tests.worlds.harness import Order, World, job_id, spec
+from tests.worlds.harness import NEED, Order, World, job_id, spec
 from tests.worlds.network import CALM, Storm
 
 REACHED_S_MAX = 180.0
@@ -105,7 +114,7 @@ def history(name: str, seed: int, *, make: type[World] = World) -> None:
         world.checkpoint_bytes_min = 4000
     if seed % 4 == 0:
         world.add_placer()
-    pool = world.make_pool()
+    pool = world.make_pool(limit=NEED.times(3) if seed % 5 == 1 else None)
     world.network.storm = storm
     jobs = [job_id(f"j{number}") for number in range(3)]
     orders = []
@@ -232,6 +241,35 @@ def test_a_shard_may_die_at_any_frame_of_a_life(seed: int) -> None:
         world.crash(shard)
     finish(world)
     assert world.job(job).summary.counts == (("SUCCEEDED", 8),)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_job_of_many_slices_in_a_storm(seed: int) -> None:
+    """Sets of a thousand are split by every loss and put together again."""
+    room = Resources(300 * UNIT, 10**12, 10**12, 0)
+    world = World(10, room, seed=seed, fates=lambda run: Fate(1.0 + zlib.crc32(run.encode()) % 3))
+    always, steps = world.check, iter(range(10**6))
+    world.check = lambda world: always(world) if next(steps) % 50 == 0 else None
+    pool, job = world.make_pool(), job_id("j")
+    world.order(job, CreateJob(spec(pool, 2500)))
+    world.run_for(4.0, storm=STORMS["all"])
+    world.order(job, StopJob(((900, 1100), (2400, 2500))))
+    world.run_for(4.0, storm=STORMS["all"])
+    finish(world)
+    checks.outcomes_are_true(world, [job])
+    world.ask(job, DeleteJob())
+    world.run_for(60.0)
+    checks.nothing_is_left(world, job)
+
+
+def test_a_job_that_was_never_wholly_said_is_forgotten() -> None:
+    world = World()
+    pool, job = world.make_pool(), job_id("j")
+    world.ask(job, AddOverrides(0, (Override(0, TaskConfig()),)))
+    world.crash(world.sharding.shard_of(job))
+    answer = world.ask(job, CreateJob(spec(pool, 3), pieces=1))
+    assert isinstance(answer, Refused) and answer.code == "INCOMPLETE"
+    assert world.ask(job, CreateJob(spec(pool, 3))) == JobCreated(job)
 
 
 def test_the_same_seed_is_the_same_history() -> None:
