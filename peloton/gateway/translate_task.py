@@ -18,8 +18,9 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.placement.messages import Constraint, Label
 
 PORT_MAX = 65_535
-RAW_BYTES_MAX = 1024 * 1024
-"""Largest config of one instance, and the largest default: shards keep them in memory."""
+RAW_BYTES_MAX = 64 * 1024
+"""Largest config of one instance, and the largest default: every host keeps one for each run that
+it is about to start."""
 LATER = "is not supported yet"
 
 

@@ -11,11 +11,11 @@ from tests.gateway import town as t
 
 
 @pytest.fixture(scope="module")
-def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("town")
 
 
 @pytest.fixture(scope="module")
-def town(sandboxes: Path) -> Iterator[t.Town]:
-    with t.running(sandboxes) as found:
+def town(folder: Path) -> Iterator[t.Town]:
+    with t.running(folder) as found:
         yield found

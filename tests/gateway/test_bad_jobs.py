@@ -187,3 +187,11 @@ def test_more_bytes_than_a_server_takes(town: Town) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         town.jobs.Create(request)
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_own_configs_that_no_checkpoint_could_hold(town: Town) -> None:
+    request = town.request(1000)
+    for instance in range(1000):
+        request.config.instanceConfig[instance].command.value = "x" * 400
+    text = town.jobs.Create(request).error.invalidConfig.message
+    assert "own configs take more than 900000 bytes" in text

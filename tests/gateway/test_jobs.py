@@ -12,6 +12,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway import job_create
 from tests.gateway.town import Town, default_config, named
 
 
@@ -71,13 +72,13 @@ def test_a_request_key_makes_one_job_whatever_happens(town: Town) -> None:
     assert "another body" in caught.value.details()
 
 
-def test_a_job_too_large_for_one_message_is_said_in_pieces(town: Town) -> None:
+def test_a_job_too_large_for_one_message_is_said_in_pieces(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_create, "WHOLE_BYTES_MAX", 1000)
     request = town.request(2500)
     for instance in range(0, 2500, 5):
-        config = default_config()
-        config.labels.add(key="filler", value="x" * 8_000)
-        request.config.instanceConfig[instance].CopyFrom(config)
-    assert request.ByteSize() > 3_000_000
+        request.config.instanceConfig[instance].labels.add(key="filler", value="x" * 300)
     key = (("peloton-request-key", f"k-{uuid.uuid4()}"),)
     job_id = town.create(request, metadata=key)
     assert town.create(request, metadata=key) == job_id

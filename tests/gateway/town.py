@@ -1,6 +1,6 @@
-"""A whole cluster in this process, without a disk: real shells, simulated runs, real servers.
+"""A whole cluster in this process: real shells and journal, simulated runs, real servers.
 
-Turns a folder for sandboxes into stubs of every service. It must not reach behind the servers: a
+Turns a folder (with `runs`, where sandboxes are looked for) into stubs of every service. It must not reach behind the servers: a
 test says what a client can say.
 """
 
@@ -31,7 +31,7 @@ from peloton.kinds import kinds
 from peloton.machines import PlacerMachine
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import start
@@ -138,13 +138,13 @@ def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
 
 
 @contextlib.contextmanager
-def running(sandboxes: Path) -> Iterator[Town]:
+def running(folder: Path) -> Iterator[Town]:
     """A cluster that is gone afterwards."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
     backend = simulated.SimulatedBackend(HOSTS)
     root = start(
         kinds(SIZES),
-        MemoryJournal(MemoryStore(), process=b"a" * 16),
+        SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
         softs={"placer": PlacerMachine(inventories), "backend": backend},
@@ -161,13 +161,13 @@ def running(sandboxes: Path) -> Iterator[Town]:
         region.tell([Envelope(host, configure) for host in hosts])
         backend.start(region.tell)
         _wait_for_room(region, inventories)
-        http = HttpServer(Address("127.0.0.1", 0), region, sandboxes=sandboxes)
+        http = HttpServer(Address("127.0.0.1", 0), region, sandboxes=folder / "runs")
         server, ports = build_server(
             region,
             ["127.0.0.1:0"],
             http=http.address,
             receive_max_bytes=RECEIVE_BYTES_MAX,
-            sandboxes=sandboxes,
+            sandboxes=folder / "runs",
         )
         server.start()
         with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:
