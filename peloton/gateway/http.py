@@ -28,6 +28,7 @@ from peloton.gateway.sandboxes import NoFile, Sandboxes
 
 SOCKET_S_MAX = 30.0
 CHUNK_BYTES = 64 * 1024
+CLOSE_LOOK_S = 0.05
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
 
 
@@ -47,7 +48,10 @@ class HttpServer:
         self._server = kind((address.host, address.port), Bound)
         self.address = Address(address.host, self._server.server_address[1])
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="gateway-http", daemon=True
+            target=self._server.serve_forever,
+            args=(CLOSE_LOOK_S,),
+            name="gateway-http",
+            daemon=True,
         )
         self._thread.start()
 

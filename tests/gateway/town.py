@@ -1,7 +1,7 @@
 """A whole cluster in this process: real shells and journal, simulated runs, real servers.
 
-Turns a folder (with `runs`, where sandboxes are looked for) into stubs of every service. It must not reach behind the servers: a
-test says what a client can say.
+Turns a folder (with `runs`, where sandboxes are looked for) into stubs of every service. It must
+not reach behind the servers: a test says what a client can say.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Town:
             owningTeam="team",
             instanceCount=instances,
             respoolID=peloton_pb2.ResourcePoolID(value=self.pool),
-            defaultConfig=default_config(),
+            defaultConfig=more.pop("defaultConfig", default_config()),
         )
         config.MergeFrom(job_pb2.JobConfig(**more))
         return job_pb2.CreateRequest(config=config)

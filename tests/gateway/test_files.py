@@ -1,0 +1,155 @@
+"""Sandboxes and the HTTP server: what may be seen, and what may not, however it is named."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from peloton.config import Address
+from peloton.gateway.http import HttpServer
+from peloton.gateway.sandboxes import NoFile, Sandboxes
+from tests.gateway.town import Town
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> Path:
+    """One run with files, a folder, a link, a pipe; and a secret beside."""
+    runs = folder / "runs"
+    box = runs / "run-1" / "sandbox"
+    (box / "deep" / "er").mkdir(parents=True)
+    (box / "stdout").write_text("hello\n")
+    (box / "deep" / "er" / "file").write_bytes(bytes(range(256)) * 1000)
+    (box / "empty").touch()
+    (folder / "secret").write_text("secret")
+    (runs / "run-1" / "intent").write_text("secret")
+    (box / "link").symlink_to(folder / "secret")
+    (box / "up").symlink_to(folder)
+    (runs / "run-2").symlink_to(runs / "run-1")
+    (runs / "run-3").mkdir()
+    (runs / "run-3" / "sandbox").symlink_to(box)
+    os.mkfifo(box / "pipe")
+    return runs
+
+
+NOT_SEEN = [
+    "/run-1/link",
+    "/run-1/up/secret",
+    "/run-1/up",
+    "/run-1/../../secret",
+    "/run-1/deep/../../intent",
+    "/run-1/./stdout",
+    "/../secret",
+    "/run-2/stdout",
+    "/run-3/stdout",
+    "/run-1/pipe",
+    "/run-1/deep",
+    "/run-1",
+    "/run-1/nothing",
+    "/run-9/stdout",
+    "",
+    "/",
+    "..",
+    "/run-1/stdout\0.txt",
+    "/run-1/" + "x/" * 100 + "y",
+    "/run-1/" + "x" * 5000,
+    "/etc/passwd",
+]
+
+
+@pytest.mark.parametrize("path", NOT_SEEN, ids=range(len(NOT_SEEN)))
+def test_what_is_not_seen(runs: Path, path: str) -> None:
+    boxes = Sandboxes(runs, ("h", 1))
+    with pytest.raises(NoFile), boxes.open(path):
+        pass
+
+
+def test_what_is_seen(runs: Path) -> None:
+    boxes = Sandboxes(runs, ("h", 1))
+    assert boxes.names("run-1") == ["empty", "stdout"]
+    listed = [entry.path for entry in boxes.listing("/run-1")]
+    assert listed == ["/run-1/deep", "/run-1/empty", "/run-1/pipe", "/run-1/stdout"]
+    before = len(os.listdir("/proc/self/fd"))
+    with boxes.open("/run-1/stdout") as file:
+        assert os.read(file, 100) == b"hello\n"
+    for path in NOT_SEEN:
+        with pytest.raises(NoFile), boxes.open(path):
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def get(town: Town, path: str, host: str = "localhost") -> tuple[int, bytes, str]:
+    link = http.client.HTTPConnection(town.http.host, town.http.port, timeout=10)
+    try:
+        link.putrequest("GET", path, skip_host=True)
+        link.putheader("Host", host)
+        link.endheaders()
+        answer = link.getresponse()
+        return answer.status, answer.read(), answer.getheader("Content-Type") or ""
+    finally:
+        link.close()
+
+
+def test_files_over_http(town: Town, runs: Path) -> None:
+    for path in ("/files/download?path=/run-1/stdout", "/files/run-1/stdout"):
+        assert get(town, path) == (200, b"hello\n", "application/octet-stream")
+    status, body, _ = get(town, "/files/download?path=/run-1/deep/er/file")
+    assert (status, body) == (200, bytes(range(256)) * 1000)
+    assert get(town, "/files/run-1/empty")[:2] == (200, b"")
+    status, body, kind = get(town, "/files/browse?path=/run-1/deep")
+    assert (status, kind) == (200, "application/json")
+    assert [entry["path"] for entry in json.loads(body)] == ["/run-1/deep/er"]
+    for path in (
+        "/files/download?path=/run-1/link",
+        "/files/download?path=/run-1/..%2F..%2Fsecret",
+        "/files/download?path=..%2fsecret",
+        "/files/run-1/%2e%2e/%2e%2e/secret",
+        "/files/run-1/%2e%2e%2fintent",
+        "/files/browse?path=/run-1/up",
+        "/files/browse?path=/run-1/stdout",
+        "/files/download?path=/run-1/pipe",
+    ):
+        assert get(town, path)[0] == 404, path
+    assert get(town, "/files/browse")[0] == 400
+
+
+def test_a_web_page_that_points_its_own_name_here_sees_nothing(town: Town, runs: Path) -> None:
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "10.0.0.1"):
+        assert get(town, "/files/run-1/stdout", host)[0] == 403, host
+    for host in ("localhost:5297", "127.0.0.1", "[::1]:5297"):
+        assert get(town, "/files/run-1/stdout", host)[0] == 200, host
+
+
+def test_health_version_and_metrics(town: Town) -> None:
+    assert get(town, "/health")[:2] == get(town, "/ready")[:2] == (200, b"OK\n")
+    assert get(town, "/version")[0] == 200
+    body = get(town, "/metrics")[1].decode()
+    assert "peloton_healthy 1.0" in body
+    assert get(town, "/nothing")[0] == 404
+
+
+class Ill:
+    """A cluster in trouble."""
+
+    def health(self) -> tuple[bool, list[str]]:
+        return False, ["jobmgr-0: recovering"]
+
+
+def test_an_ill_cluster_says_why(tmp_path: Path) -> None:
+    server = HttpServer(Address("127.0.0.1", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]
+    try:
+        link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=10)
+        link.request("GET", "/health")
+        answer = link.getresponse()
+        assert (answer.status, answer.read()) == (503, b"jobmgr-0: recovering\n")
+        link.close()
+    finally:
+        server.close()
+
+
+def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not a loopback"):
+        HttpServer(Address("0.0.0.0", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]

@@ -1,0 +1,168 @@
+"""Ops: why, wait, story, and what was set aside."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.desk import Desk
+from peloton.gateway.ops import Ops
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.runtime.core.records import MessageSetAside, Quarantined
+from peloton.runtime.core.story import Line
+from peloton.runtime.vocabulary import Bits, Key
+from tests.gateway.town import Town, default_config, named
+
+
+def stop(town: Town, job_id: str) -> None:
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    town.ended(job_id)
+
+
+def test_why_a_pool_is_waited_for(town: Town) -> None:
+    narrow = town.make_pool("narrow", cpu=0.2)
+    request = town.request(5, defaultConfig=default_config(seconds=60))
+    request.config.respoolID.value = narrow
+    job_id = town.create(request)
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    reasons = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    assert len(reasons) == 1
+    (reason,) = reasons
+    assert (reason.code, reason.instances, reason.position) == ("pool-limit", 3, 1)
+    assert reason.text.startswith("3 instances: ")
+    assert "limit of pool /narrow reached: cpu" in reason.text
+    only = town.ops.Why(ops.WhyRequest(job_id=job_id, instance=4)).reasons
+    assert [(one.instance, one.instances, one.position) for one in only] == [(4, 1, 3)]
+    waiting = town.task(job_id, 4).result.runtime
+    assert (waiting.state, waiting.reason) == (task.PENDING, "pool-limit")
+    assert "limit of pool /narrow reached" in waiting.message
+    running = next(
+        info.instanceId
+        for info in town.tasks.List(task.ListRequest(jobId=named(job_id))).result.value.values()
+        if info.runtime.state == task.RUNNING
+    )
+    assert not town.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
+    stop(town, job_id)
+    assert not town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+
+
+def test_why_no_host_fits(town: Town) -> None:
+    config = default_config()
+    config.resource.cpuLimit = 5.0
+    job_id = town.create(town.request(2, defaultConfig=config))
+
+    def counted() -> Any:
+        found = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        return found if found and found[0].counts else None
+
+    (reason,) = town.until(counted)
+    assert (reason.code, reason.instances, reason.state) == ("no-host-fits", 2, "PENDING")
+    assert sum(reason.counts.values()) == 3
+    assert 0 <= reason.age_s < 60
+    stop(town, job_id)
+
+
+def test_why_a_job_failed(town: Town) -> None:
+    job_id = town.create(town.request(3, defaultConfig=default_config(code=4)))
+    town.ended(job_id)
+    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    assert (reason.code, reason.instances, reason.state) == ("failed", 3, "FAILED")
+    assert "4" in reason.text
+
+
+def test_waiting_ends_with_the_time(town: Town) -> None:
+    job_id = town.create(town.request(1, defaultConfig=default_config(seconds=60)))
+    for timeout_s in (0.2, 0.0, -5.0, float("nan")):
+        began = time.monotonic()
+        answer = town.ops.WaitJob(ops.WaitJobRequest(job_id=job_id, timeout_s=timeout_s))
+        assert not answer.done
+        assert time.monotonic() - began < 5
+    stop(town, job_id)
+
+
+@pytest.mark.parametrize("name", [str(uuid.uuid4()), "x", ""])
+def test_unknown_jobs(town: Town, name: str) -> None:
+    for call, sent in (
+        (town.ops.Why, ops.WhyRequest(job_id=name)),
+        (town.ops.WaitJob, ops.WaitJobRequest(job_id=name, timeout_s=5)),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(sent)
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_a_story(town: Town) -> None:
+    job_id = town.create(town.request(2))
+    town.ended(job_id)
+    lines = town.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+    assert lines[0].cause.startswith("CreateJob")
+    assert "JobMade" in lines[0].facts
+    lines = town.ops.Story(ops.StoryRequest(key=f"task/{job_id}/1")).lines
+    assert any("RunEnded" in line.facts for line in lines)
+    for bad in ("", "x", "shoe/1", f"task/{job_id}/x", "task/x/0", "job/"):
+        with pytest.raises(grpc.RpcError) as caught:
+            town.ops.Story(ops.StoryRequest(key=bad))
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_nothing_is_set_aside(town: Town) -> None:
+    assert not town.ops.ListQuarantine(ops.ListQuarantineRequest()).quarantined
+    with pytest.raises(grpc.RpcError) as caught:
+        town.ops.Redrive(ops.RedriveRequest(key=f"job/{uuid.uuid4()}"))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+JOB = str(uuid.uuid4())
+CROWD = Key(f"task/{JOB}/2")
+
+
+class Ward:
+    """A cluster where two messages are set aside, and one actor is left alone."""
+
+    def __init__(self) -> None:
+        task_aside = MessageSetAside(3, b"", "", "boom", 3, 7.0, Bits.of(5, 6).pack())
+        self.facts = [(CROWD, task_aside), (Key(f"job/{JOB}"), Quarantined())]
+        self.redriven: list[Key] = []
+
+    def quarantine(self) -> Future[Any]:
+        return answered(self.facts)
+
+    def redrive(self, key: Key) -> Future[Any]:
+        self.redriven.append(key)
+        return answered(None)
+
+    def story(self, key: Key, member: int | None = None) -> Future[Any]:
+        return answered([Line(1.0, key, 0, "Admitted", (), f"member {member}")])
+
+
+class Caller:
+    """A call without a deadline."""
+
+    def time_remaining(self) -> None:
+        return None
+
+
+def answered(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
+    ward = Ward()
+    service = Ops(Desk(ward))  # type: ignore[arg-type]
+    listed = service.ListQuarantine(ops.ListQuarantineRequest(), Caller()).quarantined
+    assert [(one.key, one.message, one.error) for one in listed] == [
+        (f"job/{JOB}", "", "in quarantine: only goals get through"),
+        (f"task/{JOB}/2005", "Admitted", "boom"),
+        (f"task/{JOB}/2006", "Admitted", "boom"),
+    ]
+    assert listed[1].story[0].because == "member 5"
+    service.Redrive(ops.RedriveRequest(key=listed[1].key, message="Admitted"), Caller())
+    assert ward.redriven == [CROWD]

@@ -1,0 +1,171 @@
+"""ResourceManager: errors inside OK answers, in the original's order; usage; reading back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.api.v0.task import task_pb2 as task
+from tests.gateway.town import Town, default_config, named, pool_config
+
+NAN = float("nan")
+Change = Callable[[Any], Any]
+
+
+def cpu(**fields: Any) -> Change:
+    def change(config: Any) -> None:
+        for name, value in fields.items():
+            setattr(config.resources[0], name, value)
+
+    return change
+
+
+CONFIGS: list[tuple[str, Change, str]] = [
+    ("nan", cpu(reservation=NAN), "config.resources[cpu].reservation: nan is not a finite"),
+    ("inf", cpu(limit=float("inf")), "config.resources[cpu].limit: inf is not a finite"),
+    ("minus", cpu(limit=-1.0), "config.resources[cpu].limit: -1.0 is negative"),
+    ("share", cpu(share=-1.0), "config.resources[cpu].share: -1.0 is negative"),
+    ("kind", cpu(kind="shoes"), "config.resources[0].kind: resource kind 'shoes' is none of"),
+    ("twice", lambda c: c.resources.add(kind="cpu"), "resource kind cpu stands twice"),
+    ("policy", lambda c: setattr(c, "policy", 9), "config.policy: unknown scheduling policy 9"),
+    ("reservation over limit", cpu(reservation=5.0, limit=4.0),
+     "resource cpu: reservation 5 exceeds limit 4"),
+    ("no name", lambda c: setattr(c, "name", ""), "name is empty"),
+    ("slash", lambda c: setattr(c, "name", "a/b"), "has a slash"),
+    ("no parent", lambda c: setattr(c.parent, "value", "nobody"), "not found"),
+    ("parent not said", lambda c: c.ClearField("parent"), "not found"),
+    ("over the parent", cpu(limit=13.0), "resource cpu: limit 13 exceeds limit 12 of parent /"),
+    ("taken", lambda c: setattr(c, "name", "work"), "resource pool /work already exists"),
+    ("reservations", cpu(reservation=12.0, limit=12.0), "reservations of all children"),
+    ("controllers", lambda c: setattr(c.controllerLimit, "maxPercent", 101.0), "100 percent"),
+    ("no percentage", lambda c: setattr(c.slackLimit, "maxPercent", NAN),
+     "config.slackLimit.maxPercent: nan is no percentage"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "text"), [row[1:] for row in CONFIGS], ids=[row[0] for row in CONFIGS]
+)
+def test_a_pool_that_cannot_be(town: Town, change: Change, text: str) -> None:
+    if text == "reservations of all children":
+        town.pools.CreateResourcePool(respool.CreateRequest(config=reserving("holds")))
+    config = pool_config("bad")
+    change(config)
+    before = town.pools.Query(respool.QueryRequest()).resourcePools
+    answer = town.pools.CreateResourcePool(respool.CreateRequest(config=config))
+    assert text in answer.error.invalidResourcePoolConfig.message
+    assert not answer.HasField("result")
+    assert town.pools.Query(respool.QueryRequest()).resourcePools == before
+
+
+def reserving(name: str) -> respool.ResourcePoolConfig:
+    config = pool_config(name)
+    config.resources[0].reservation = 1.0
+    return config
+
+
+def get(town: Town, pool_id: str, **more: Any) -> respool.GetResponse:
+    return town.pools.GetResourcePool(respool.GetRequest(id={"value": pool_id}, **more))
+
+
+def test_a_pool_is_read_back_with_every_kind(town: Town) -> None:
+    config = respool.ResourcePoolConfig(name="read", owningTeam="o", ldapGroups=["g"])
+    config.parent.value = "root"
+    config.resources.add(kind="cpu", reservation=0.5, limit=1.5, share=2, type=respool.STATIC)
+    config.slackLimit.maxPercent = 33.0
+    created = town.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value
+    info = get(town, created).poolinfo
+    assert [one.kind for one in info.config.resources] == ["cpu", "memory", "disk", "gpu"]
+    assert info.config.resources[0] == config.resources[0]
+    assert (info.config.resources[1].limit, info.config.resources[1].share) == (0.0, 1.0)
+    assert info.config.policy == respool.PriorityFIFO
+    assert (info.config.owningTeam, info.config.slackLimit.maxPercent) == ("o", 33.0)
+    assert (info.path.value, info.parent.value, info.id.value) == ("/read", "root", created)
+    assert [(use.kind, use.allocation, use.slack) for use in info.usage] == [
+        (kind, 0.0, 0.0) for kind in ("cpu", "memory", "disk", "gpu")
+    ]
+
+
+def test_the_root_has_what_the_cluster_has(town: Town) -> None:
+    root = town.pools.GetResourcePool(respool.GetRequest(includeChildPools=True))
+    assert root.poolinfo.id.value == "root"
+    assert root.poolinfo.path.value == "/"
+    limits = {one.kind: one.limit for one in root.poolinfo.config.resources}
+    assert limits == {"cpu": 12.0, "memory": 6144.0, "disk": 60000.0, "gpu": 0.0}
+    assert town.pool in {child.id.value for child in root.childPools}
+    missing = get(town, "nobody").error.notFound
+    assert (missing.id.value, missing.message) == ("nobody", "resource pool not found")
+
+
+def test_lookup(town: Town) -> None:
+    def look(path: str | None) -> respool.LookupResponse:
+        sent = respool.LookupRequest()
+        if path is not None:
+            sent.path.value = path
+        return town.pools.LookupResourcePoolID(sent)
+
+    assert look("/").id.value == "root"
+    assert look("/work").id.value == look("/work/").id.value == town.pool
+    for bad in (None, "", "work", "../x"):
+        assert look(bad).error.HasField("invalidPath")
+        assert not look(bad).id.value
+    assert look("/nobody").error.HasField("notFound")
+    assert not look("/nobody").id.value
+
+
+def test_deleting(town: Town) -> None:
+    def delete(path: str) -> respool.DeleteResponse.Error:
+        sent = respool.DeleteRequest(path={"value": path})
+        return town.pools.DeleteResourcePool(sent).error
+
+    parent = town.make_pool("above")
+    child = town.make_pool("below", parent)
+    assert delete("/nobody").HasField("notFound")
+    assert delete("").HasField("notFound")
+    assert delete("/").HasField("notDeleted")
+    assert delete("/above").isNotLeaf.id.value == parent
+    request = town.request(1, defaultConfig=default_config(seconds=60))
+    request.config.respoolID.value = child
+    job_id = town.create(request)
+    town.until(lambda: get(town, child).poolinfo.usage[0].allocation == 0.1)
+    assert get(town, parent).poolinfo.usage[0].allocation == 0.1
+    assert delete("/above/below").isBusy.id.value == child
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    town.ended(job_id)
+    assert get(town, child).poolinfo.usage[0].allocation == 0.0
+    assert delete("/above/below") == delete("/above") == respool.DeleteResponse.Error()
+    assert get(town, parent).error.HasField("notFound")
+
+
+def test_updating(town: Town) -> None:
+    pool = town.make_pool("changes")
+
+    def update(config: Any, pool_id: str = pool, force: bool = False) -> Any:
+        sent = respool.UpdateRequest(id={"value": pool_id}, config=config, Force=force)
+        return town.pools.UpdateResourcePool(sent).error
+
+    config = pool_config("changed", cpu=2.0)
+    assert not update(config).ListFields()
+    assert get(town, pool).poolinfo.path.value == "/changed"
+    assert get(town, pool).poolinfo.config.resources[0].limit == 2.0
+    assert update(config, "nobody").HasField("notFound")
+    assert update(config, "").HasField("invalidResourcePoolConfig")
+    assert update(None).HasField("invalidResourcePoolConfig")
+    config.parent.value = town.make_pool("elsewhere")
+    assert "parent override not allowed" in update(config).invalidResourcePoolConfig.message
+    config.parent.value = "root"
+    config.resources[0].limit = NAN
+    for force in (False, True):
+        assert "nan" in update(config, force=force).invalidResourcePoolConfig.message
+    assert get(town, pool).poolinfo.config.resources[0].limit == 2.0
+
+
+def test_a_request_key_makes_one_pool(town: Town) -> None:
+    sent = respool.CreateRequest(config=pool_config("keyed"))
+    key = (("peloton-request-key", "pool-key"),)
+    first = town.pools.CreateResourcePool(sent, metadata=key)
+    again = town.pools.CreateResourcePool(sent, metadata=key)
+    assert first.result.value == again.result.value != ""

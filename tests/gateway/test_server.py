@@ -1,0 +1,138 @@
+"""The server as such: names, health, reflection, what comes later, what breaks."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.task import task_pb2_grpc
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
+from peloton.config import Address
+from peloton.gateway import desk
+from peloton.gateway.later import MODULES, services
+from peloton.gateway.server import build_server
+from peloton.runtime.vocabulary import Unavailable
+from tests.gateway.town import Town, named
+
+
+def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(sent)
+    return caught.value.code(), caught.value.details()
+
+
+def test_every_call_of_the_contract_is_served_or_refused_by_name(town: Town) -> None:
+    served = {
+        "JobManager": {"Create", "Get", "Query", "Delete", "GetActiveJobs"},
+        "TaskManager": {
+            "Get", "List", "Query", "Stop", "Start", "GetPodEvents", "BrowseSandbox",
+        },
+        "ResourceManager": {
+            "CreateResourcePool", "GetResourcePool", "DeleteResourcePool", "UpdateResourcePool",
+            "LookupResourcePoolID", "Query",
+        },
+    }  # fmt: skip
+    assert len(MODULES) == 23
+    for service, methods in services().items():
+        short = service.rpartition(".")[2]
+        for method in methods:
+            if method in served.get(short, ()):
+                continue
+            call = town.channel.unary_unary(f"/{service}/{method}")
+            text = f"{short}.{method} is not supported yet"
+            assert code_of(call, b"") == (grpc.StatusCode.UNIMPLEMENTED, text)
+
+
+def test_calls_of_older_and_newer_contracts(town: Town) -> None:
+    jobs = stateless_svc_pb2_grpc.JobServiceStub(town.channel)
+    code, text = code_of(jobs.CreateJob, stateless_svc_pb2.CreateJobRequest())
+    assert (code, text) == (
+        grpc.StatusCode.UNIMPLEMENTED, "JobService.CreateJob is not supported yet",
+    )  # fmt: skip
+    call = town.channel.unary_unary("/no.such.Service/Call")
+    assert code_of(call, b"")[0] == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_bytes_that_are_no_message(town: Town) -> None:
+    call = town.channel.unary_unary("/peloton.api.job.JobManager/Create")
+    code, text = code_of(call, b"\xff\xff\xff\xff")
+    assert code == grpc.StatusCode.INTERNAL
+    assert "Traceback" not in text
+
+
+def test_health(town: Town) -> None:
+    health = health_pb2_grpc.HealthStub(town.channel)
+    for service in ("", "peloton.api.job.JobManager", "peloton.ops.v1.Ops"):
+        answer = health.Check(health_pb2.HealthCheckRequest(service=service))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    code, _ = code_of(health.Check, health_pb2.HealthCheckRequest(service="nothing"))
+    assert code == grpc.StatusCode.NOT_FOUND
+
+
+def test_reflection_lists_both_names(town: Town) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(town.channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = stub.ServerReflectionInfo(iter([asked]))
+    names = {service.name for service in answer.list_services_response.service}
+    assert {"peloton.api.job.JobManager", "peloton.api.v0.job.JobManager"} <= names
+    assert {"peloton.ops.v1.Ops", "grpc.health.v1.Health"} <= names
+
+
+class Silent:
+    """A cluster that never answers, or says that it cannot."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+
+    def ask(self, *_: Any, **__: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.answer is not None:
+            future.set_result(self.answer)
+        return future
+
+    def health(self) -> tuple[bool, list[str]]:
+        return False, ["silent"]
+
+
+def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "ASK_S_MAX", 0.05)
+    cluster = Silent()
+    server, ports = build_server(
+        cluster,  # type: ignore[arg-type]
+        ["127.0.0.1:0", "127.0.0.1:0"],
+        http=Address("127.0.0.1", 1),
+    )
+    assert len({*ports, 0}) == 3
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{ports[1]}") as channel:
+            jobs = job_pb2_grpc.JobManagerStub(channel)
+            sent = job_pb2.GetRequest(id=named("00000000-0000-4000-8000-000000000000"))
+            code, text = code_of(jobs.Get, sent)
+            assert code == grpc.StatusCode.UNAVAILABLE
+            assert "no answer in time" in text
+            cluster.answer = Unavailable("moving house")
+            assert code_of(jobs.Get, sent) == (grpc.StatusCode.UNAVAILABLE, "moving house")
+            health = health_pb2_grpc.HealthStub(channel)
+            answer = health.Check(health_pb2.HealthCheckRequest())
+            assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert task_pb2_grpc.TaskManagerStub(channel)
+    finally:
+        server.stop(0).wait(5)
+
+
+def test_a_taken_port_is_an_error() -> None:
+    http = Address("127.0.0.1", 1)
+    server, ports = build_server(Silent(), ["127.0.0.1:0"], http=http)  # type: ignore[arg-type]
+    server.start()
+    try:
+        with pytest.raises(RuntimeError):
+            build_server(Silent(), [f"127.0.0.1:{ports[0]}"], http=http)  # type: ignore[arg-type]
+    finally:
+        server.stop(0).wait(5)

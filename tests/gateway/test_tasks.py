@@ -1,0 +1,176 @@
+"""TaskManager: instances as they are and were, stopping them, their events and files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.api.v0.query import query_pb2 as query
+from peloton.api.v0.task import task_pb2 as task
+from tests.gateway.town import Town, default_config, named
+
+
+@pytest.fixture
+def long(town: Town) -> Iterator[str]:
+    """A job of five that run until they are stopped."""
+    request = town.request(5, defaultConfig=default_config(seconds=60))
+    request.config.instanceConfig[3].name = "three"
+    request.config.instanceConfig[3].labels.add(key="own", value="label")
+    job_id = town.create(request)
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 5)
+    yield job_id
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    town.ended(job_id)
+
+
+def listed(town: Town, job_id: str, *only: int) -> dict[int, task.TaskInfo]:
+    sent = task.ListRequest(jobId=named(job_id))
+    if only:
+        sent.range.CopyFrom(task.InstanceRange(**{"from": only[0], "to": only[1]}))
+    return dict(town.tasks.List(sent).result.value)
+
+
+def test_a_running_instance(town: Town, long: str) -> None:
+    answer = town.task(long, 3)
+    runtime = answer.result.runtime
+    assert (answer.result.instanceId, answer.result.jobId.value) == (3, long)
+    assert (runtime.state, runtime.goalState) == (task.RUNNING, task.SUCCEEDED)
+    assert runtime.mesosTaskId.value == runtime.desiredMesosTaskId.value == f"{long}-3-1"
+    assert runtime.host in ("a", "b", "c")
+    assert runtime.agentID.value == runtime.host
+    assert runtime.startTime and not runtime.completionTime
+    assert not runtime.reason and not runtime.message
+    assert answer.result.config.name == "three"
+    assert answer.result.config.labels[0].key == "own"
+    assert answer.result.config.command == default_config(seconds=60).command
+    assert [info.runtime.mesosTaskId.value for info in answer.results] == [f"{long}-3-1"]
+
+
+def test_lists_are_half_open(town: Town, long: str) -> None:
+    assert sorted(listed(town, long)) == [0, 1, 2, 3, 4]
+    assert sorted(listed(town, long, 1, 3)) == [1, 2]
+    assert sorted(listed(town, long, 3, 2**31 - 1)) == [3, 4]
+    assert not listed(town, long, 2, 2)
+    assert not listed(town, long, 7, 9)
+
+
+def test_stopping_some_and_then_all(town: Town, long: str) -> None:
+    ranges = [task.InstanceRange(**{"from": 1, "to": 3}), task.InstanceRange(to=0)]
+    answer = town.tasks.Stop(task.StopRequest(jobId=named(long), ranges=ranges))
+    assert list(answer.stoppedInstanceIds) == [1, 2]
+    town.until(lambda: town.job(long).runtime.taskStats["KILLED"] == 2)
+    runtime = town.task(long, 1).result.runtime
+    assert (runtime.state, runtime.goalState) == (task.KILLED, task.KILLED)
+    status = runtime.terminationStatus.reason
+    assert status == task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
+    answer = town.tasks.Stop(task.StopRequest(jobId=named(long)))
+    assert list(answer.stoppedInstanceIds) == [0, 1, 2, 3, 4]
+
+
+def test_queries(town: Town, long: str) -> None:
+    def found(spec: task.QuerySpec) -> tuple[list[int], int]:
+        answer = town.tasks.Query(task.QueryRequest(jobId=named(long), spec=spec))
+        assert not answer.HasField("error"), answer
+        return [record.instanceId for record in answer.records], answer.pagination.total
+
+    Q, P = task.QuerySpec, query.PaginationSpec
+    backwards = query.OrderBy(order=query.OrderBy.DESC, property={"value": "instanceId"})
+    assert found(Q()) == ([0, 1, 2, 3, 4], 5)
+    assert found(Q(names=["three"])) == ([3], 1)
+    assert found(Q(taskStates=[task.RUNNING, task.FAILED])) == ([0, 1, 2, 3, 4], 5)
+    assert found(Q(taskStates=[task.PENDING])) == ([], 0)
+    assert found(Q(hosts=["nobody"])) == ([], 0)
+    assert found(Q(pagination=P(offset=1, limit=2, orderBy=[backwards]))) == ([3, 2], 5)
+    wrong = P(orderBy=[query.OrderBy(property={"value": "shoe_size"})])
+    answer = town.tasks.Query(task.QueryRequest(jobId=named(long), spec=Q(pagination=wrong)))
+    assert "shoe_size" in answer.error.notFound.message
+
+
+def test_every_run_is_told(town: Town) -> None:
+    config = default_config(code=7)
+    config.restartPolicy.maxFailures = 2
+    job_id = town.create(town.request(1, defaultConfig=config))
+    town.ended(job_id)
+    answer = town.task(job_id)
+    runs = [info.runtime for info in answer.results]
+    assert [run.mesosTaskId.value[-2:] for run in runs] == ["-2", "-1"]
+    assert {run.state for run in runs} == {task.FAILED}
+    assert {run.terminationStatus.exit_code for run in runs} == {7}
+    assert answer.result.runtime.failureCount == 2
+    assert answer.result.runtime.prevMesosTaskId.value == f"{job_id}-0-1"
+    sent = task.GetPodEventsRequest(jobId=named(job_id), instanceId=0)
+    events = town.tasks.GetPodEvents(sent).result
+    newest = [event for event in events if event.taskId.value.endswith("-2")]
+    assert [event.actualState for event in newest] == [
+        "FAILED", "RUNNING", "LAUNCHED", "INITIALIZED",
+    ]  # fmt: skip
+    assert [event.timestamp for event in newest] == sorted(
+        (event.timestamp for event in newest), reverse=True
+    )
+    assert list(events[: len(newest)]) == newest
+    sent.limit = 1
+    assert list(town.tasks.GetPodEvents(sent).result) == newest
+    sent.runId = f"{job_id}-0-1"
+    assert {e.taskId.value for e in town.tasks.GetPodEvents(sent).result} == {sent.runId}
+    sent.runId = "1"
+    assert town.tasks.GetPodEvents(sent).result
+
+
+def test_an_image_is_said_to_be_ignored(town: Town) -> None:
+    config = default_config()
+    config.container.type = config.container.DOCKER
+    config.container.docker.image = "debian"
+    job_id = town.create(town.request(1, defaultConfig=config))
+    town.ended(job_id)
+    sent = task.GetPodEventsRequest(jobId=named(job_id), instanceId=0)
+    texts = [event.message for event in town.tasks.GetPodEvents(sent).result]
+    assert any("image debian is ignored" in text for text in texts)
+
+
+def test_where_the_files_are(town: Town, long: str, folder: Path) -> None:
+    def browse(**more: object) -> task.BrowseSandboxResponse:
+        sent = task.BrowseSandboxRequest(jobId=named(long), **more)  # type: ignore[arg-type]
+        return town.tasks.BrowseSandbox(sent)
+
+    answer = browse()
+    assert (answer.hostname, answer.port) == (town.http.host, str(town.http.port))
+    assert list(answer.paths) == [f"/{long}-0-1/stdout", f"/{long}-0-1/stderr"]
+    box = folder / "runs" / f"{long}-1-1" / "sandbox"
+    box.mkdir(parents=True)
+    (box / "result.txt").write_text("x")
+    assert list(browse(instanceId=1, taskId=f"{long}-1-1").paths) == [f"/{long}-1-1/result.txt"]
+    assert browse(instanceId=9).error.outOfRange.instanceCount == 5
+    assert browse(taskId=f"{long}-0-9").error.HasField("outOfRange")
+
+
+def test_what_is_not_there(town: Town, long: str) -> None:
+    for name in (str(uuid.uuid4()), "x", ""):
+        job_id = named(name)
+        assert town.tasks.Get(task.GetRequest(jobId=job_id)).HasField("notFound")
+        assert town.tasks.List(task.ListRequest(jobId=job_id)).HasField("notFound")
+        assert town.tasks.Query(task.QueryRequest(jobId=job_id)).error.HasField("notFound")
+        assert town.tasks.Stop(task.StopRequest(jobId=job_id)).error.HasField("notFound")
+        assert town.tasks.Start(task.StartRequest(jobId=job_id)).error.HasField("notFound")
+        browsed = town.tasks.BrowseSandbox(task.BrowseSandboxRequest(jobId=job_id))
+        assert browsed.error.HasField("notFound")
+        with pytest.raises(grpc.RpcError) as caught:
+            town.tasks.GetPodEvents(task.GetPodEventsRequest(jobId=job_id))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    outside = town.task(long, 5).outOfRange
+    assert (outside.jobId.value, outside.instanceCount) == (long, 5)
+
+
+def test_starting_is_refused_as_the_original_refuses(town: Town, long: str) -> None:
+    job_id = town.create(town.request())
+    town.ended(job_id)
+    for name, code, text in (
+        (job_id, grpc.StatusCode.INVALID_ARGUMENT, "cannot start tasks in a terminated job"),
+        (long, grpc.StatusCode.UNIMPLEMENTED, "TaskManager.Start is not supported yet"),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            town.tasks.Start(task.StartRequest(jobId=named(name)))
+        assert (caught.value.code(), caught.value.details()) == (code, text)
