@@ -13,7 +13,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway.desk import Context, Desk
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Bits, Key
 
 LOTS_MAX = 200
 """Lots asked for one answer; waiting members of further lots are told without their place."""
@@ -89,7 +89,7 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Why:
     if lot is None:
         return Why("pool-queue", view.because)
     member = view.instance % SLICE_SIZE
-    before = sum(1 for one in lot.waiting if one < member)
+    before = len(lot.waiting & Bits.span(0, member))
     text = lot.because or f"waits for its turn in pool {lot.path}"
     code = "pool-limit" if "limit" in text else "pool-queue"
     if text == "pool deleted":

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from peloton.actors.host.messages import GetHost
+from peloton.actors.host.state import Host
 from peloton.actors.job.messages import JobStopped, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import TERMINAL
@@ -21,6 +23,7 @@ from peloton.gateway.sandboxes import Sandboxes
 from peloton.gateway.task_query import chosen, page
 from peloton.gateway.texts import known_job, name_of
 from peloton.gateway.translate_run import Translator
+from peloton.runtime.vocabulary import Key
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
@@ -42,6 +45,7 @@ class TaskManager:
         if view is None:
             return task.GetResponse(outOfRange=_outside(sent, job))
         infos = self._infos(job, [view], context=context)
+        self._put_ports(infos[0].runtime, view, context=context)
         past = _translator(job).runs(view)[1:]
         return task.GetResponse(result=infos[0], results=[infos[0], *past])
 
@@ -156,6 +160,19 @@ class TaskManager:
             to_wire.info(view, why(view, lots) if _waits(view) else None)
             for view in views
         ]
+
+
+    def _put_ports(
+        self, runtime: task.RuntimeInfo, view: InstanceView, *, context: Context
+    ) -> None:
+        """The ports that the host picked: it alone knows them, and only while the run lives."""
+        if not view.host or all(port.number for port in view.config.ports):
+            return
+        host = self._desk.ask(Key(view.host), GetHost(), context=context)
+        run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, Host) else None
+        if run is not None:
+            for port, number in zip(view.config.ports, run.ports, strict=False):
+                runtime.ports[port.name] = number
 
 
 def _waits(view: InstanceView) -> bool:

@@ -120,6 +120,19 @@ def test_every_run_is_told(town: Town) -> None:
     assert town.tasks.GetPodEvents(sent).result
 
 
+def test_the_ports_of_a_run(town: Town) -> None:
+    config = default_config(seconds=60)
+    config.ports.add(name="web", envName="WEB")
+    config.ports.add(name="fixed", value=31007)
+    job_id = town.create(town.request(1, defaultConfig=config))
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 1)
+    ports = town.task(job_id).result.runtime.ports
+    assert dict(ports) == {"web": ports["web"], "fixed": 31007}
+    assert 31000 <= ports["web"] < 32000
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    town.ended(job_id)
+
+
 def test_an_image_is_said_to_be_ignored(town: Town) -> None:
     config = default_config()
     config.container.type = config.container.DOCKER
