@@ -28,7 +28,7 @@ GRPC_FOLDERS = (
     "peloton/sdk/",
     "peloton/runtime/adapters/grpc_exchange",
 )
-FACES = ("peloton/cli/", "peloton/__main__.py", "peloton/demo")
+FACES = ("peloton/cli/", "peloton/__main__.py", "peloton/demo", "peloton/minicluster.py")
 # Each package in its own adapter, backend or shell: replacing one then means replacing one file.
 HOMES: dict[str, tuple[str, ...]] = {
     "pykka": ("peloton/runtime/shells/", "peloton/runtime/simulation/"),
