@@ -168,6 +168,13 @@ class Minicluster:
         pools = _answer(self._region.ask(ROOT, ListPools()))
         return isinstance(pools, tuple) and bool(pools) and pools[0].config.limit == total
 
+    def _hosts_down(self) -> list[str]:
+        return [
+            f"{view.summary.host} is {view.state.name}: {view.because or 'not heard of yet'}"
+            for view in self._hosts()
+            if view.state != HostStates.UP
+        ]
+
     def _serve(self) -> None:
         settings = self._settings
         sandboxes = settings.folder / "keeper" / "runs"
@@ -198,7 +205,7 @@ class Minicluster:
         until = time.monotonic() + START_MAX_S
         while not done():
             if time.monotonic() > until:
-                ok, reasons = self._region.health()
+                reasons = self._region.health()[1] or self._hosts_down()
                 why = "; ".join(reasons) or "no reason is known"
                 raise CannotStart(f"waited {START_MAX_S:g} s for {what}: {why}")
             time.sleep(0.01)

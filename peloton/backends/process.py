@@ -37,11 +37,13 @@ class ProcessBackend:
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
+        self._started = threading.Event()
 
     def start(self, tell: Callable[[Iterable[Envelope]], None]) -> None:
         """Begin to talk with the keeper; `tell` takes messages for hosts, from any thread."""
         self._tell = tell
         self._runs = keeper.ProcessRuns(self._folder, self._hear)
+        self._started.set()
 
     @property
     def wake_at(self) -> float | None:
@@ -54,8 +56,9 @@ class ProcessBackend:
         return self._runs.sandbox(run)
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
-        """Orders of hosts."""
-        assert self._runs is not None
+        """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
+        if self._runs is None:
+            return ()
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.StartRuns):
@@ -101,8 +104,13 @@ class ProcessBackend:
         return name
 
     def _hear(self, report: keeper.RunReport) -> None:
-        """A report of the keeper, on its client's thread."""
+        """A report of the keeper, on its client's thread.
+
+        It begins to report before `start` has the client in its hands; a host that then asked for
+        its runs would ask nobody, and wait for ever.
+        """
         assert self._tell is not None
+        self._started.wait()
         if isinstance(report, keeper.BackendUp):
             self._tell([Envelope(key("host", name), m.BackendUp()) for name in self._hosts])
         elif isinstance(report, keeper.BackendDown):

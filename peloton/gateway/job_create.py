@@ -36,6 +36,7 @@ class Creation:
         self._context = context
         self._request: Request | None = request_of(sent, context)
         self._id = ""
+        self._drawn = not sent.id.value and self._request is None
 
     def answer(self) -> job.CreateResponse:
         """Do it, and say what became of it."""
@@ -87,7 +88,7 @@ class Creation:
             if refused is not None:
                 return refused
             overrides, pieces = (), len(wanted.pieces)
-        command = CreateJob(wanted.spec, overrides, pieces, pool.path)
+        command = CreateJob(wanted.spec, overrides, pieces, pool.path, drawn=self._drawn)
         answer = self._desk.ask(key, command, context=self._context, request=self._request)
         if isinstance(answer, JobCreated):
             return job.CreateResponse(jobId=self._job_id())

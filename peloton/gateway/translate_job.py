@@ -23,9 +23,9 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.texts import name_of, nanoseconds, rfc3339
 from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
 
-ENTITY_BYTES_MAX = 900_000
-"""Most that the state of one job or slice may take: a checkpoint writes an entity in one part, and
-a part has a limit. One byte too many would stop the shard for good, so it is counted generously."""
+ENTITY_BYTES_MAX = 4_000_000
+"""Most that the configs of one slice may take: an entry of the journal has a limit. It is counted
+generously."""
 
 GOALS = {
     JobGoals.SUCCEEDED: job.SUCCEEDED,
@@ -121,18 +121,16 @@ def _refuse_unheeded(spec: JobSpec, sent: job.JobConfig) -> None:
 
 def _pieces(sent: job.JobConfig) -> dict[int, tuple[Override, ...]]:
     found: dict[int, list[Override]] = {}
-    in_job = 0
     in_slice: dict[int, int] = {}
     for instance in sorted(sent.instanceConfig):
         field = f"config.instanceConfig[{instance}]"
         config = to_config(sent.instanceConfig[instance], field)
         number = instance // SLICE_SIZE
         found.setdefault(number, []).append(Override(instance, config))
-        # As sent and translated; in a slice also for host, placer and pool.
-        in_job += 2 * len(config.raw) + 150
+        # As sent and translated, and for host, placer and pool.
         in_slice[number] = in_slice.get(number, 0) + 3 * len(config.raw) + 300
-        if max(in_job, in_slice[number]) > ENTITY_BYTES_MAX:
-            text = f"the instances' own configs take more than {ENTITY_BYTES_MAX} bytes in all"
+        if in_slice[number] > ENTITY_BYTES_MAX:
+            text = f"own configs of a slice's instances take more than {ENTITY_BYTES_MAX} bytes"
             raise BadConfig(field, text)
     return {number: tuple(overrides) for number, overrides in found.items()}
 

@@ -189,9 +189,19 @@ def test_more_bytes_than_a_server_takes(town: Town) -> None:
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_own_configs_that_no_checkpoint_could_hold(town: Town) -> None:
+def test_own_configs_that_no_entry_could_hold(town: Town) -> None:
     request = town.request(1000)
     for instance in range(1000):
-        request.config.instanceConfig[instance].command.value = "x" * 400
+        request.config.instanceConfig[instance].command.value = "x" * 1500
     text = town.jobs.Create(request).error.invalidConfig.message
-    assert "own configs take more than 900000 bytes" in text
+    assert "own configs of a slice's instances take more than 4000000 bytes" in text
+
+
+def test_own_configs_larger_than_a_part_of_a_checkpoint(town: Town) -> None:
+    for _ in range(3):
+        request = town.request(1000)
+        for instance in range(1000):
+            request.config.instanceConfig[instance].command.value = "x" * 800
+        made = town.jobs.Create(request)
+        assert made.jobId.value, made.error
+        assert town.jobs.Get(job.GetRequest(id=made.jobId)).jobInfo.config.instanceCount == 1000

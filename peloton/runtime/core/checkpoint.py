@@ -10,7 +10,7 @@ indexes: those are derived. It must never pause the shard for all of it at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 CHECKPOINT_BYTES_MIN = 1024 * 1024
 PART_BYTES = 512 * 1024
 
-ENTITY, RECORD = 0, 1
+PIECE_BYTES_MAX = 256 * 1024
+"""Larger things are cut: a part holds up to PART_BYTES and the piece that passed it, no more."""
+
+ENTITY, RECORD, MORE = 0, 1, 2
 
 
 class Piece(NamedTuple):
-    """One thing a checkpoint holds: an entity, or facts of the runtime about one."""
+    """One thing a checkpoint holds: an entity, or facts of the runtime about one.
+
+    `MORE` is the beginning of a thing that the next piece goes on with.
+    """
 
     form: int
     body: bytes
@@ -89,7 +95,7 @@ class Checkpointer:
             self._encoded_crowds(),
             (Piece(RECORD, self._codec.encode_entry(entry)) for entry in records),
         )
-        self._pieces = bodies
+        self._pieces = fitting(bodies)
 
     def pieces(self) -> tuple[tuple[CheckpointPart, ...], Floor | None, Cut | None]:
         """What to put into the next round: a part, or the floor, or a cut."""
@@ -144,6 +150,21 @@ class Checkpointer:
             yield Piece(ENTITY, self._codec.encode_crowd(self._crowds.pop(key)))
 
 
-def read_part(body: bytes) -> list[Piece]:
-    """The pieces of one part."""
-    return msgspec.msgpack.decode(body, type=list[Piece])
+def fitting(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same, with what is too large cut into pieces that fit a part."""
+    for form, body in pieces:
+        for start in range(0, len(body) - PIECE_BYTES_MAX, PIECE_BYTES_MAX):
+            yield Piece(MORE, body[start : start + PIECE_BYTES_MAX])
+        rest = max(len(body) - 1, 0) // PIECE_BYTES_MAX * PIECE_BYTES_MAX
+        yield Piece(form, body[rest:])
+
+
+def read_parts(parts: Iterable[bytes]) -> Iterator[Piece]:
+    """The things that the parts of a checkpoint hold, whole again."""
+    begun: list[bytes] = []
+    for part in parts:
+        for form, body in msgspec.msgpack.decode(part, type=list[Piece]):
+            begun.append(body)
+            if form != MORE:
+                yield Piece(form, b"".join(begun))
+                begun = []

@@ -7,9 +7,9 @@ than skip it. It must not decide anything: what was decided stands in the frames
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from peloton.runtime.core.checkpoint import ENTITY, Piece, read_part
+from peloton.runtime.core.checkpoint import ENTITY, Piece, read_parts
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
 from peloton.runtime.core.records import RECORDS, CheckpointCut, Left, RequestAnswered, Revived
@@ -24,15 +24,19 @@ _RECORDS = frozenset(RECORDS.values())
 def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], floor: int) -> None:
     """Fill an empty shard; afterwards it is ready to take mail."""
     shard.position = floor
-    for part in parts:
-        shard.checkpointer.last_bytes += len(part)
-        for piece in read_part(part):
-            _restore_piece(shard, piece)
+    for piece in read_parts(_weighed(shard, parts)):
+        _restore_piece(shard, piece)
     for frame in frames:
         shard.checkpointer.tail_bytes += len(frame.body)
         _fold_frame(shard, frame)
     _drop_unfinished(shard)
     _derive(shard)
+
+
+def _weighed(shard: Shard, parts: Iterable[bytes]) -> Iterator[bytes]:
+    for part in parts:
+        shard.checkpointer.last_bytes += len(part)
+        yield part
 
 
 def _restore_piece(shard: Shard, piece: Piece) -> None:

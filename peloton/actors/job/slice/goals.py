@@ -56,10 +56,12 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     resting = notes.resting if at.now < notes.retry_at else Bits()
     fresh = ready - waiting - resting
     if not fresh:
-        if waiting == notes.wished and resting == notes.resting:
+        if waiting & ready == notes.wished and resting == notes.resting:
             return WAITING
-        # A time has come that nobody needed: without new notes the next one would be forgotten.
-        return Decision(notes=msgspec.structs.replace(notes, wished=waiting, resting=resting))
+        # Who launched is wished for no more, else its next try would wait for the old wish's
+        # time; and a time that nobody needed has come: kept, it would hide the next one.
+        after = msgspec.structs.replace(notes, wished=waiting & ready, resting=resting)
+        return Decision(notes=after)
     number = notes.number
     sends = []
     for shape, members in _by_shape(slice_, fresh, at):
