@@ -197,6 +197,7 @@ class Minicluster:
             [str(address) for address in addresses],
             http=self.http,
             receive_max_bytes=settings.receive_max_bytes,
+            sandboxes=sandboxes if settings.backend == "process" else None,
         )
         self._server.start()
         self.grpc = Address(settings.grpc.host, ports[0])

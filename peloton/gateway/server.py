@@ -24,6 +24,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.config import RECEIVE_MAX_BYTES, Address
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.desk import Desk
+from peloton.gateway.guard import guarded
 from peloton.gateway.health import Health
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.later import SHORT, Later, services
@@ -94,7 +95,7 @@ def _methods(service: ServiceDescriptor, servicer: Any) -> dict[str, grpc.RpcMet
     """The calls that the servicer has a method for."""
     return {
         method.name: grpc.unary_unary_rpc_method_handler(
-            getattr(servicer, method.name),
+            guarded(getattr(servicer, method.name), method.full_name),
             request_deserializer=GetMessageClass(method.input_type).FromString,
             response_serializer=lambda answer: answer.SerializeToString(),
         )
