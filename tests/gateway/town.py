@@ -138,13 +138,13 @@ def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Town]:
-    """A cluster that is gone afterwards."""
+def running(folder: Path, journal: SqliteJournal | None = None) -> Iterator[Town]:
+    """A cluster that is gone afterwards; on a journal of its own, or on this one."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
     backend = simulated.SimulatedBackend(HOSTS)
     root = start(
         kinds(SIZES),
-        SqliteJournal(folder / "journal.db"),
+        journal or SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
         softs={"placer": PlacerMachine(inventories), "backend": backend},

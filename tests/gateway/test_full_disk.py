@@ -1,0 +1,46 @@
+"""A full disk: nothing is acknowledged, health says why, and work goes on when there is room."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from tests.gateway.town import Town, running
+
+PAGES = 300
+JOBS_MAX = 400
+
+
+def health(town: Town) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{town.http}/health", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "journal.db", page_count_max=PAGES)
+    with running(tmp_path, journal) as town:
+        request = town.request(1)
+        request.config.defaultConfig.command.value = "#" * 20_000
+        made = []
+        with pytest.raises(grpc.RpcError) as caught:
+            for _ in range(JOBS_MAX):
+                made.append(town.create(request, timeout=3))
+        unclear = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert caught.value.code() in unclear
+        assert made
+        code, why = health(town)
+        assert code == 503
+        assert "full" in why
+        journal.page_count_max = None  # somebody made room
+        town.until(lambda: health(town)[0] == 200)
+        for job in made:
+            assert town.ended(job).state == "SUCCEEDED"
+        assert town.ended(town.create(request)).state == "SUCCEEDED"
