@@ -144,6 +144,9 @@ def _label(sent: task.LabelConstraint, field: str) -> Constraint:
     kind, condition = _KINDS.get(sent.kind), _CONDITIONS.get(sent.condition)
     if kind is None:
         raise BadConfig(f"{field}.kind", f"unknown kind {sent.kind}")
+    if kind == "task":
+        # Placers would need the labels of the tasks on each host, which inventories do not tell.
+        raise BadConfig(f"{field}.kind", f"a constraint on the tasks of a host {LATER}")
     if condition is None:
         raise BadConfig(f"{field}.condition", f"unknown condition {sent.condition}")
     return Constraint(

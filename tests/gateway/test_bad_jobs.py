@@ -100,6 +100,12 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("of no constraint", constraint(), "config.defaultConfig.constraint.type"),
     ("of no kind", constraint(type=task.Constraint.LABEL_CONSTRAINT),
      "config.defaultConfig.constraint.labelConstraint.kind: unknown kind 0"),
+    ("on tasks",
+     constraint(
+         type=task.Constraint.LABEL_CONSTRAINT,
+         labelConstraint=task.LabelConstraint(kind=task.LabelConstraint.TASK, condition=1),
+     ),
+     "labelConstraint.kind: a constraint on the tasks of a host is not supported yet"),
     ("of no condition",
      constraint(
          type=task.Constraint.AND_CONSTRAINT,

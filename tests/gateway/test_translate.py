@@ -63,17 +63,17 @@ def test_without_an_own_config_the_default_is_shown_as_it_is() -> None:
 def test_a_tree_of_constraints() -> None:
     sent = task.TaskConfig()
     sent.constraint.type = task.Constraint.OR_CONSTRAINT
-    for kind, condition in ((1, 1), (2, 3)):
+    for kind, condition in ((2, 1), (2, 3)):
         leaf = sent.constraint.orConstraint.constraints.add(type=1)
         leaf.labelConstraint.kind, leaf.labelConstraint.condition = kind, condition
-        leaf.labelConstraint.requirement = kind
+        leaf.labelConstraint.requirement = condition
         leaf.labelConstraint.label.key = "k"
     label = Label("k", "")
     assert to_config(sent, "f").constraint == Constraint(
         "or",
         members=(
-            Constraint("label", "task", label, "less", 1),
-            Constraint("label", "host", label, "greater", 2),
+            Constraint("label", "host", label, "less", 1),
+            Constraint("label", "host", label, "greater", 3),
         ),
     )
 
