@@ -15,7 +15,7 @@ from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Command
 from peloton.cli.output import View, hint, plain, show
 from peloton.cli.session import connected, read_spec, said
-from peloton.sdk.errors import NotFound
+from peloton.sdk.errors import NotFound, Unsupported
 
 HERE = __name__
 
@@ -91,6 +91,7 @@ def get(job: str) -> None:
     """Print the job JOB: its config and its runtime."""
     answer = fetch(job)
     show(job_rows.view_of_one(answer.jobInfo, answer=answer))
+    tell_why(job)
 
 
 @click.command(cls=Command)
@@ -102,6 +103,19 @@ def status(job: str) -> None:
     # The original's --json prints the whole answer here, its YAML the runtime only.
     whole = click.get_current_context().obj.values.get("json_")
     show(job_rows.view_of_one(answer.jobInfo, answer=answer if whole else runtime))
+    tell_why(job)
+
+
+def tell_why(job: str) -> None:
+    """Why instances do not run, on stderr: stdout is the original's, to the letter."""
+    with connected() as peloton:
+        try:
+            reasons = peloton.ops.why(job).reasons
+        except Unsupported:
+            return  # a cluster of the original has nobody to ask
+    for reason in reasons:
+        counts = ", ".join(f"{name} {reason.counts[name]}" for name in sorted(reason.counts))
+        hint(f"why: {reason.state}: {reason.text}" + (f" ({counts})" if counts else ""))
 
 
 @click.command(cls=Command)

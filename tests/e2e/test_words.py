@@ -1,0 +1,104 @@
+"""What the README and the examples tell people to type, typed for real."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import cluster as c
+from tests.house import readme
+
+POOL = "/HelloWorldPool"
+PREFIX = ".venv/bin/peloton "
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[c.Cluster]:
+    example = c.EXAMPLES / "minicluster.yaml"
+    with c.running(tmp_path_factory.mktemp("words"), "--cluster", str(example)) as running:
+        yield running
+
+
+def typed() -> list[list[str]]:
+    """The commands of the README that go to a cluster."""
+    found = [line for line in readme.commands((c.ROOT / "README.md").read_text())]
+    ours = [line.removeprefix(PREFIX) for line in found if line.startswith(PREFIX)]
+    return [shlex.split(line) for line in ours if not line.startswith("minicluster")]
+
+
+def submit(cluster: c.Cluster, name: str) -> str:
+    done = cluster.cli("--output", "name", "job", "create", POOL, str(c.EXAMPLES / name))
+    return done.stdout.strip()
+
+
+def test_the_readme(cluster: c.Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(c.ROOT)
+    commands = typed()
+    assert len(commands) >= 3
+    for words in commands:
+        cluster.cli(*words)
+
+
+def test_hello_world(cluster: c.Cluster) -> None:
+    job = submit(cluster, "hello_world_job.yaml")
+    assert cluster.cli("job", "wait", job).returncode == 0
+    assert cluster.cli("task", "logs", job, "3").stdout == "hello world\n"
+    listed = json.loads(cluster.cli("--output", "json", "task", "list", job).stdout)
+    assert len(listed["result"]["value"]) == 10
+    cluster.cli("job", "delete", job)
+    assert cluster.cli("job", "get", job, check=False).returncode == 66
+
+
+def test_the_mixed_job_hands_on_the_code_of_what_failed(cluster: c.Cluster) -> None:
+    job = submit(cluster, "mixed_job.yaml")
+    assert cluster.cli("wait", job, check=False).returncode == 3
+    client = cluster.client()
+    assert c.counts(client, job) == ("FAILED", {"SUCCEEDED": 5, "FAILED": 1})
+    assert len(client.tasks.get(job, 1).results) == 3
+
+
+def test_the_rack_job_runs_on_the_host_with_the_label(cluster: c.Cluster) -> None:
+    job = submit(cluster, "rack_job.yaml")
+    cluster.cli("wait", job)
+    hosts = {client.host for client in runtimes(cluster, job)}
+    assert hosts == {"peloton-mesos-agent2"}
+
+
+def runtimes(cluster: c.Cluster, job: str) -> list[object]:
+    found = cluster.client().tasks.list(job).result.value
+    return [found[instance].runtime for instance in sorted(found)]
+
+
+def test_stopping_one_and_then_all(cluster: c.Cluster) -> None:
+    job = submit(cluster, "stop_me.yaml")
+    client = cluster.client()
+    c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, 20, "3 to run")
+    cluster.cli("task", "stop", job, "-r", "0:1")
+    c.wait_for(lambda: c.counts(client, job)[1] == {"RUNNING": 2, "KILLED": 1}, 20, "1 to end")
+    cluster.cli("job", "stop", job, "--force")
+    assert c.ended(client, job) == ("KILLED", {"KILLED": 3})
+    assert cluster.cli("wait", job, check=False).returncode == 125
+
+
+def test_too_big_says_why(cluster: c.Cluster) -> None:
+    job = submit(cluster, "too_big.yaml")
+    said = c.wait_for(
+        lambda: [s for s in [cluster.cli("why", job).stdout] if "insufficient" in s],
+        20,
+        "the counts of hosts",
+    )
+    assert "3" in said[0]
+    shown = cluster.cli("task", "get", job, "0").stdout
+    assert "insufficient_offer_resources" in shown
+    for verb in ("status", "get"):
+        assert "insufficient_offer_resources" in cluster.cli("job", verb, job).stderr
+    cluster.cli("task", "stop", job)
+
+
+def test_every_example_is_run_here() -> None:
+    source = (c.ROOT / "tests" / "e2e" / "test_words.py").read_text()
+    names = {path.name for path in c.EXAMPLES.iterdir()} - {"hello_world_pool.yaml"}
+    assert {name for name in names if name not in source} == set()
