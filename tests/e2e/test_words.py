@@ -24,7 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[c.Cluster]:
 
 def typed() -> list[list[str]]:
     """The commands of the README that go to a cluster."""
-    found = [line for line in readme.commands((c.ROOT / "README.md").read_text())]
+    found = list(readme.commands((c.ROOT / "README.md").read_text()))
     ours = [line.removeprefix(PREFIX) for line in found if line.startswith(PREFIX)]
     return [shlex.split(line) for line in ours if not line.startswith("minicluster")]
 
