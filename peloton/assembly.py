@@ -102,9 +102,11 @@ class Minicluster:
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
         self._wait(self._root.opened.done, "its shards")
-        self._greet(backend_key)
+        gone = self._greet(backend_key)
         self._backend.start(self._region.tell)
         self._undo.append(self._backend.close)
+        # Only now: a host that is no more has its backend kill what it left.
+        self._region.tell([Envelope(host, HostGone()) for host in gone])
         self._wait(self._hosts_up, "its hosts")
         self._serve()
 
@@ -133,20 +135,20 @@ class Minicluster:
         self._undo.append(journal.close)
         return journal
 
-    def _greet(self, backend: Key) -> None:
-        """Roots begin to exist, hosts learn what they are, hosts that are no more are lost."""
+    def _greet(self, backend: Key) -> list[Key]:
+        """Roots begin to exist, hosts learn what they are; the hosts that are no more."""
         region = self._region
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in self._inventories])
         known = {view.summary.host for view in self._hosts()}
         wanted = {key("host", host.name): host for host in self._settings.hosts}
         gone = sorted(known - wanted.keys())
-        region.tell([Envelope(host, HostGone()) for host in gone])
         region.tell(
             [Envelope(name, _configured(host, backend)) for name, host in wanted.items()]
         )
         for host in gone:
             self.warnings.append(f"{host} is not part of the cluster any more: its tasks are lost")
+        return gone
 
     def _hosts(self) -> list[HostView]:
         asks = [self._region.ask(inventory, ListHosts()) for inventory in self._inventories]

@@ -156,7 +156,7 @@ def _request(host: str, run: m.StartRun) -> keeper.RunRequest:
 
 
 def _end(report: keeper.RunEnded) -> m.RunEnd:
-    signal = signals.Signals(report.signal).name if report.signal else ""
+    signal = _signal_name(report.signal) if report.signal else ""
     outcome = Outcome(
         end=End[report.outcome],
         exit_code=report.exit_code,
@@ -166,6 +166,13 @@ def _end(report: keeper.RunEnded) -> m.RunEnd:
         system=report.outcome == "LOST",
     )
     return m.RunEnd(report.run_id, outcome)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"  # a real-time signal has a number only
 
 
 def _listed(report: keeper.RunsListed) -> m.RunsListed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peloton.runtime.core import shard as module
 from peloton.runtime.core.digest import digest
 from peloton.runtime.vocabulary import Absent, Bits, Key, Refused, Seen, key
 from tests.toy import words as w
@@ -234,3 +235,16 @@ def test_bits_of_a_line_find_a_members_story():
     bench.rest()
     assert bench.shard.turns.story.of(bulbs("a"), 1)[-1].because == "denied"
     assert bench.shard.turns.story.of(bulbs("a"), 2)[-1].because != "denied"
+
+
+def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame(monkeypatch):
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(5))
+    bench.rest()
+    monkeypatch.setattr(module, "TURNS_PER_FRAME_MAX", 1)
+    bench.tell(panel("a"), w.Switch(True))
+    bench.tell(panel("b"), w.Install(1))
+    bench.once()
+    goals = [state.want for state in bench.replay().population.crowd(bulbs("a")).classes]
+    assert goals == [True]
+    assert panel("b") not in bench.shard.population.cells

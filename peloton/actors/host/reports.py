@@ -7,6 +7,8 @@ that only one of the two knows is healed by the rule that is written beside it.
 
 from __future__ import annotations
 
+import msgspec
+
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import HOLDING, Phase, Run, by_crowd, start_run
@@ -114,8 +116,17 @@ def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
 
 
 def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
-    """The machine is not part of the cluster any more."""
-    return _lose(host, "the host is not part of the cluster any more")
+    """The machine is not part of the cluster any more.
+
+    Its runs are lost to their tasks, which may start anew elsewhere: where the backend can still
+    reach them (a virtual host does not go away with its name), they are killed.
+    """
+    held = tuple(pod for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING)
+    lost = _lose(host, "the host is not part of the cluster any more")
+    if not held:
+        return lost
+    stop = Send(host.backend, m.StopRuns(at.key, at.epoch, held, STOP_GRACE_S))
+    return msgspec.structs.replace(lost, sends=(*lost.sends, stop))
 
 
 def unreachable(host: Host, message: Due, at: At) -> Decision:

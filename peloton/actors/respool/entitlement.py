@@ -7,15 +7,19 @@ sharing can come without a change there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import Key
 
-if TYPE_CHECKING:
-    from peloton.actors.respool.tree import Tree
+
+class Pools(Protocol):
+    """What is asked of the tree."""
+
+    def limit(self, pool: Key) -> Resources:
+        """The most a pool may ever use."""
 
 
-def entitlement(tree: Tree, pool: Key) -> Resources:
+def entitlement(pools: Pools, pool: Key) -> Resources:
     """The most that the pool and all below it may use now."""
-    return tree.limit(pool)
+    return pools.limit(pool)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,9 +22,6 @@ from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import CheckpointPart, Cut, Floor
 from peloton.runtime.vocabulary import Key
-
-if TYPE_CHECKING:
-    from peloton.runtime.core.shard import Shard
 
 CHECKPOINT_BYTES_MIN = 1024 * 1024
 PART_BYTES = 512 * 1024
@@ -71,22 +68,21 @@ class Checkpointer:
         turns.write(Entry(SHARD_KEY, (CheckpointCut(0, turns.now),)))
         return True
 
-    def framed(self, shard: Shard, size: int, *, cut: bool) -> None:
-        """A frame is complete; the next turn will already be after the cut."""
+    def framed(self, size: int) -> None:
+        """A frame of so many bytes is complete."""
         self.tail_bytes += size
-        if not cut:
-            return
-        self._position, self._number, self._written = shard.position, 0, 0
+
+    def cut(self, position: int, population: Population, *, records: list[Entry]) -> None:
+        """Keep all that there is as of the frame just completed, before the next turn.
+
+        `records` are the runtime's own facts: what was answered and what is set aside.
+        """
+        self._position, self._number, self._written = position, 0, 0
         self._safe = False
         self.tail_bytes = 0
-        self._crowds = shard.population.cut_crowds = dict(shard.population.crowds)
-        cells = list(shard.population.cells.items())
-        since = dict(shard.population.since)
-        records = [Entry(SHARD_KEY, (CheckpointCut(0, shard.turns.now),))]
-        records += [
-            Entry(key, tuple(kept.values())) for key, kept in shard.answered.by_cell.items()
-        ]
-        records += [Entry(key, tuple(facts)) for key, facts in shard.held.dump().items()]
+        self._crowds = population.cut_crowds = dict(population.crowds)
+        cells = list(population.cells.items())
+        since = dict(population.since)
         bodies = itertools.chain(
             (
                 Piece(ENTITY, self._codec.encode_cell(k, s, since=since.get(k, 0.0)))

@@ -123,6 +123,10 @@ class Endings:
         """Whether rows are to be written."""
         return bool(self.waiting or self._deleted)
 
+    def forgotten(self, key: Key) -> None:
+        """Recovery let go of an entity: the next frame says so."""
+        self._left.append(key)
+
     # ---- coming back ----
 
     def hold(self, key: Key, body: bytes) -> None:

@@ -113,6 +113,9 @@ class Held:
                 self._codec.decode_message(key, fact.number, body=fact.body),
                 int.from_bytes(fact.members, "little"),
                 sender=Key(fact.sender) if fact.sender else None,
+                origin=int.from_bytes(fact.origin, "little"),
+                values=fact.values,
+                who=fact.who,
             )
             for fact in parked
         ]
@@ -152,6 +155,11 @@ class Held:
             attempts=attempts,
             at=self._turns.now,
             members=Bits(members).pack(),
+            origin=Bits(envelope.origin).pack(),
+            values=tuple(str(value) for value in narrow(envelope, members).values)
+            if members
+            else (),
+            who=envelope.who,
         )
         facts: tuple[Any, ...] = (fact,)
         if quarantined_after(len(self.aside.get(envelope.to, ())) + 1):
@@ -168,7 +176,10 @@ class Held:
             return False
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         for fact in parked:
+            # The same words of another sender are another message.
             same = fact.number == number and fact.body == body
+            same = same and fact.sender == (envelope.sender or "")
+            same = same and int.from_bytes(fact.origin, "little") == envelope.origin
             if same and int.from_bytes(fact.members, "little") == envelope.members:
                 self._answer(envelope, SetAside(fact.error))
                 return True

@@ -27,6 +27,14 @@ class Owing:
         self.settled(raw)
         self._ages[0] |= raw
 
+    def said_more(self, raw: int) -> None:
+        """Members in `raw` said one more owed thing. Those that wait already keep their age: an
+        actor that always has something new to say would never come to say the old again."""
+        fast = 0
+        for age in self._ages:
+            fast |= age
+        self.said(raw & ~fast)
+
     def settled(self, raw: int) -> None:
         """Members in `raw` owe nothing any more."""
         self._ages = [age & ~raw for age in self._ages]

@@ -30,6 +30,9 @@ class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
     attempts: int
     at: float
     members: bytes = b""
+    origin: bytes = b""
+    values: tuple[str, ...] = ()
+    who: str = ""
 
 
 class Quarantined(Fact, frozen=True, gc=False, array_like=True):

@@ -133,6 +133,8 @@ def _drop_unfinished(shard: Shard) -> None:
     for key in [key for key, state in cells.items() if _unfinished(shard, key, state=state)]:
         del cells[key]
         shard.population.since.pop(key, None)
+        # Written down, or the next recovery would fold these pieces under what is said anew.
+        shard.endings.forgotten(key)
 
 
 def _unfinished(shard: Shard, key: Key, *, state: object) -> bool:

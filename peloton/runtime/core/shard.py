@@ -18,13 +18,14 @@ import msgspec
 
 from peloton.runtime.core.answered import Answered
 from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN, Checkpointer
-from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.held import Held
 from peloton.runtime.core.latest import Pending
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import answer, look
 from peloton.runtime.core.turns import Turns
@@ -96,7 +97,8 @@ class Shard:
         self._redrives: dict[Key, None] = {}
         self._sharding = sharding
         self._pending = Pending()
-        self._queue: deque[Envelope] = outbox.local
+        self._inbox: deque[Envelope] = deque()
+        self._local = outbox.local
         self._load: dict[Key, None] = {}
         self._reports: dict[Key, float] = {}
         self._words = 0  # reports under this epoch
@@ -107,7 +109,7 @@ class Shard:
 
     def take(self, envelopes: Iterable[Envelope]) -> None:
         """Messages for entities of this shard, in order."""
-        self._queue.extend(envelopes)
+        self._inbox.extend(envelopes)
 
     def loaded(self, key: Key, row: EndedRow | None) -> None:
         """The answer to `Ready.load`: the final state, or None when there is none."""
@@ -116,7 +118,7 @@ class Shard:
             self.endings.hold(key, row.body)
         else:
             self.endings.known_absent[key] = None
-        self._queue.extendleft(reversed(box.drain() if box is not None else []))
+        self._inbox.extendleft(reversed(box.drain() if box is not None else []))
 
     def ready(self, now: float) -> Ready:
         """Run turns on all mail; the frame, and what may leave once it is safe."""
@@ -124,7 +126,7 @@ class Shard:
         turns.begin(max(now, turns.now), self.position + 1)
         self._redrive()
         # In front: what failed was said before all that has come since.
-        self._queue.extendleft(reversed(self.held.ripe(turns.now)))
+        self._inbox.extendleft(reversed(self.held.ripe(turns.now)))
         self._tell_due()
         self._say_again()
         self._pump()
@@ -138,7 +140,9 @@ class Shard:
         frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
         if frame is not None:
             self.position += 1
-            self.checkpointer.framed(self, len(frame), cut=cut)
+            self.checkpointer.framed(len(frame))
+            if cut:
+                self.checkpointer.cut(self.position, self.population, records=self._records())
         parts, floor, journal_cut = self.checkpointer.pieces()
         self.views.touch(turns.touched, self.population)
         replies, turns.outbox.replies = turns.outbox.replies, []
@@ -178,17 +182,33 @@ class Shard:
     @property
     def busy(self) -> bool:
         """Whether `ready` would find something to do at once."""
-        work = self._queue or self.population.dirty or self._redrives
+        work = self._inbox or self._local or self.population.dirty or self._redrives
         return bool(work) or self.checkpointer.busy or self.endings.busy
+
+    def _records(self) -> list[Entry]:
+        """The runtime's own facts, as a checkpoint keeps them."""
+        kept = self.answered.by_cell
+        return [
+            Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now),)),
+            *(Entry(key, tuple(answers.values())) for key, answers in kept.items()),
+            *(Entry(key, tuple(facts)) for key, facts in self.held.dump().items()),
+        ]
 
     # ---- the pump ----
 
     def _pump(self) -> None:
         turns, dirty, budget = self.turns, self.population.dirty, TURNS_PER_FRAME_MAX
-        while budget > 0 and turns.bytes < FRAME_BYTES_SOFT:
+        while True:
+            # What entities of this shard say to each other is heard before the frame is closed,
+            # whatever the budget: sender and receiver commit together, so nobody owes it.
+            if self._local:
+                self._deliver(self._local.popleft())
+                continue
+            if budget <= 0 or turns.bytes >= FRAME_BYTES_SOFT:
+                break
             budget -= 1
-            if self._queue:
-                self._deliver(self._queue.popleft())
+            if self._inbox:
+                self._deliver(self._inbox.popleft())
             elif dirty:
                 # Parents look once all mail is done, however many children changed.
                 key = next(iter(dirty))
@@ -199,7 +219,7 @@ class Shard:
 
     def _redrive(self) -> None:
         for key in self._redrives:
-            self._queue.extend(self.held.redrive(key))
+            self._inbox.extend(self.held.redrive(key))
             # Deadlines that came while nobody was let in.
             crowd = self.population.crowds.get(key)
             state = self.population.cells.get(key)
@@ -287,19 +307,19 @@ class Shard:
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
                 self.turns.recall(key)
-                self._queue.append(Envelope(key, PURSUE))
+                self._inbox.append(Envelope(key, PURSUE))
         for key in self.turns.wheel.due(self.turns.now):
             kind = self.kinds[kind_of(key)]
             crowd = self.population.crowds.get(key)
             if crowd is not None:
                 for name, members in crowd.due(self.turns.now):
-                    self._queue.append(Envelope(key, Due(name), members))
+                    self._inbox.append(Envelope(key, Due(name), members))
                 self.turns.time_crowd(crowd)
                 continue
             state = self.population.cells.get(key)
             deadline = kind.deadline(state) if state is not None else None
             if deadline is not None:
-                self._queue.append(Envelope(key, Due(deadline[0])))
+                self._inbox.append(Envelope(key, Due(deadline[0])))
 
     # ---- what is said again ----
 

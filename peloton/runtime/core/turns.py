@@ -160,7 +160,10 @@ class Turns:
         owing = self.owing.get(key)
         if owing is None:
             owing = self.owing[key] = Owing()
-        owing.said(raw)
+        if self.population.kind(key).crowd is None:
+            owing.said_more(raw)
+        else:
+            owing.said(raw)
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
         """Set or drop the deadline of a cell after its state changed."""
