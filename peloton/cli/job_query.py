@@ -13,7 +13,7 @@ from peloton.cli import job_rows
 from peloton.cli.options import Command
 from peloton.cli.output import hint, show
 from peloton.cli.session import connected
-from peloton.cli.values import labels, words
+from peloton.cli.values import COUNT, DAYS, labels, words
 
 
 @click.command(cls=Command)
@@ -23,10 +23,10 @@ from peloton.cli.values import labels, words
 @click.option("-s", "--states", type=words, default=(), help="Any of these states.")
 @click.option("--owner", default="", help="Owning team.")
 @click.option("--name", default="", help="Part of the name.")
-@click.option("-d", "--timerange", "days", default=0, help="Created in the last DAYS; 0 is ever.")
-@click.option("-n", "--limit", default=100, show_default=True, help="Jobs to print.")
-@click.option("-q", "--total", "total_max", default=100, show_default=True, help="Jobs to look at.")
-@click.option("-o", "--offset", default=0, show_default=True, help="Jobs to skip.")
+@click.option("-d", "--timerange", "days", default=0, type=DAYS, help="Created in the last DAYS.")
+@click.option("-n", "--limit", default=100, type=COUNT, show_default=True, help="Jobs to print.")
+@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Jobs to look at.")
+@click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
 @click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
 @click.option("-a", "--sortorder", "order", default="DESC", show_default=True, help="ASC or DESC.")
 def query(**wanted: Any) -> None:

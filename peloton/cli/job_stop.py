@@ -15,8 +15,8 @@ from peloton.cli.options import Command, Settings
 from peloton.cli.output import View, hint, show
 from peloton.cli.session import connected, said
 from peloton.cli.task_texts import stop_text
+from peloton.cli.values import COUNT, numbers
 from peloton.cli.values import labels as labels_of
-from peloton.cli.values import numbers
 from peloton.sdk.errors import Conflict, PelotonError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ Labels = tuple[tuple[str, str], ...]
 @click.option("--owner", default="", help="Jobs of this team.")
 @click.option("-l", "--labels", type=labels_of, default=(), help="Jobs with all of these labels.")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@click.option("-n", "--limit", default=100, show_default=True, help="Jobs to stop at most.")
-@click.option("-q", "--total", "total_max", default=100, show_default=True, help="Jobs to look at.")
+@click.option("-n", "--limit", default=100, type=COUNT, help="Jobs to stop at most.")
+@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Jobs to look at.")
 def stop(
     job: str, progress: bool, owner: str, labels: Labels, force: bool, limit: int, total_max: int
 ) -> int:

@@ -16,7 +16,7 @@ from peloton.cli import exits
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import View, hint, show
 from peloton.cli.session import connected
-from peloton.cli.values import duration
+from peloton.cli.values import COUNT, duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
 STORY_HEADER = ("Time", "Message", "Because", "Facts")
@@ -24,7 +24,7 @@ STORY_HEADER = ("Time", "Message", "Because", "Facts")
 
 @click.command(cls=OwnCommand)
 @click.argument("job")
-@click.argument("instance", type=click.IntRange(min=0), required=False)
+@click.argument("instance", type=COUNT, required=False)
 def why(job: str, instance: int | None) -> None:
     """Why JOB, or one INSTANCE of it, is in the state it is in.
 

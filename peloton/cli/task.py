@@ -18,7 +18,7 @@ from peloton.cli.options import Command
 from peloton.cli.output import View, hint, show
 from peloton.cli.session import connected, said
 from peloton.cli.task_texts import TEXTS
-from peloton.cli.values import EVERYTHING, from_to, ranges_option, words
+from peloton.cli.values import COUNT, EVERYTHING, from_to, ranges_option, words
 
 Range = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
@@ -81,8 +81,8 @@ def get(job: str, instance: int) -> None:
 @click.option("-s", "--states", type=words, default=(), help="Any of these states.")
 @click.option("--names", type=words, default=(), help="Any of these names.")
 @click.option("--hosts", type=words, default=(), help="On any of these hosts.")
-@click.option("-n", "--limit", default=100, show_default=True, help="Instances to print.")
-@click.option("-o", "--offset", default=0, show_default=True, help="Instances to skip.")
+@click.option("-n", "--limit", default=100, type=COUNT, help="Instances to print at most.")
+@click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Instances to skip.")
 @click.option("-p", "--sort", type=words, default=(), help="Such as state, host or message.")
 @click.option("-a", "--sortorder", "order", default="ASC", show_default=True, help="ASC or DESC.")
 def query(job: str, limit: int, offset: int, **wanted: Any) -> None:

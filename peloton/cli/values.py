@@ -41,7 +41,7 @@ def from_to(value: str) -> tuple[int, int]:
         low, high = -1, -1
     if not colon or low < 0 or high < 0:
         raise click.BadParameter(f"{value!r} is not of the form FROM:TO, such as 0:10 or 5:")
-    return low, high
+    return min(low, INSTANCE_MAX), min(high, INSTANCE_MAX)
 
 
 def duration(value: str | float) -> float:
@@ -57,6 +57,8 @@ def duration(value: str | float) -> float:
     return sum(float(number) * UNITS_S[unit] for number, unit in pieces)
 
 
+COUNT = click.IntRange(0, INSTANCE_MAX)
+DAYS = click.IntRange(0, 36_500)
 EVERYTHING = (0, INSTANCE_MAX)
 ranges_option = click.option(
     "-r", "--range", "ranges", type=from_to, multiple=True, help="Instances FROM:TO; repeatable."

@@ -83,3 +83,26 @@ def test_hosts_that_are_not_there_after_a_restart_are_lost(tmp_path: Path) -> No
                 20,
                 "one to wait for room",
             )
+
+
+def test_what_a_host_that_is_no_more_ran_is_killed(tmp_path: Path) -> None:
+    with c.running(tmp_path, "--hosts", "3") as cluster:
+        mark = tmp_path / "alive"
+        with cluster.client() as client:
+            c.pool(client)
+            config = {"resource": {"cpuLimit": 4.0, "memLimitMb": 1.0}}
+            command = f"while true; do touch {mark}-$PELOTON_POD_ID; sleep 0.1; done"
+            job = str(client.jobs.create("/tests", c.job(3, command, config=config)).jobId.value)
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, 20, "3 to run")
+        cluster.kill()
+        cluster.options = ("--hosts", "2")
+        cluster.start()
+
+        def written() -> set[Path]:
+            for path in tmp_path.glob("alive-*"):
+                path.unlink(missing_ok=True)
+            time.sleep(0.5)
+            return set(tmp_path.glob("alive-*"))
+
+        assert c.wait_for(written, 20, "processes that go on")
+        c.wait_for(lambda: len(written()) == 2, 20, "two processes to be left")
