@@ -8,6 +8,7 @@ is all that is needed. It must not hold anything that a restart would miss.
 from __future__ import annotations
 
 import heapq
+import math
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -124,13 +125,13 @@ class SimulatedBackend:
 
     def _duration_s(self, run: str, spec: m.RunSpec | None) -> float:
         said = _variable(spec, DURATION_VARIABLE)
-        duration_s = float(said) if said is not None else self._fates.duration_s
+        duration_s = _number(said, self._fates.duration_s)
         return duration_s * (1 + self._fates.spread * self._chance(run, "duration"))
 
     def _outcome(self, run: str, spec: m.RunSpec | None) -> Outcome:
         said = _variable(spec, EXIT_VARIABLE)
         failed = self._chance(run, "outcome") < self._fates.failing
-        code = int(said) if said is not None else int(failed)
+        code = int(_number(said, float(failed)))
         if code == 0:
             return Outcome(End.SUCCEEDED, 0)
         return Outcome(End.FAILED, code, "", "exited", f"Command exited with status {code}")
@@ -143,3 +144,12 @@ def _variable(spec: m.RunSpec | None, name: str) -> str | None:
     if spec is None:
         return None
     return dict(spec.environment).get(name)
+
+
+def _number(said: str | None, otherwise: float) -> float:
+    """A client's number, or ours where it said none: a bad one must not stop the runs of others."""
+    try:
+        number = float(said) if said is not None else otherwise
+    except ValueError:
+        return otherwise
+    return number if math.isfinite(number) else otherwise
