@@ -7,11 +7,13 @@ that only one of the two knows is healed by the rule that is written beside it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import HOLDING, Phase, Run, by_crowd, start_run
+from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd, start_run
 from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Send
@@ -27,10 +29,7 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
         return Decision()
     return Decision(
         facts=(f.ProcessesStarted(tuple(run.pod for run in fresh)),),
-        sends=tuple(
-            Send(crowd, t.Started(number), Bits.of(*(run.member for run in runs)))
-            for crowd, number, runs in by_crowd(fresh)
-        ),
+        sends=_tell_started(fresh),
     )
 
 
@@ -87,7 +86,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     all_ends = (*ends, *missing)
     if all_ends:
         facts = (*facts, f.ProcessesEnded(all_ends))
-    sends = (*_tell_started(host, started), *_tell(host, all_ends))
+    heard = _tell_started(host.runs[pod] for pod in started)
+    sends = (*heard, *_tell(host, all_ends))
     orders = _orders(host, at, again=again, stops=(*kills, *orphans))
     if message.ends:
         ended = tuple(end.run for end in message.ends)
@@ -103,8 +103,9 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
 
 
 def _list(host: Host, at: At) -> Send:
-    held = (host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING)
-    known = tuple(m.KnownRun(run.pod, run.since) for run in held if run.phase != Phase.ACCEPTED)
+    known = tuple(
+        m.KnownRun(run.pod, run.since) for run in _held(host) if run.phase != Phase.ACCEPTED
+    )
     return Send(host.backend, m.ListRuns(at.key, at.epoch, known))
 
 
@@ -121,7 +122,7 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     Its runs are lost to their tasks, which may start anew elsewhere: where the backend can still
     reach them (a virtual host does not go away with its name), they are killed.
     """
-    held = tuple(pod for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING)
+    held = tuple(run.pod for run in _held(host))
     lost = _lose(host, "the host is not part of the cluster any more")
     if not held:
         return lost
@@ -138,12 +139,13 @@ def _lose(host: Host, reason: str) -> Decision:
     if host.state == HostStates.LOST:
         return Decision()
     outcome = lost_outcome(reason)
-    held = [host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
-    sends = tuple(
-        Send(crowd, t.Ended(number, outcome), Bits.of(*(run.member for run in runs)))
-        for crowd, number, runs in by_crowd(held)
-    )
-    return Decision(facts=(f.HostLost(reason),), sends=sends, because=reason)
+    ends = tuple(m.RunEnd(run.pod, outcome) for run in _held(host))
+    return Decision(facts=(f.HostLost(reason),), sends=_tell(host, ends), because=reason)
+
+
+def _held(host: Host) -> list[Run]:
+    """The runs that take room, by name."""
+    return [host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
 
 
 def _holds(host: Host, pod: str) -> bool:
@@ -171,10 +173,9 @@ def _tell(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
     )
 
 
-def _tell_started(host: Host, started: list[str]) -> tuple[Send, ...]:
+def _tell_started(started: Iterable[Run]) -> tuple[Send, ...]:
     return tuple(
-        Send(crowd, t.Started(number), Bits.of(*(run.member for run in runs)))
-        for crowd, number, runs in by_crowd(host.runs[pod] for pod in started)
+        Send(crowd, t.Started(number), bits(runs)) for crowd, number, runs in by_crowd(started)
     )
 
 

@@ -51,11 +51,6 @@ class Owing:
             due |= self._slow
         return due
 
-    def slower(self, raw: int) -> None:
-        """Members in `raw` wait for a person: only the slow rate from now on."""
-        self.settled(raw)
-        self._slow |= raw
-
     @property
     def all(self) -> int:
         """Every member that waits."""

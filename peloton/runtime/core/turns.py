@@ -33,7 +33,6 @@ from peloton.runtime.vocabulary import (
     Fact,
     Key,
     Kind,
-    Latest,
     Message,
     Send,
 )
@@ -384,8 +383,3 @@ class _Nothing(Message, frozen=True, gc=False, array_like=True):
 
 
 NOTHING = _Nothing()
-
-
-def is_latest(envelope: Envelope) -> bool:
-    """Whether the runtime itself answers and re-sends this message."""
-    return isinstance(envelope.message, Latest)
