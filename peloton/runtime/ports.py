@@ -1,4 +1,4 @@
-"""Ports of the runtime: what a journal must provide to the shell of a shard.
+"""Ports of the runtime: what a journal and a membership must provide to its shells.
 
 Here are only shapes: the values that cross the port, and the protocol itself. The module must not
 hold behaviour, know a kind of entity, or import an adapter; keys and bodies are opaque.
@@ -15,7 +15,8 @@ from; the *tail* are the frames after it; *ended* rows are final states, found b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -245,3 +246,107 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Let go of everything; a journal opened anew knows nothing of our claims."""
+
+
+# ---- membership -----------------------------------------------------------------------------
+
+
+class MemberNode(Struct, frozen=True, gc=False):
+    """What a daemon tells all others about itself; it vanishes with the daemon's session."""
+
+    address: str
+    roles: tuple[str, ...]
+    unfit: tuple[str, ...] = ()
+    """Groups it could not serve lately: others come first there."""
+    leaving: bool = False
+
+
+class View(Struct, frozen=True, gc=False):
+    """Everything there is, whole, as `member` last read it; in between much may have gone unseen.
+
+    Every change up to `version` is in it, perhaps later ones too. Versions are the same for all
+    members (the transaction ids of the service), so two daemons can tell whose view is older.
+    """
+
+    member: str
+    version: int
+    members: dict[str, MemberNode]
+    owners: dict[ShardId, str]
+
+
+class SessionState(enum.Enum):
+    """What a member knows of its session."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """Nobody answers. It may be over already: a client is told so only when it is back."""
+    LOST = "lost"
+
+
+class Session(Struct, frozen=True, gc=False):
+    """The session of `member` is so from now on. `version`, when connected: its node is there."""
+
+    member: str
+    state: SessionState
+    version: int = 0
+
+
+class NodeOutcome(enum.Enum):
+    """What became of an operation on an owner node."""
+
+    HELD = "the node is ours"
+    TAKEN = "the node is another's"
+    GONE = "there is no node of ours"
+    UNSURE = "it may have happened"
+
+
+class NodeAnswer(Struct, frozen=True, gc=False):
+    """The one answer to `create_owner` or `remove_owner`, as of `version` (not when unsure)."""
+
+    member: str
+    shard: ShardId
+    outcome: NodeOutcome
+    version: int = 0
+    owner: str = ""
+    """Whose node it is, when it is another's."""
+
+
+MembershipNews = View | Session | NodeAnswer
+
+
+class Membership(Protocol):
+    """Who is there and who should own what; never who may write: only the journal says that.
+
+    Nothing here waits. What comes of a call is told to the one listener, in the order it was
+    learned, and names the member it was learned for, so that the news of a session that is over
+    can be told from those of the next. A session is begun by `join` and ends by `leave` or by
+    being lost; of the nodes it made none outlives it.
+    """
+
+    def listen(self, tell: Callable[[MembershipNews], None]) -> None:
+        """Where all news go, from any thread; called once, before everything else."""
+
+    def join(self, member: str, node: MemberNode) -> None:
+        """Begin a session, tried until it stands; what is left of an older one is let go.
+
+        Its first news is `Session(CONNECTED)`, once the member node is there. Views follow by
+        themselves: one soon, and one soon after every change.
+        """
+
+    def announce(self, node: MemberNode) -> None:
+        """The member node says this as soon as the session allows; only the newest counts."""
+
+    def look(self) -> None:
+        """Read a view though nothing seems to have changed."""
+
+    def create_owner(self, shard: ShardId) -> None:
+        """Held (also if it was ours before), taken, or unsure.
+
+        Answered once, unless the session is lost before.
+        """
+
+    def remove_owner(self, shard: ShardId) -> None:
+        """Gone (also if it never was ours), or unsure; answered like a creation."""
+
+    def leave(self) -> None:
+        """End the session and all its nodes; no more news of it."""

@@ -131,6 +131,12 @@ class Disown(NamedTuple):
     answer: Future[Any]
 
 
+class Drop(NamedTuple):
+    """Let go of these shards at once, whatever is in flight; each is reported closed."""
+
+    shards: tuple[ShardId, ...]
+
+
 class Opened(NamedTuple):
     """A shard has recovered and takes mail."""
 
@@ -144,12 +150,16 @@ class Closed(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A shard is no more here: fenced, unclear for too long, or its shell raised (`broken`)."""
+    """A shard is no more here: fenced, unclear for too long, or its shell raised (`broken`).
+
+    `gave_up`: the store was out of reach for so long that another daemon should try.
+    """
 
     shard: ShardId
     text: str
     broken: bool = False
     damaged: bool = False
+    gave_up: bool = False
 
 
 class Broke(NamedTuple):
@@ -158,6 +168,15 @@ class Broke(NamedTuple):
     name: str
     text: str
     fatal: bool
+
+
+# ---- to the claim shell ----
+
+
+class DrainAll(NamedTuple):
+    """The daemon goes: give every shard back, leave, and then answer the future."""
+
+    answer: Future[Any]
 
 
 def tell(ref: Ref, letter: Any) -> bool:
