@@ -73,7 +73,8 @@ class Desk:
         request: tuple[str, bytes] | None = None,
     ) -> Any:
         """Ask one entity and wait."""
-        who = dict(context.invocation_metadata() or ()).get("username", "")
+        told = dict(context.invocation_metadata() or ())
+        who = told.get("username") or told.get("rpc-caller") or ""
         future = self.cluster.ask(to, message, request=request, who=str(who))
         return self.wait(future, context)
 

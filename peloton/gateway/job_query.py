@@ -95,9 +95,7 @@ def _between(spec: job.QuerySpec, field: str) -> tuple[float, float] | None:
 
 def _ordered(lines: list[JobSummary], pages: query.PaginationSpec) -> list[JobSummary]:
     by = list(pages.orderBy) or [
-        query.OrderBy(
-            order=query.OrderBy.DESC, property=query.PropertyPath(value="creation_time")
-        )
+        query.OrderBy(order=query.OrderBy.DESC, property=query.PropertyPath(value="creation_time"))
     ]
     lines.sort(key=lambda line: line.job)
     for order in reversed(by):

@@ -67,9 +67,7 @@ class Later(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._known = {
-            f"/{service}/{method}"
-            for service, methods in services().items()
-            for method in methods
+            f"/{service}/{method}" for service, methods in services().items() for method in methods
         }
 
     def service(self, handler_call_details: Any) -> Any:

@@ -21,7 +21,7 @@ from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.desk import Code, Context, Desk, end
-from peloton.gateway.reasons import Group, at_goal, grouped, waits, why
+from peloton.gateway.reasons import Group, at_goal, grouped, rests, waits, why, why_rests
 from peloton.gateway.texts import canonical, known_job
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Bits, Key, kind_of
@@ -51,7 +51,10 @@ class Ops:
         self._waiters = threading.BoundedSemaphore(WAITERS_MAX)
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
-        """What holds up each instance that is not at its goal, alike ones once."""
+        """What holds up each instance that is not at its goal, alike ones once.
+
+        Where nothing is held up it says what is: how they run, or how and by whom they ended.
+        """
         job = self._job(sent.job_id, context)
         start, stop = 0, job.spec.instances
         if sent.HasField("instance"):
@@ -59,16 +62,19 @@ class Ops:
             if start >= job.spec.instances:
                 text = f"instance {start} is not below {job.spec.instances}"
                 end(context, Code.NOT_FOUND, text=text)
-        found = self._desk.instances(job, start, context=context, stop=stop)
-        views = [view for view in found if not at_goal(view)]
+        alone = sent.HasField("instance")
+        found = list(self._desk.instances(job, start, context=context, stop=stop))
+        # Of a job of which some instances wait or ended badly, those that do well are no answer.
+        views = [view for view in found if not (at_goal(view) and view.state != "KILLED")] or found
         lots = waits(views, desk=self._desk, context=context)
         now = time.time()
-        groups = grouped((view, why(view, lots)) for view in views)
+        groups = grouped(
+            (view, why_rests(view, job, alone=alone) if rests(view) else why(view, lots))
+            for view in views
+        )
         reasons = [_reason(group, now) for group in groups]
         if job.because and not sent.HasField("instance"):
-            reasons.append(
-                ops.Reason(state=job.summary.state.name, code="job", text=job.because)
-            )
+            reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons)
 
     def WaitJob(self, sent: ops.WaitJobRequest, context: Context) -> Any:

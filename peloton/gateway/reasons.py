@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway.desk import Context, Desk
+from peloton.gateway.texts import rfc3339
 from peloton.runtime.vocabulary import Bits, Key
 
 LOTS_MAX = 200
 """Lots asked for one answer; waiting members of further lots are told without their place."""
 
 _ENDED_BADLY = {"FAILED": "failed", "LOST": "lost", "KILLED": "killed"}
-_DONE = ("SUCCEEDED", "RUNNING")
+_AT_GOAL = {"RUNNING": "running", "SUCCEEDED": "succeeded"}
 
 
 class Why(NamedTuple):
@@ -32,9 +34,14 @@ class Why(NamedTuple):
     retry_at: float | None = None
     counts: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def message(self) -> str:
+        """The text with the place in the queue, for those who have one line only."""
+        return self.text if self.position is None else f"{self.text}; place {self.position} in line"
+
 
 def at_goal(view: InstanceView) -> bool:
-    """Whether there is nothing to explain."""
+    """Whether nothing holds it up."""
     if view.state == "RUNNING":
         return view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED)
     if view.state == "KILLED":
@@ -51,12 +58,44 @@ def waits(views: Iterable[InstanceView], *, desk: Desk, context: Context) -> dic
     return {key: answer for key, answer in pairs if isinstance(answer, LotWaits)}
 
 
+def rests(view: InstanceView) -> bool:
+    """Whether it runs as it should, or has ended: for good, or before its next try."""
+    return view.state in _ENDED_BADLY or at_goal(view)
+
+
+def why_rests(view: InstanceView, job: JobView, *, alone: bool) -> Why:
+    """What became of an instance that waits for nothing; `alone` adds what only it has."""
+    host = f" on {view.host.partition('/')[2]}" if view.host and alone else ""
+    began, ended = rfc3339(view.started_at)[:19], rfc3339(view.ended_at)[:19]
+    if view.state == "RUNNING":
+        return Why("running", "runs" + host + (f" since {began}Z" if alone and began else ""))
+    text = _killed(view, job) if view.state == "KILLED" else outcome_text(view)
+    if view.state == "SUCCEEDED":
+        text = "succeeded"
+    text += host + (f" at {ended}Z" if alone and ended else "")
+    code = _ENDED_BADLY.get(view.state) or _AT_GOAL[view.state]
+    return Why(code, text, known_at=view.ended_at)
+
+
+def _killed(view: InstanceView, job: JobView) -> str:
+    """Who ordered it, as far as that was said, and how the run ended."""
+    part, order = dict(job.part_stops).get(view.instance // SLICE_SIZE), job.stop
+    if order is None or (part is not None and (view.ended_at or 0.0) < order.at):
+        order = part  # it had ended before the whole job was stopped
+    if view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED) or order is None:
+        return outcome_text(view)
+    who = f"by {order.who}" if order.who else "by a client that gave no name"
+    return f"stopped on request {who}: {outcome_text(view)}"
+
+
 def why(view: InstanceView, lots: Mapping[Key, LotWaits]) -> Why:
     """The reason of one instance that is not at its goal."""
     if view.state in _ENDED_BADLY:
         return Why(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)
     if view.code == "POOL":
         return _pool(view, lots.get(view.lot))
+    if view.code == "NEVER":
+        return Why(NEVER, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "HOST":
         code = "no-host-fits" if view.counts else "placing"
         return Why(code, view.because, known_at=view.counted_at, counts=view.counts)
@@ -91,10 +130,14 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Why:
     member = view.instance % SLICE_SIZE
     before = len(lot.waiting & Bits.span(0, member))
     text = lot.because or f"waits for its turn in pool {lot.path}"
-    code = "pool-limit" if "limit" in text else "pool-queue"
-    if text == "pool deleted":
-        code = "pool-deleted"
+    code = NEVER if lot.never else _RULES.get(lot.rule, "pool-queue")
     return Why(code, text, position=lot.position + before + 1)
+
+
+NEVER = "can-never-run"
+"""Neither patience nor the end of other tasks will help: the limit or the hosts must change."""
+
+_RULES = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
 
 
 class Group(NamedTuple):

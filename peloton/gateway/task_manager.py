@@ -156,11 +156,7 @@ class TaskManager:
     ) -> list[task.TaskInfo]:
         lots = waits(views, desk=self._desk, context=context)
         to_wire = _translator(job)
-        return [
-            to_wire.info(view, why(view, lots) if _waits(view) else None)
-            for view in views
-        ]
-
+        return [to_wire.info(view, why(view, lots) if _waits(view) else None) for view in views]
 
     def _put_ports(
         self, runtime: task.RuntimeInfo, view: InstanceView, *, context: Context

@@ -51,7 +51,7 @@ class Translator:
         if view.outcome is not None:
             _put_end(runtime, view.outcome, on_request=view.goal == TaskGoals.KILLED)
         if why is not None:
-            runtime.reason, runtime.message = why.code, why.text
+            runtime.reason, runtime.message = why.code, why.message
         for port in view.config.ports:
             if port.number:
                 runtime.ports[port.name] = port.number

@@ -98,6 +98,7 @@ class HostIndex:
         self.part, self.parts, self.keep_s = part, parts, keep_s
         self._mend_rows = mend_rows
         self.room = np.zeros((5, 0), np.int64)  # free, less own proposals
+        self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; ports are not told
         self.has_host = np.zeros(0, np.bool_)
         self.up = np.zeros(0, np.bool_)
         self.has_gpu = np.zeros(0, np.bool_)
@@ -216,6 +217,7 @@ class HostIndex:
             self.told[row] += 1
             self._any_tells_tasks = self._any_tells_tasks or host.running is not None
         has_gpu = host.capacity.gpu > 0
+        self.capacity[:, row] = host.capacity.amounts()  # read only to say what is lacking
         if (
             host.labels == self._labels[row]
             and host.up == self.up[row]
@@ -253,6 +255,8 @@ class HostIndex:
     def _grow(self, extra: int) -> None:
         size = self.size
         self.room = np.concatenate((self.room, np.zeros((5, extra), np.int64)), axis=1)
+        more_capacity = np.zeros((4, extra), np.int64)
+        self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
         self.heard = np.concatenate((self.heard, np.zeros(extra, np.int64)))
         self.told = np.concatenate((self.told, np.zeros(extra, np.int64)))

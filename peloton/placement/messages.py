@@ -104,8 +104,14 @@ class Placed(Message, frozen=True, gc=False, array_like=True):
 
 
 class Unplaced(Message, frozen=True, gc=False, array_like=True):
-    """Placer to slice: no host for these; `reasons` counts hosts by why not. The count is soft."""
+    """Placer to slice: no host for these; `reasons` counts hosts by why not. The count is soft.
+
+    `text` says it for people, with what is lacking and by how much. `never`: no host could do it
+    even if it were empty, so waiting alone will not help.
+    """
 
     number: int
     members: Bits
     reasons: tuple[tuple[str, int], ...]
+    text: str = ""
+    never: bool = False

@@ -17,6 +17,7 @@ from peloton.placement.constraints import asks_tasks
 from peloton.placement.feeds import Feeds
 from peloton.placement.index import GPU, PORTS, PROPOSAL_KEEP_S, HostIndex, Need, need_of
 from peloton.placement.labels import Ints
+from peloton.placement.lack import Lack, lack_of
 from peloton.placement.messages import (
     HostDeltas,
     Placed,
@@ -158,7 +159,9 @@ class Placer:
         """Decide a group and answer each of its wishes, in the order in which they came."""
         known, wishes, besides = group
         if known.strategy is None:
-            self._refuse(wishes, ((UNKNOWN_STRATEGY, 1),), now, sends=sends)
+            name = group.wishes[0].shape.strategy
+            text = f"no placement strategy is called {name!r}"
+            self._refuse(wishes, Lack(((UNKNOWN_STRATEGY, 1),), text, True), now, sends=sends)
             return
         count = sum(len(wish.members) for wish in wishes)
         rows, counts = self._decide(known, known.strategy, count=count, besides=besides)
@@ -179,8 +182,10 @@ class Placer:
                 left.append(wish if not got else _rest(wish, members))
         if left:
             used = rows.tolist() if not known.strategy.shares else []
-            reasons = self._checks.reasons(known.need, besides, used=used)
-            self._refuse(left, reasons, now, sends=sends)
+            failed = self._checks.failed(known.need, besides, used=used)
+            could = self._checks.could(known.need)
+            lack = lack_of(self.index, known.need, failed=failed, could=could)
+            self._refuse(left, lack, now, sends=sends)
 
     def _decide(
         self, known: Known, strategy: Strategy, *, count: int, besides: list[int]
@@ -209,14 +214,15 @@ class Placer:
     def _refuse(
         self,
         wishes: Sequence[Wish],
-        reasons: tuple[tuple[str, int], ...],
+        lack: Lack,
         now: float,
         *,
         sends: list[Send],
     ) -> None:
         self._feeds.hungry(now)
         for wish in wishes:
-            sends.append(Send(wish.slice, Unplaced(wish.number, wish.members, reasons)))
+            told = Unplaced(wish.number, wish.members, lack.reasons, lack.text, lack.never)
+            sends.append(Send(wish.slice, told))
 
 
 def _rest(wish: Wish, placed: Bits) -> Wish:

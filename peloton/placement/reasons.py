@@ -97,17 +97,30 @@ class Checks:
             mask[besides] = False
         return Fitting(np.flatnonzero(mask), limits)
 
-    def reasons(
-        self, need: Need, besides: list[int], *, used: list[int]
-    ) -> tuple[tuple[str, int], ...]:
-        """Why hosts would not do, counted; `besides` refused just now, `used` had their share."""
-        counts = dict.fromkeys(REASONS, 0)
+    def failed(self, need: Need, besides: list[int], *, used: list[int]) -> dict[str, Flags]:
+        """Hosts by the first check that each fails, in the order of `REASONS`.
+
+        `besides` refused just now, `used` had their share. A reason of no host is left out.
+        """
+        found = {reason: np.zeros(self._index.size, np.bool_) for reason in REASONS}
         left = self._index.has_host.copy()
         for reason, fails in self._failing(need, besides, used=used):
-            failed = left & fails
-            counts[reason] += int(np.count_nonzero(failed))
-            left &= ~failed
-        return tuple((reason, count) for reason, count in counts.items() if count)
+            found[reason] |= left & fails
+            left &= ~fails
+        return {reason: hosts for reason, hosts in found.items() if hosts.any()}
+
+    def could(self, need: Need) -> Flags:
+        """Hosts, up or not, that would take such a member if they were empty.
+
+        What tasks run there is left out: tasks end, and then the host may do.
+        """
+        index = self._index
+        found: Flags = index.has_host & ~self._scarce(need) & ~self._shut(need)
+        if need.shape.constraint is not None and not asks_tasks(need.shape.constraint):
+            found &= truths(need.shape.constraint, index) >= MATCH
+        least = np.array(need.least[:PORTS])[:, None]
+        found &= np.all(index.capacity >= least, axis=0)
+        return found
 
     def _failing(
         self, need: Need, besides: list[int], *, used: list[int]

@@ -186,7 +186,14 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("first", 1)]
     assert found.waits(Key("lot/small")).position == 1
-    assert found.head_waits(A) == "limit of pool /a reached: cpu 1 of 5 used, 5 more needed"
+    never = "wants 9 cpu, but the limit of pool /a is 5 in all: it can never be admitted as it is"
+    assert found.head_waits(A) == never
+    big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
+    assert (big_waits.because, big_waits.rule, big_waits.never) == (never, "limit", True)
+    assert small_waits.because == (
+        "1 asks of the same pool stand before it, and the first of them waits: " + never
+    )
+    assert (small_waits.rule, small_waits.never) == ("turn", False)
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=50)))
     assert admit(found) == [("big", 1), ("small", 1)]
 
@@ -213,7 +220,9 @@ def test_the_cluster_is_a_limit_too() -> None:
     found.put(ROOT, old=found.pools[ROOT], new=root(2))
     put(found, "x", lot(A, 9))
     assert admit(found) == [("x", 2)]
-    assert found.waits(Key("lot/x")).because.startswith("cluster capacity reached")
+    waits = found.waits(Key("lot/x"))
+    assert waits.because == "cluster capacity reached: cpu wants 1, 2 of 2 used, 1 short"
+    assert (waits.rule, waits.never) == ("capacity", False)
     found.put(ROOT, old=found.pools[ROOT], new=root(3))
     assert admit(found) == [("x", 1)]
 

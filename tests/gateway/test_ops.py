@@ -47,9 +47,40 @@ def test_why_a_pool_is_waited_for(town: Town) -> None:
         for info in town.tasks.List(task.ListRequest(jobId=named(job_id))).result.value.values()
         if info.runtime.state == task.RUNNING
     )
-    assert not town.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
+    (runs,) = town.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
+    assert (runs.code, runs.state) == ("running", "RUNNING")
+    assert runs.text.startswith("runs on ")
+    assert "; place " in waiting.message
     stop(town, job_id)
-    assert not town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+
+
+def test_why_an_instance_was_killed(town: Town) -> None:
+    job_id = town.create(town.request(3, defaultConfig=default_config(seconds=60)))
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 3)
+    some = task.StopRequest(jobId=named(job_id))
+    some.ranges.add(**{"from": 0, "to": 1})
+    town.tasks.Stop(some, metadata=[("rpc-caller", "tool"), ("username", "ann")])
+    town.until(lambda: town.job(job_id).runtime.taskStats["KILLED"] == 1)
+    (killed,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    assert (killed.code, killed.state, killed.instances) == ("killed", "KILLED", 1)
+    assert killed.text.startswith("stopped on request by ann: ")
+    only = town.ops.Why(ops.WhyRequest(job_id=job_id, instance=0)).reasons
+    assert " on " in only[0].text and only[0].text.endswith("Z")
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)), metadata=[("rpc-caller", "tool")])
+    town.ended(job_id)
+    texts = [one.text for one in town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons]
+    assert len(texts) == 2
+    assert texts[0] == killed.text, "who stopped it first stays"
+    assert texts[1].startswith("2 instances: stopped on request by tool: ")
+
+
+def test_why_a_job_that_went_well(town: Town) -> None:
+    job_id = town.create(town.request(2))
+    town.ended(job_id)
+    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    assert (reason.code, reason.instances, reason.text) == (
+        "succeeded", 2, "2 instances: succeeded"
+    )  # fmt: skip
 
 
 def test_why_no_host_fits(town: Town) -> None:
@@ -62,7 +93,9 @@ def test_why_no_host_fits(town: Town) -> None:
         return found if found and found[0].counts else None
 
     (reason,) = town.until(counted)
-    assert (reason.code, reason.instances, reason.state) == ("no-host-fits", 2, "PENDING")
+    assert (reason.code, reason.instances, reason.state) == ("can-never-run", 2, "PENDING")
+    lacks = "no host fits: 3 of 3 hosts lack cpu (wants 5, the largest has 4 in all)"
+    assert lacks in reason.text
     assert sum(reason.counts.values()) == 3
     assert 0 <= reason.age_s < 60
     stop(town, job_id)

@@ -64,7 +64,8 @@ def test_the_lowest_members_are_placed_first() -> None:
     wish = Wish(SLICE, 7, Bits.of(3, 5, 900), ONE)
     placed, unplaced = [send.message for send in placer.receive([(SLICE, wish)], 0.0)]
     assert placed == Placed(7, Bits.of(3, 5), (Key("host/a"), Key("host/a")))
-    assert unplaced == Unplaced(7, Bits.of(900), (("no_offer", 1),))
+    lacks = "no host fits: 1 of 1 hosts lacks cpu (wants 1, the best has 0 free, 1 short)"
+    assert unplaced == Unplaced(7, Bits.of(900), (("no_offer", 1),), lacks)
 
 
 def test_wishes_of_a_call_are_served_in_order() -> None:

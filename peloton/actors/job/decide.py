@@ -89,11 +89,13 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     if ranges == whole:
         if job.state in TERMINAL:
             return Decision(reply=m.JobStopped(ranges), because="it has ended")
-        facts: tuple[Fact, ...] = (f.StopOrdered(at.now),)
+        facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who),)
         touched = Bits.span(0, job.slices)
     else:
         stopped = [(number, _members(job, number, ranges=ranges)) for number in _touched(ranges)]
-        facts = tuple(f.InstancesStopped(k, members) for k, members in stopped if members)
+        facts = tuple(
+            f.InstancesStopped(k, members, at.who, at.now) for k, members in stopped if members
+        )
         touched = Bits.of(*(k for k, members in stopped if members))
     folded = job
     for fact in facts:
@@ -144,9 +146,7 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
         return Decision()
     if known is not None and known.tally == message.tally:
         return Decision()
-    return Decision(
-        facts=(f.JobTallied(message.number, message.version, message.tally, at.now),)
-    )
+    return Decision(facts=(f.JobTallied(message.number, message.version, message.tally, at.now),))
 
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
@@ -228,9 +228,7 @@ def _version(job: Job, number: int) -> int:
     return job.version if number not in job.confirmed else 0
 
 
-def _clipped(
-    ranges: tuple[tuple[int, int], ...], instances: int
-) -> tuple[tuple[int, int], ...]:
+def _clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:
     clipped = sorted((max(start, 0), min(stop, instances)) for start, stop in ranges)
     merged: list[tuple[int, int]] = []
     for start, stop in clipped:

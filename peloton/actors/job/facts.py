@@ -27,16 +27,19 @@ class JobMade(Fact, frozen=True, gc=False, array_like=True):
 
 
 class StopOrdered(Fact, frozen=True, gc=False, array_like=True):
-    """All instances are to end."""
+    """All instances are to end. `who` ordered it, as far as the call said."""
 
     at: float
+    who: str = ""
 
 
 class InstancesStopped(Fact, frozen=True, gc=False, array_like=True):
-    """These members of a slice are to end."""
+    """These members of a slice are to end. `who` ordered it, as far as the call said."""
 
     slice_number: int
     members: Bits
+    who: str = ""
+    at: float = 0.0
 
 
 class DeletionOrdered(Fact, frozen=True, gc=False, array_like=True):

@@ -116,6 +116,13 @@ class JobSummary(Value, frozen=True, gc=False, array_like=True):
     counts: tuple[tuple[str, int], ...]
 
 
+class StopWord(Value, frozen=True, gc=False, array_like=True):
+    """An order to end: when, and who said so; "" where the call named nobody."""
+
+    at: float
+    who: str = ""
+
+
 class JobView(Value, frozen=True, gc=False, array_like=True):
     """A job as clients see it. `counts` are instances by their state's name."""
 
@@ -126,6 +133,8 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     slices: int
     because: str
     reasons: tuple[tuple[str, int], ...] = ()
+    stop: StopWord | None = None  # of the whole job
+    part_stops: tuple[tuple[int, StopWord], ...] = ()  # the last one of each slice, by its number
 
 
 MESSAGES: dict[int, type] = {
@@ -143,4 +152,3 @@ ANSWERS: dict[int, type] = {1: JobCreated, 2: OverridesAdded, 3: JobStopped, 4: 
 def job_key(job_id: str) -> Key:
     """The key of a job by its id."""
     return key("job", job_id)
-

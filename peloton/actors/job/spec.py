@@ -62,9 +62,7 @@ def check_spec(spec: JobSpec) -> Refused | None:
     return None
 
 
-def check_instances(
-    spec: JobSpec, overrides: Iterable[Override], *, told: int
-) -> Refused | None:
+def check_instances(spec: JobSpec, overrides: Iterable[Override], *, told: int) -> Refused | None:
     """The rules that the config of an instance breaks, the first one.
 
     `told` counts the instances with a config of their own: if that is not all, the default has to

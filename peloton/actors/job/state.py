@@ -13,7 +13,7 @@ import immutables
 import msgspec
 
 from peloton.actors.job import facts as f
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.messages import JobGoals, JobStates, StopWord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
 from peloton.actors.job.totals import TERMINAL, has_begun, state_of, total
@@ -46,6 +46,8 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     started_at: float = 0.0
     completed_at: float = 0.0
     updated_at: float = 0.0
+    stop: StopWord | None = None  # of the whole job
+    part_stops: immutables.Map[int, StopWord] = immutables.Map()  # the last one of each slice
 
     @property
     def slices(self) -> int:
@@ -83,6 +85,7 @@ def _stop(job: Job, fact: f.StopOrdered) -> Job:
         job,
         goal=JobGoals.KILLED,
         state=JobStates.KILLING,
+        stop=StopWord(fact.at, fact.who),
         version=job.version + 1,
         desired_state_version=job.desired_state_version + 1,
         confirmed=Bits(),
@@ -97,6 +100,7 @@ def _stop_some(job: Job, fact: f.InstancesStopped) -> Job:
         version=job.version + 1,
         confirmed=job.confirmed - Bits.of(fact.slice_number),
         stopped=job.stopped.set(fact.slice_number, before | fact.members),
+        part_stops=job.part_stops.set(fact.slice_number, StopWord(fact.at, fact.who)),
     )
 
 
@@ -115,9 +119,7 @@ def _confirmed(job: Job, fact: f.SliceConfirmed) -> Job:
     overrides = job.overrides
     if fact.number in overrides:
         overrides = overrides.delete(fact.number)
-    return replace(
-        job, confirmed=job.confirmed | Bits.of(fact.number), overrides=overrides
-    )
+    return replace(job, confirmed=job.confirmed | Bits.of(fact.number), overrides=overrides)
 
 
 def _tallied(job: Job, fact: f.JobTallied) -> Job:

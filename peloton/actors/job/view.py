@@ -42,6 +42,8 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         desired_state_version=job.desired_state_version,
         slices=job.slices,
         because=_because(job),
+        stop=job.stop,
+        part_stops=tuple((number, job.part_stops[number]) for number in sorted(job.part_stops)),
     )
 
 

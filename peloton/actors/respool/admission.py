@@ -36,9 +36,7 @@ def admissions(tree: Tree) -> list[Admission]:
     return found
 
 
-def room_for(
-    tree: Tree, pool: Key, *, need: Resources, taken: Mapping[Key, Resources]
-) -> int:
+def room_for(tree: Tree, pool: Key, *, need: Resources, taken: Mapping[Key, Resources]) -> int:
     """How many of `need` the pool, and every pool above it, still has room for."""
     count = COUNT_MAX
     for above in tree.up(pool):
@@ -47,9 +45,7 @@ def room_for(
     return count
 
 
-def _look(
-    tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int
-) -> list[Admission]:
+def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> list[Admission]:
     found: list[Admission] = []
     for key in tree.queues[pool].in_order() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]

@@ -59,8 +59,7 @@ def _own(pool: Key, config: PoolConfig) -> Refused | None:
     for kind, reserved, limit in _kinds(config.reservation, config.limit):
         if reserved - limit >= EPSILON:
             text = (
-                f"resource {kind}: reservation {amount(reserved):g} "
-                f"exceeds limit {amount(limit):g}"
+                f"resource {kind}: reservation {amount(reserved):g} exceeds limit {amount(limit):g}"
             )
             return Refused(INVALID, text, f"config.resources[{kind}].reservation")
     if config.parent == pool:

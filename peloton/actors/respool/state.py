@@ -41,9 +41,7 @@ class Pool(Value, frozen=True, gc=False, array_like=True):
 
 def _capacity(pool: Pool, fact: f.CapacityChanged) -> Pool:
     found = InventorySum(fact.version, fact.capacity)
-    return msgspec.structs.replace(
-        pool, inventories=pool.inventories.set(fact.inventory, found)
-    )
+    return msgspec.structs.replace(pool, inventories=pool.inventories.set(fact.inventory, found))
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Pool | None]] = {

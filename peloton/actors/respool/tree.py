@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from peloton.actors.resources import Resources, amount
-from peloton.actors.respool.entitlement import entitlement
+from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.shortage import shortage
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key, kind_of
 
@@ -153,7 +153,9 @@ class Tree:
         """Why the first ask of a pool waits; nothing when nobody does."""
         queue = self.queues.get(pool)
         head = queue.head() if queue is not None else None
-        return "" if head is None else self._short_of(pool, self.lots[head].shape.resources)
+        if head is None:
+            return ""
+        return shortage(self, pool, need=self.lots[head].shape.resources).text
 
     def waits(self, key: Key) -> LotWaits:
         """Why the waiting members of a lot wait, and how many asks stand before them."""
@@ -164,28 +166,23 @@ class Tree:
             if other == key:
                 break
             position += len(self.lots[other].waiting)
-        because = self._short_of(pool, lot.shape.resources)
+        short = shortage(self, pool, need=lot.shape.resources)
+        because = short.text
         if not because and position:
+            # A head that does not fit blocks those behind it, who would: say what it waits for.
             because = f"{position} asks of the same pool stand before it"
-        return LotWaits(pool, self.path(pool), lot.waiting, position, because, lot.arrived)
-
-    def _short_of(self, pool: Key, need: Resources) -> str:
-        """The first limit that one more member would break, and by how much."""
-        if pool not in self.pools:
-            return "pool deleted"
-        for above in self.up(pool):
-            most = entitlement(self, above)
-            short = need.short_of(most - self.use(above))
-            if short:
-                kind, missing = next(iter(short.items()))
-                at = Resources.KINDS.index(kind)
-                used, limit = amount(self.use(above).amounts()[at]), amount(most.amounts()[at])
-                what = "cluster capacity" if above == ROOT else f"limit of pool {self.path(above)}"
-                return (
-                    f"{what} reached: {kind} {used:g} of {limit:g} used, "
-                    f"{amount(missing):g} more needed"
-                )
-        return ""
+            first = self.head_waits(pool)
+            because += f", and the first of them waits: {first}" if first else ""
+        return LotWaits(
+            pool=pool,
+            path=self.path(pool),
+            waiting=lot.waiting,
+            position=position,
+            because=because,
+            since=lot.arrived,
+            rule=short.rule,
+            never=short.never,
+        )
 
     def _put_pool(self, key: Key, *, old: Pool | None, new: Pool | None) -> None:
         if old is not None and key != ROOT:

@@ -86,8 +86,10 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
         retry_at=at.now + PLACE_RETRY_S,
         reasons=message.reasons,
         reasons_at=at.now,
+        lack=message.text,
+        never=message.never,
     )
-    return Decision(because=why_unplaced(message.reasons), notes=after)
+    return Decision(because=why_unplaced(after), notes=after)
 
 
 def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
@@ -108,11 +110,13 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
     return Decision(because=message.reason, notes=after)
 
 
-def why_unplaced(reasons: tuple[tuple[str, int], ...]) -> str:
-    """The counts of a placer as one line."""
-    if not reasons:
+def why_unplaced(notes: WishNotes) -> str:
+    """The placer's last word as one line; of one that says only counts, the counts."""
+    if notes.lack:
+        return notes.lack
+    if not notes.reasons:
         return "no host: the placer knows no hosts yet"
-    return "no host: " + ", ".join(f"{name} on {count}" for name, count in reasons)
+    return "no host: " + ", ".join(f"{name} on {count}" for name, count in notes.reasons)
 
 
 def _notes(at: At) -> WishNotes:

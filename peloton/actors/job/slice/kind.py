@@ -48,4 +48,3 @@ KIND = Kind(
     lookup=frozenset((m.SetSliceGoal,)),
     fresh=_fresh,
 )
-

@@ -123,8 +123,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     """An instance as clients see it. Times are seconds since the epoch, None where there is none.
 
     `because` says why it is not where it should be, `code` the same as one word: waiting for the
-    pool ("POOL"), for a host ("HOST"), for its next try ("RETRY"), for the host's answer
-    ("LAUNCH"), or "" when it runs or has ended.
+    pool ("POOL"), for a host ("HOST"), for a host that none of those there can be ("NEVER"), for
+    its next try ("RETRY"), for the host's answer ("LAUNCH"), or "" when it runs or has ended.
     """
 
     instance: int
@@ -191,4 +191,3 @@ def members_in(number: int, ranges: tuple[tuple[int, int], ...], *, count: int) 
     for start, stop in ranges:
         found = found | Bits.span(max(start - first, 0), min(stop - first, count))
     return found
-

@@ -65,11 +65,11 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     reasons_at: float = 0.0
     refused: tuple[HostSummary, ...] = ()
     refusal: str = ""
+    lack: str = ""  # `reasons` in the placer's words
+    never: bool = False  # no host could do it, even empty
 
 
-def spec_rows(
-    number: int, opening: SliceOpening
-) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
+def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
     """The distinct configs of a slice, and the members of each."""
     groups: dict[TaskConfig, int] = {}
     first, rest = number * SLICE_SIZE, (1 << opening.count) - 1

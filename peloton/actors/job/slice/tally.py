@@ -20,7 +20,8 @@ _NAMES = {
     TaskStates.LAUNCHING: "LAUNCHED",
     TaskStates.THROTTLED: "PENDING",
 }
-POOL, HOST, RETRY, LAUNCH, NEW = "POOL", "HOST", "RETRY", "LAUNCH", "NEW"
+POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
+LAUNCH, NEW = "LAUNCH", "NEW"
 
 
 def client_state(task: Task) -> str:
@@ -82,8 +83,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         because=because,
         lot=Key(read("lot") or ""),
         retry_at=since + throttle_s(task.failures) if waits else None,
-        counts=notes.reasons if code == HOST else (),
-        counted_at=notes.reasons_at if code == HOST and notes.reasons else None,
+        counts=notes.reasons if code in (HOST, NEVER) else (),
+        counted_at=notes.reasons_at if code in (HOST, NEVER) and notes.reasons else None,
     )
 
 
@@ -103,7 +104,7 @@ def why(task: Task, at: At) -> tuple[str, str]:
         return LAUNCH, "waits for its host to start it"
     if task.room == Room.ADMITTED:
         if notes.reasons and notes.resting:
-            return HOST, why_unplaced(notes.reasons)
+            return NEVER if notes.never else HOST, why_unplaced(notes)
         if task.because or notes.refusal:
             return HOST, f"waits for a host; the last one refused: {task.because or notes.refusal}"
         return HOST, "admitted, waits for the placer's answer"

@@ -63,9 +63,7 @@ def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
     members = message.members & lot.waiting
     if not members:
         return Decision(because="nobody of them waits any more")
-    sends = tuple(
-        Send(lot.crowd, Admitted(ask), group) for ask, group in last_asks(lot, members)
-    )
+    sends = tuple(Send(lot.crowd, Admitted(ask), group) for ask, group in last_asks(lot, members))
     return Decision(facts=(f.LotAdmitted(members),), sends=sends)
 
 

@@ -53,7 +53,11 @@ class GetLot(Query, frozen=True, gc=False, array_like=True):
 
 
 class LotWaits(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `GetLot`. `position` counts the asks before this lot's first in its pool."""
+    """Answer to `GetLot`. `position` counts the asks before this lot's first in its pool.
+
+    `rule` is why it waits as one word: "turn", "limit" (of a pool), "capacity" (of the cluster),
+    "deleted" (the pool). `never`: it wants more than that rule will ever give.
+    """
 
     pool: Key
     path: str
@@ -61,6 +65,8 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     position: int
     because: str
     since: float
+    rule: str = ""
+    never: bool = False
 
 
 MESSAGES: dict[int, type] = {1: Ask, 2: Leave, 3: Admit}
