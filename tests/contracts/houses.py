@@ -7,6 +7,7 @@ the port's back, as rot does. It must not hold an assertion; those belong to the
 from __future__ import annotations
 
 import itertools
+import random
 import sqlite3
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import Journal, ShardId
+from peloton.runtime.simulation.cells import Partition
+from peloton.runtime.simulation.stepper import VirtualClock
+from peloton.runtime.simulation.store import SimulatedStore
 
 GROUPS = {"a": 2, "b": 1}
 SHARD = ShardId("a", 0)
@@ -106,6 +110,43 @@ class RowsHouse(House):
             parts[number] = msgspec.structs.replace(parts[number], body=b"rot")
 
 
+class SimulatedHouse(House):
+    """The simulated store in a calm."""
+
+    fences_plain_rows = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = SimulatedStore(random.Random(0), VirtualClock())
+
+    def _make(self, process: bytes) -> Journal:
+        return FencedRows(self.store.rows(process.hex()), process=process)
+
+    def _partitions(self, table: str) -> list[Partition]:
+        return [where for where in self.store.cells.rows if where.table == table]
+
+    def tamper(self, shard: ShardId, position: int) -> None:
+        for where in self._partitions("journal"):
+            cells = self.store.cells.rows[where]
+            for key in [key for key in cells if key[0] == position]:
+                row = cells[key].row
+                changed = msgspec.structs.replace(row, body=row.body + b"!")
+                cells[key] = cells[key]._replace(row=changed)
+
+    def lose(self, shard: ShardId, position: int) -> None:
+        for where in self._partitions("journal"):
+            cells = self.store.cells.rows[where]
+            for key in [key for key in cells if key[0] == position]:
+                del cells[key]
+
+    def rot(self, shard: ShardId) -> None:
+        for where in self._partitions("checkpoint"):
+            cells = self.store.cells.rows[where]
+            last = max(cells)
+            changed = msgspec.structs.replace(cells[last].row, body=b"rot")
+            cells[last] = cells[last]._replace(row=changed)
+
+
 class SqliteHouse(House):
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -129,10 +170,12 @@ class SqliteHouse(House):
         db.close()
 
 
-HOUSES = ("memory", "rows", "sqlite")
+HOUSES = ("memory", "rows", "simulated", "sqlite")
 
 
 def build(name: str, folder: Path) -> House:
     if name == "sqlite":
         return SqliteHouse(folder)
+    if name == "simulated":
+        return SimulatedHouse()
     return MemoryHouse() if name == "memory" else RowsHouse()

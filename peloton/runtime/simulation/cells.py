@@ -1,0 +1,129 @@
+"""Plain rows as a fleet's store keeps them: every cell has a time, and the later time wins.
+
+Turns inserts and deletes with the time of whoever sent them into the rows that a read finds, no
+matter in which order they arrive. A delete is a mark on its whole partition: what is older stays
+dead, though it arrives later; what a fast clock dated beyond it comes back. It must not know the
+register, which conditional writes alone touch, nor decide when anything arrives (`store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from peloton.runtime.core.statements import (
+    DeleteBucket,
+    DeleteSegment,
+    FrameRow,
+    InsertRow,
+    PartRow,
+    Plain,
+    ReadBucket,
+    ReadEnded,
+    ReadSegment,
+)
+from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, EndedRow, ShardId, Sizes
+
+PlainRow = FrameRow | PartRow | EndedRow
+RowKey = tuple[int, ...]
+
+
+class Partition(NamedTuple):
+    """What a delete takes as a whole, and a read looks into."""
+
+    table: str
+    shard: ShardId
+    key: tuple[int | str, ...]
+
+
+class Cell(NamedTuple):
+    """A row, and when its writer believed to have written it."""
+
+    stamp_us: int
+    row: PlainRow
+
+
+class Cells:
+    """The three plain tables, as partitions of rows by their clustering key."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Partition, dict[RowKey, Cell]] = {}
+        self.deleted: dict[Partition, int] = {}
+
+    def write(self, ask: Plain, stamp_us: int) -> None:
+        """A plain statement of this time arrives, now or for the second time."""
+        where = partition(ask)
+        if isinstance(ask, InsertRow):
+            self._insert(where, Cell(stamp_us, ask.row))
+            return
+        self.deleted[where] = max(stamp_us, self.deleted.get(where, stamp_us))
+        left = {at: cell for at, cell in self.at(where).items() if cell.stamp_us > stamp_us}
+        if left:
+            self.rows[where] = left
+        else:
+            self.rows.pop(where, None)
+
+    def _insert(self, where: Partition, cell: Cell) -> None:
+        mark = self.deleted.get(where)
+        if mark is not None and cell.stamp_us <= mark:
+            return  # at equal times the delete wins
+        key = row_key(cell.row)
+        there = self.at(where).get(key)
+        if there is None or cell.stamp_us >= there.stamp_us:
+            self.rows.setdefault(where, {})[key] = cell
+
+    def at(self, where: Partition) -> dict[RowKey, Cell]:
+        """The cells of a partition."""
+        return self.rows.get(where, {})
+
+    def read(self, ask: ReadSegment | ReadBucket | ReadEnded) -> Iterator[PlainRow]:
+        """Rows in the order of their keys; of ended rows the last."""
+        cells = self.at(partition(ask))
+        keys = sorted(cells)
+        for key in keys[-1:] if isinstance(ask, ReadEnded) else keys:
+            yield cells[key].row
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        """What the shard takes."""
+        counts: dict[str, int] = {}
+        for where, cells in self.rows.items():
+            if where.shard == shard:
+                rows, size = f"{where.table}_rows", f"{where.table}_bytes"
+                counts[rows] = counts.get(rows, 0) + len(cells)
+                held = sum(len(cell.row.body) for cell in cells.values())
+                counts[size] = counts.get(size, 0) + held
+        return Sizes(**counts)
+
+    def copy(self) -> Cells:
+        """As they are now; what happens later changes one of the two only."""
+        twin = Cells()
+        twin.rows = {where: dict(cells) for where, cells in self.rows.items()}
+        twin.deleted = dict(self.deleted)
+        return twin
+
+
+def partition(ask: Plain | ReadSegment | ReadBucket | ReadEnded) -> Partition:
+    """Where a statement acts."""
+    if isinstance(ask, (ReadSegment, DeleteSegment)):
+        return Partition("journal", ask.shard, (ask.segment,))
+    if isinstance(ask, (ReadBucket, DeleteBucket)):
+        return Partition("checkpoint", ask.shard, (ask.position, ask.epoch, ask.bucket))
+    if isinstance(ask, ReadEnded):
+        return Partition("ended", ask.shard, (ask.kind, ask.key))
+    row = ask.row
+    if isinstance(row, FrameRow):
+        return Partition("journal", ask.shard, ((row.position - 1) // SEGMENT_FRAMES,))
+    if isinstance(row, PartRow):
+        bucket = row.number // BUCKET_PARTS
+        return Partition("checkpoint", ask.shard, (row.position, row.epoch, bucket))
+    return Partition("ended", ask.shard, (row.kind, row.key))
+
+
+def row_key(row: PlainRow) -> RowKey:
+    """The clustering key. The epoch is part of a frame's: without it a late row of an old owner
+    would take the place of a committed one."""
+    if isinstance(row, FrameRow):
+        return (row.position, -row.epoch, row.part)
+    if isinstance(row, PartRow):
+        return (row.number,)
+    return (row.position,)

@@ -1,0 +1,334 @@
+"""One store for all simulated daemons, and what a real store with conditional writes does wrong.
+
+Turns the statements of `core/statements.py` into replies, as a fleet's store would on a bad day:
+ten behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
+time; what happens later is kept and happens at its time, before any later call. `FencedRows`
+makes a Journal of each daemon's `rows(member)`. It must not retry, mend or judge anything: that is
+the affair of the protocol under test. And it must not be worse than a real store: what it has
+acknowledged is there, unless `flush_s` says that its commit log is flushed too late.
+
+The ten, and where each comes from:
+ 1. `lose_reply`         the statement is done, its answer does not arrive
+ 2. `hold`               a conditional write times out, and is begun later, if its condition holds
+ 3. `either_order`       a held write and its retry meet: either comes first
+ 4. `condition_columns`  a refusal tells the columns of the condition, nothing else: always so
+ 5. `complete_by_read`   a write times out half accepted; the next linearizable look at the row
+                         completes it, or finds that it never was
+ 6. `stale_read`         a register read below SERIAL shows what was, while a write is in flight
+ 7. `unavailable`        refused, and nothing was done
+ 8. `reorder_plain`      statements sent together are done in any order, and a plain write that
+                         timed out lands behind later ones
+ 9. `plain_after_delete` a write is delivered after a delete of its partition; times decide, and
+                         the daemons' clocks differ by up to `skew_s`
+10. `power_cut`          the store loses what was on its way and, with `flush_s`, what it had
+                         acknowledged since the last flush
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from peloton.runtime.adapters.memory_rows import CONDITIONAL, PLAIN, MemoryRows
+from peloton.runtime.core.statements import (
+    Applied,
+    Conditional,
+    CreateCluster,
+    DeleteBucket,
+    DeleteSegment,
+    Done,
+    Failed,
+    Found,
+    InsertRow,
+    NotApplied,
+    Plain,
+    Read,
+    ReadCluster,
+    ReadRegister,
+    RegisterRow,
+    Reply,
+    Statement,
+)
+from peloton.runtime.ports import Cluster, ShardId, Sizes
+from peloton.runtime.shells.shell import Clock
+from peloton.runtime.simulation.cells import Cells, partition
+
+COMPLETED = 0.5
+"""Share of half accepted writes that a later look completes; the others never were."""
+REGISTERS_KEPT_MAX = 3
+"""How many register rows back a read at ONE may be."""
+
+
+class Level(enum.Enum):
+    """At which level a daemon reads registers; the protocol asks for SERIAL."""
+
+    SERIAL = "serial"
+    QUORUM = "quorum"
+    ONE = "one"
+
+
+class StoreFaults(Struct, frozen=True, kw_only=True):
+    """How strong each fault is: probabilities per statement unless a unit says otherwise."""
+
+    lose_reply: float = 0.0
+    hold: float = 0.0
+    either_order: float = 0.0
+    complete_by_read: float = 0.0
+    stale_read: float = 0.0
+    unavailable: float = 0.0
+    reorder_plain: float = 0.0
+    plain_after_delete: float = 0.0
+    power_cut: float = 0.0
+    late_s: float = 20.0  # what happens later happens within this time
+    skew_s: float = 0.0  # a daemon's clock is off by at most this
+    flush_s: float = 0.0  # time between flushes of the commit log; 0: before each answer
+
+
+CALM = StoreFaults()
+KINDS = (
+    "lose_reply", "hold", "either_order", "condition_columns", "complete_by_read", "stale_read",
+    "unavailable", "reorder_plain", "plain_after_delete", "power_cut", "cut",
+)  # fmt: skip
+
+
+class Late(NamedTuple):
+    """A statement on its way: done at its time, whatever its sender was told."""
+
+    at_s: float
+    number: int
+    statement: Conditional | Plain
+    stamp_us: int
+
+
+class Flushed(NamedTuple):
+    """What a power cut leaves."""
+
+    at_s: float
+    cluster: Cluster | None
+    registers: dict[ShardId, RegisterRow]
+    cells: Cells
+
+
+class SimulatedStore:
+    """The tables, what is on its way to them, and who is cut off. `faults` may change any time."""
+
+    def __init__(self, chance: random.Random, clock: Clock, *, faults: StoreFaults = CALM) -> None:
+        self.chance = chance
+        self.clock = clock
+        self.faults = faults
+        self.struck = dict.fromkeys(KINDS, 0)
+        self.registers = MemoryRows()  # of which only what takes conditional writes is used
+        self.cells = Cells()
+        self._before: dict[ShardId, list[RegisterRow]] = {}
+        self._accepted: dict[ShardId, Conditional] = {}
+        self._late: list[Late] = []
+        self._kept = 0
+        self._writes = 0
+        self._cut: dict[str, None] = {}
+        self._flushed: Flushed | None = None
+
+    # ---- what a world calls ----
+
+    def rows(self, member: str, *, level: Level = Level.SERIAL) -> MemberRows:
+        """The store as one daemon reaches it."""
+        return MemberRows(self, member, level=level)
+
+    def cut(self, member: str) -> None:
+        """From now on the daemon does not reach the store; what it sent before is on its way."""
+        self._cut[member] = None
+
+    def mend(self, member: str) -> None:
+        """The daemon reaches the store again."""
+        self._cut.pop(member, None)
+
+    @property
+    def on_its_way(self) -> int:
+        """How many statements will yet be done, or may be."""
+        return len(self._late) + len(self._accepted)
+
+    def advance(self) -> None:
+        """Do what is due by now."""
+        now_s = self.clock.now()
+        while self._late and self._late[0].at_s <= now_s:
+            self._do(heapq.heappop(self._late))
+        flush_s, last = self.faults.flush_s, self._flushed
+        if flush_s and (last is None or now_s - last.at_s >= flush_s):
+            registers = dict(self.registers.registers)
+            self._flushed = Flushed(now_s, self.registers.cluster, registers, self.cells.copy())
+
+    def power_cut(self) -> None:
+        """All servers lose their memory at once, and are back."""
+        self.struck["power_cut"] += 1
+        self._late.clear()
+        for shard in list(self._accepted):
+            if self.chance.random() >= COMPLETED:
+                del self._accepted[shard]
+        if self.faults.flush_s and self._flushed is not None:
+            _, self.registers.cluster, registers, cells = self._flushed
+            self.registers.registers = dict(registers)
+            self.cells = cells.copy()
+            self._accepted.clear()
+
+    # ---- statements ----
+
+    def run(self, asker: MemberRows, statements: Sequence[Statement]) -> list[Reply]:
+        """As the port says, for one daemon."""
+        self.advance()
+        if asker.member in self._cut:
+            self.struck["cut"] += len(statements)
+            return [Failed(f"{asker.member} does not reach the store") for _ in statements]
+        order = list(range(len(statements)))
+        if len(order) > 1 and self._strikes("reorder_plain", self.faults.reorder_plain):
+            self.chance.shuffle(order)
+        replies: dict[int, Reply] = {at: self._run(asker, statements[at]) for at in order}
+        return [replies[at] for at in range(len(statements))]
+
+    def _run(self, asker: MemberRows, ask: Statement) -> Reply:
+        faults = self.faults
+        if faults.power_cut and self.chance.random() < faults.power_cut:
+            self.power_cut()
+            return Failed("connection closed")
+        if self._strikes("unavailable", faults.unavailable):
+            return Failed("unavailable")
+        if isinstance(ask, CONDITIONAL):
+            reply = self._conditional(ask)
+        elif isinstance(ask, PLAIN):
+            reply = self._plain(ask, self._stamp_us(asker))
+        else:
+            reply = self._read(ask, asker.level)
+        if not isinstance(reply, Failed) and self._strikes("lose_reply", faults.lose_reply):
+            return Failed("timeout, though it was done")
+        return reply
+
+    def _conditional(self, ask: Conditional) -> Reply:
+        behind = self._met(ask)
+        if self._strikes("hold", self.faults.hold):
+            self._keep(ask, 0)
+            reply: Reply = Failed("timeout, before it was begun")
+        else:
+            reply = self._decide(ask, may_rest=True)
+        if behind is not None:
+            self._do(behind)
+        return reply
+
+    def _met(self, ask: Conditional) -> Late | None:
+        """A retry meets its original: that is done now, or else returned, to be done behind it."""
+        held = [late for late in self._late if late.statement == ask]
+        if not held or not self._strikes("either_order", self.faults.either_order):
+            return None
+        self._late.remove(held[0])
+        heapq.heapify(self._late)
+        if self.chance.random() < 0.5:
+            return held[0]
+        self._do(held[0])
+        return None
+
+    def _decide(self, ask: Conditional, *, may_rest: bool) -> Reply:
+        """One round of agreement. A write that fits may come to rest half accepted."""
+        if isinstance(ask, CreateCluster):
+            return self.registers.run([ask])[0]
+        self._complete(ask.shard)
+        before = self.registers.registers.get(ask.shard)
+        (reply,) = self.registers.run([ask])
+        if isinstance(reply, NotApplied):
+            self.struck["condition_columns"] += 1
+        if not isinstance(reply, Applied) or before is None:
+            return reply
+        rest = self.faults.complete_by_read
+        if may_rest and rest and self.chance.random() < rest:
+            self.registers.registers[ask.shard] = before
+            self._accepted[ask.shard] = ask
+            return Failed("timeout, half accepted")
+        self._before.setdefault(ask.shard, []).append(before)
+        del self._before[ask.shard][:-REGISTERS_KEPT_MAX]
+        return reply
+
+    def _complete(self, shard: ShardId, *, reading: bool = False) -> None:
+        """Nobody decides anything new on a row before the half accepted write is dealt with."""
+        ask = self._accepted.pop(shard, None)
+        if ask is not None and self.chance.random() < COMPLETED:
+            self._decide(ask, may_rest=False)
+            self.struck["complete_by_read"] += reading
+
+    def _plain(self, ask: Plain, stamp_us: int) -> Reply:
+        if self._strikes("reorder_plain", self.faults.reorder_plain):
+            self._keep(ask, stamp_us)
+            return Failed("timeout, on its way")
+        if isinstance(ask, (DeleteSegment, DeleteBucket)):
+            for cell in list(self.cells.at(partition(ask)).values()):
+                if self._strikes("plain_after_delete", self.faults.plain_after_delete):
+                    self._keep(InsertRow(ask.shard, cell.row), cell.stamp_us)
+        self.cells.write(ask, stamp_us)
+        return Done()
+
+    def _read(self, ask: Read, level: Level) -> Reply:
+        if isinstance(ask, ReadCluster):
+            return self.registers.run([ask])[0]
+        if not isinstance(ask, ReadRegister):
+            return Found(tuple(self.cells.read(ask)))
+        old = self._old(ask.shard, level)
+        if old and self._strikes("stale_read", self.faults.stale_read):
+            return Found((self.chance.choice(old),))
+        self._complete(ask.shard, reading=True)
+        return self.registers.run([ask])[0]
+
+    def _old(self, shard: ShardId, level: Level) -> list[RegisterRow]:
+        """What a read below SERIAL may show instead of the newest row."""
+        now = self.registers.registers.get(shard)
+        if level is Level.ONE:
+            return self._before.get(shard, [])
+        in_flight = level is Level.QUORUM and shard in self._accepted
+        return [now] if in_flight and now is not None else []
+
+    # ---- later ----
+
+    def _keep(self, ask: Conditional | Plain, stamp_us: int) -> None:
+        """Half of what is late is done before the next call, the rest within `late_s`."""
+        delay_s = self.chance.choice((0.0, self.chance.random() * self.faults.late_s))
+        self._kept += 1
+        late = Late(self.clock.now() + delay_s, self._kept, ask, stamp_us)
+        heapq.heappush(self._late, late)
+
+    def _do(self, late: Late) -> None:
+        if isinstance(late.statement, CONDITIONAL):
+            self._decide(late.statement, may_rest=True)
+        else:
+            self.cells.write(late.statement, late.stamp_us)
+
+    def _stamp_us(self, asker: MemberRows) -> int:
+        """The time of a write by its daemon's clock. Virtual time stands still during many writes,
+        so they are counted too: else a delete would not outdate what was written just before."""
+        self._writes += 1
+        now_s = self.clock.now() + asker.off * self.faults.skew_s
+        return int(now_s * 1_000_000) + self._writes
+
+    def _strikes(self, kind: str, strength: float) -> bool:
+        struck = strength > 0 and self.chance.random() < strength
+        self.struck[kind] += struck
+        return struck
+
+
+class MemberRows:
+    """Rows of one daemon. Its clock is off by a share of `skew_s` that is its own."""
+
+    def __init__(self, store: SimulatedStore, member: str, *, level: Level) -> None:
+        self.store = store
+        self.member = member
+        self.level = level
+        self.off = store.chance.uniform(-1.0, 1.0)
+
+    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+        """As the port says."""
+        return self.store.run(self, statements)
+
+    def sizes(self, shard: ShardId) -> Sizes:
+        """What the shard takes."""
+        return self.store.cells.sizes(shard)
+
+    def close(self) -> None:
+        """Nothing to let go of; what was sent is on its way."""
