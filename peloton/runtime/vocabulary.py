@@ -345,3 +345,4 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     crowd: CrowdKind | None = None
     schema: int = 1
+    queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

@@ -56,7 +56,12 @@ def sample(wanted: Any, inside: tuple[type, ...] = ()) -> Any:
 
 def types_of(kind: Kind) -> Iterator[tuple[str, type]]:
     """Every type of a kind that is written down anywhere, by its name in bytes."""
-    tables = {"message": kind.messages, "fact": kind.facts, "answer": kind.answers}
+    tables = {
+        "message": kind.messages,
+        "query": kind.queries,
+        "fact": kind.facts,
+        "answer": kind.answers,
+    }
     for form, numbered in tables.items():
         for number, cls in sorted(numbered.items()):
             yield f"{form} {number}", cls

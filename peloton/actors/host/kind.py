@@ -47,4 +47,6 @@ def kind(shards: int) -> Kind:
         owed=owed,
         parent=_parent(shards),
         inspect={m.GetHost: get_host},
+        queries={501: m.GetHost},
+        answers={501: Host},
     )

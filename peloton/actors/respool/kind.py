@@ -23,9 +23,10 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    answers=m.ANSWERS,
+    answers={**m.ANSWERS, 501: m.PoolView},
     route=lambda key: m.TREE_ROUTE,
     parent=lambda key, state: m.ROOT,
     index=Tree,
     inspect={m.ListPools: list_pools},
+    queries={501: m.ListPools},
 )

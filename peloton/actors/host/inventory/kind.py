@@ -26,4 +26,6 @@ KIND = Kind(
     index=Hosts,
     report=report,
     inspect={m.ListHosts: list_hosts},
+    queries={501: m.ListHosts},
+    answers={501: m.HostView},
 )

@@ -45,6 +45,8 @@ KIND = Kind(
     report_interval_s=TALLY_INTERVAL_S,
     recall_s=recall_s,
     inspect={m.ListInstances: list_instances},
+    queries={501: m.ListInstances},
+    answers={501: m.InstanceView},
     lookup=frozenset((m.SetSliceGoal,)),
     fresh=_fresh,
 )

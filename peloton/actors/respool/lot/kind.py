@@ -26,4 +26,6 @@ KIND = Kind(
     route=lambda key: TREE_ROUTE,
     parent=lambda key, state: ROOT,
     inspect={m.GetLot: waits},
+    queries={501: m.GetLot},
+    answers={501: m.LotWaits},
 )

@@ -1,0 +1,230 @@
+"""Packing: what daemons say to each other, as bytes and back.
+
+Turns envelopes and answers into MessagePack by the numbers that kinds registered, and gathers them
+into letters, each for one place. It must not know who owns a place, nor drop silently: what has no
+number here raises `Unpackable` at the sender and becomes an `Unknown` at the receiver, so that
+whoever waits for an answer gets one.
+
+A daemon may be older than the one that wrote. Fields that were added later are skipped by msgspec;
+a message of a number never heard of is handed on as `Unknown`, with its ask, and nothing else of
+its letter is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from peloton.runtime.core.codec import decode, encode
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.ports import ShardId
+from peloton.runtime.vocabulary import (
+    Absent,
+    Bits,
+    Due,
+    Key,
+    Kind,
+    Message,
+    Pursue,
+    Refused,
+    Seen,
+    SetAside,
+    Unavailable,
+    kind_of,
+)
+
+Place = ShardId | str
+"""Where a letter goes: a shard, or a soft machine by the prefix of its keys."""
+
+OWN_MESSAGES: dict[int, type] = {900: Due, 901: Pursue, 902: Seen}
+OWN_ANSWERS: dict[int, type] = {900: Refused, 901: Unavailable, 902: Absent, 903: SetAside}
+"""What the runtime itself says to, and answers for, any kind."""
+
+PLAIN, LIST, TUPLE, VALUE = range(4)  # forms of an answer
+_PLAIN = (type(None), bool, int, float, str, bytes)
+
+
+class Unpackable(Exception):
+    """A value has no number, so it cannot travel: a kind forgot to register its class."""
+
+
+class Unknown(Message, frozen=True, gc=False, array_like=True):
+    """Stands for a message that this daemon cannot read; it is dropped, and its ask answered."""
+
+    number: int
+    text: str
+
+
+class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An envelope as it travels; sets are bytes, because MessagePack has no wide integers."""
+
+    to: Key
+    number: int
+    message: msgspec.Raw
+    ask: int = 0
+    members: bytes = b""
+    sender: Key | None = None
+    origin: bytes = b""
+    values: tuple[str | int | float | bool | None, ...] = ()
+    origins: tuple[tuple[bytes, Key], ...] = ()
+    request: tuple[str, bytes] | None = None
+    who: str = ""
+
+
+class Mailed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+    """Envelopes for one place, of one sender shard under one epoch (or of no shard at all)."""
+
+    place: Place
+    sender: ShardId | None
+    epoch: int
+    envelopes: list[msgspec.Raw]
+
+
+class Replied(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
+    """An answer to an ask, by the asker's own number."""
+
+    ask: int
+    answer: msgspec.Raw
+
+
+class NotMine(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
+    """The place of a letter is not here, as far as the view of this version tells; its asks."""
+
+    place: Place
+    view: int
+    asks: list[int]
+
+
+Letter = Mailed | Replied | NotMine
+_LETTERS: msgspec.msgpack.Decoder[Letter] = msgspec.msgpack.Decoder(Letter)
+_WIRES = msgspec.msgpack.Decoder(_Wire)
+_ANSWERS = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
+
+
+def read_letter(data: bytes | msgspec.Raw) -> Letter:
+    """The inverse of `encode`; raises msgspec's DecodeError."""
+    return _LETTERS.decode(data)
+
+
+class Packing:
+    """The numbers of all kinds, and of what soft machines hear: `softs` is prefix → messages."""
+
+    def __init__(
+        self, kinds: Mapping[str, Kind], softs: Mapping[str, Mapping[int, type]] | None = None
+    ) -> None:
+        self._numbers: dict[tuple[str, type], int] = {}
+        self._classes: dict[tuple[str, int], type] = {}
+        self._answer_numbers: dict[tuple[str, type], int] = {}
+        self._answers: dict[tuple[str, int], type] = {}
+        for prefix, messages in (softs or {}).items():
+            self._register(prefix, messages, answers={})
+        for kind in kinds.values():
+            both = sorted(kind.messages.keys() & kind.queries.keys())
+            if both:
+                raise ValueError(f"{kind.name} has messages and queries of the numbers {both}")
+            self._register(kind.name, {**kind.messages, **kind.queries}, answers=kind.answers)
+
+    def pack(self, envelope: Envelope, ask: int = 0) -> bytes:
+        """Bytes of an envelope; `ask` is the number of whoever waits here, 0 if nobody does."""
+        kind, message = kind_of(envelope.to), envelope.message
+        number = self._numbers.get((kind, type(message)))
+        if number is None:
+            raise Unpackable(f"{kind} has no number for {type(message).__name__}")
+        return encode(
+            _Wire(
+                to=envelope.to,
+                number=number,
+                message=msgspec.Raw(encode(message)),
+                ask=ask,
+                members=_pack_bits(envelope.members),
+                sender=envelope.sender,
+                origin=_pack_bits(envelope.origin),
+                values=envelope.values,
+                origins=tuple((_pack_bits(raw), key) for raw, key in envelope.origins),
+                request=envelope.request,
+                who=envelope.who,
+            )
+        )
+
+    def unpack(self, data: bytes | msgspec.Raw) -> Envelope:
+        """The inverse of `pack`, with the sender's number as `ask`; raises msgspec's DecodeError.
+
+        What cannot be understood, rather than read, is an envelope with an `Unknown`.
+        """
+        wire = _WIRES.decode(data)
+        return Envelope(
+            to=wire.to,
+            message=self._message(wire),
+            members=_unpack_bits(wire.members),
+            sender=wire.sender,
+            origin=_unpack_bits(wire.origin),
+            values=wire.values,
+            origins=tuple((_unpack_bits(raw), key) for raw, key in wire.origins),
+            ask=wire.ask or None,
+            request=wire.request,
+            who=wire.who,
+        )
+
+    def pack_answer(self, asked: Key, answer: Any) -> bytes:
+        """Bytes of an answer that an entity of this key gave; lists and tuples of such, too."""
+        return encode(self._form(kind_of(asked), answer))
+
+    def unpack_answer(self, asked: Key, data: bytes | msgspec.Raw) -> Any:
+        """The inverse of `pack_answer`; what cannot be read is `Unavailable`, as it was asked."""
+        try:
+            return self._read_answer(kind_of(asked), data)
+        except (msgspec.DecodeError, LookupError) as error:
+            return Unavailable(f"the answer cannot be read here: {error}")
+
+    def _register(
+        self, prefix: str, messages: Mapping[int, type], *, answers: Mapping[int, type]
+    ) -> None:
+        for number, cls in {**messages, **OWN_MESSAGES}.items():
+            self._numbers[prefix, cls] = number
+            self._classes[prefix, number] = cls
+        for number, cls in {**answers, **OWN_ANSWERS}.items():
+            self._answer_numbers[prefix, cls] = number
+            self._answers[prefix, number] = cls
+
+    def _message(self, wire: _Wire) -> Message:
+        kind = kind_of(wire.to)
+        cls = self._classes.get((kind, wire.number))
+        if cls is None:
+            return Unknown(wire.number, f"{kind} knows no message of number {wire.number} here")
+        try:
+            message: Message = decode(wire.message, cls)
+        except msgspec.DecodeError as error:
+            return Unknown(wire.number, f"a {cls.__name__} that cannot be read here: {error}")
+        return message
+
+    def _form(self, kind: str, answer: Any) -> tuple[int, int, Any]:
+        cls = type(answer)
+        if cls is list or cls is tuple:
+            form = LIST if cls is list else TUPLE
+            return form, 0, [self._form(kind, item) for item in answer]
+        number = self._answer_numbers.get((kind, cls))
+        if number is not None:
+            return VALUE, number, answer
+        if cls in _PLAIN:
+            return PLAIN, 0, answer
+        raise Unpackable(f"{kind} has no number for the answer {cls.__name__}")
+
+    def _read_answer(self, kind: str, data: bytes | msgspec.Raw) -> Any:
+        form, number, raw = _ANSWERS.decode(data)
+        if form == PLAIN:
+            return msgspec.msgpack.decode(raw)
+        if form == VALUE:
+            return decode(raw, self._answers[kind, number])
+        items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
+        found = [self._read_answer(kind, item) for item in items]
+        return found if form == LIST else tuple(found)
+
+
+def _pack_bits(raw: int) -> bytes:
+    return Bits(raw).pack() if raw else b""
+
+
+def _unpack_bits(data: bytes) -> int:
+    return int.from_bytes(data, "little") if data else 0
