@@ -21,6 +21,7 @@ CLASSIC_PORTS = {"hostmgr": 5391, "jobmgr": 5392, "resmgr": 5394}
 HOST_NAME_PREFIX = "peloton-mesos-agent"
 RECEIVE_MAX_BYTES = 64 * 1024 * 1024
 HOSTS_MAX = 50_000
+PORT_MAX = 65_535
 
 
 class BadSetting(Exception):
@@ -51,7 +52,8 @@ class Address(msgspec.Struct, frozen=True):
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        # An IPv6 address has colons of its own.
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def default_data_dir() -> Path:
@@ -63,8 +65,10 @@ def loopback(text: str, option: str) -> Address:
     """HOST:PORT on loopback; anything else is refused until there is authentication."""
     host, separator, port = text.rpartition(":")
     host = host.strip("[]")
-    if not separator or not port.isdigit() or int(port) > 65535:
+    if not separator or not (port.isascii() and port.isdigit()):
         raise BadSetting(f"{option}: {text!r} is not HOST:PORT")
+    if int(port) > PORT_MAX:
+        raise BadSetting(f"{option}: port {port} is not between 0 and {PORT_MAX}")
     try:
         inside = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

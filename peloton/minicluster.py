@@ -15,10 +15,12 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from click.core import ParameterSource
 
 from peloton import config
 from peloton.config import Address, BadSetting, HostSetting
 
+SIZES = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
 USAGE, CANNOT_START, FAILED, TASKS_LEFT = 64, 69, 70, 1
 
 
@@ -79,6 +81,7 @@ def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
 
     cluster = options["cluster"]
     if isinstance(cluster, Path):
+        _refuse_both()
         hosts = config.read_cluster(cluster)
     else:
         size = HostSetting(
@@ -106,6 +109,15 @@ def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
         simulated_duration_s=number("simulated_duration_s"),
         simulated_seed=int(number("simulated_seed")),
     )
+
+
+def _refuse_both() -> None:
+    """A file of hosts and a size of hosts: one of them would be passed over in silence."""
+    context = click.get_current_context()
+    for name in SIZES:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = "--" + name.replace("_", "-")
+            raise BadSetting(f"{flag}: not together with --cluster, whose file says the hosts")
 
 
 def _run(settings: config.MiniclusterSettings) -> int:

@@ -14,7 +14,7 @@ import click
 from peloton.cli.later import entries
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, show
+from peloton.cli.output import View, command, show
 from peloton.cli.session import connected
 
 HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
@@ -31,7 +31,7 @@ quarantine = LazyGroup(
     help="Messages that were set aside because their actor failed on them too often.",
     table={
         "list": Entry(f"{HERE}:list_", "List them."),
-        "redrive": Entry(f"{HERE}:redrive", "Give one to its actor again."),
+        "redrive": Entry(f"{HERE}:redrive", "Give an actor its messages again."),
     },
 )
 
@@ -61,8 +61,18 @@ def row(one: Any) -> Sequence[object]:
 @click.argument("key")
 @click.argument("message", default="")
 def redrive(key: str, message: str) -> None:
-    """Give MESSAGE to the actor KEY again, or all of its mail; both as `list` shows them."""
+    """Give the actor KEY all that was set aside of it again, in its order.
+
+    KEY is as `list` shows it. With MESSAGE only if one of that name is among it. The instances of
+    a slice are one actor here: all of them are given theirs. What fails again is set aside again.
+
+    \b
+    peloton admin quarantine redrive job/JOB
+    """
     with connected() as peloton:
         answer = peloton.ops.redrive(key, message)
-    text = f"{message} was given to {key} again" if message else f"{key} was given its mail again"
+    text = (
+        f"{key} hears again, in their order, all its messages that were set aside; what fails "
+        f"once more is set aside again: see `{command('admin', 'quarantine', 'list')}`"
+    )
     show(View(answer, text=text, names=lambda: [key]))

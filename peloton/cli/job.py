@@ -13,8 +13,8 @@ from peloton.cli import job_rows
 from peloton.cli.later import entries
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Command
-from peloton.cli.output import View, hint, plain, show
-from peloton.cli.session import connected, read_spec, said
+from peloton.cli.output import View, command, hint, plain, show
+from peloton.cli.session import connected, said, spec_in
 from peloton.sdk.errors import NotFound, Unsupported
 
 HERE = __name__
@@ -62,8 +62,7 @@ def create(
         "invalidConfig": "Invalid job config: {m}",
         "invalidJobId": "Invalid job ID: {id}, message: {m}",
     }
-    spec = read_spec(config)
-    with connected() as peloton, said(texts, id=wanted_id):
+    with spec_in(config) as spec, connected() as peloton, said(texts, id=wanted_id):
         secrets: tuple[Any, ...] = ()
         if secret_path:
             from peloton.sdk.jobs import secret
@@ -74,7 +73,8 @@ def create(
         )
     made = answer.jobId.value
     show(View(answer, text=f"Job {made} created", names=lambda: [made]))
-    hint(f"next: peloton job wait {made}, peloton task list {made}, peloton why {made}")
+    steps = (("job", "wait", made), ("task", "list", made), ("why", made))
+    hint("next: " + ", ".join(command(*words) for words in steps))
 
 
 def fetch(wanted: str) -> Any:
@@ -114,14 +114,18 @@ def tell_why(job: str) -> None:
         except Unsupported:
             return  # a cluster of the original has nobody to ask
     for reason in reasons:
+        if reason.code in ("running", "succeeded"):
+            continue  # nothing holds these up
         counts = ", ".join(f"{name} {reason.counts[name]}" for name in sorted(reason.counts))
-        hint(f"why: {reason.state}: {reason.text}" + (f" ({counts})" if counts else ""))
+        place = f", place {reason.position} in line" if reason.HasField("position") else ""
+        found = f" ({counts})" if counts else ""
+        hint(f"why: {reason.state}: {reason.text}{place}{found}")
 
 
 @click.command(cls=Command)
 @click.argument("job")
 def delete(job: str) -> None:
     """Forget the job JOB, which must have ended."""
-    with connected() as peloton:
+    with connected() as peloton, said({"NOT_FOUND": "Job {id} was not found"}, id=job):
         answer = peloton.jobs.delete(job)
-    show(View(answer, default="json", text=f"Job {job} deleted", names=lambda: [job]))
+    show(View(answer, text=f"Job {job} deleted", names=lambda: [job]))

@@ -6,6 +6,7 @@ Must not import a noun: the table names them, and the first word typed loads one
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +21,7 @@ NOUNS: dict[str, Entry] = {
     "respool": Entry("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
     "job": Entry("peloton.cli.job:job", "Jobs: create, get, status, query, stop, wait, why."),
     "task": Entry("peloton.cli.task:task", "The instances of a job: list, get, logs, events."),
-    "pod": Entry("peloton.cli.task:pod", "The events of an instance."),
+    "pod": Entry("peloton.cli.task:pod", "What happened to an instance of a job."),
     "why": Entry("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
     "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
     "story": Entry("peloton.cli.ops:story", "What an actor did lately, and because of what."),
@@ -75,13 +76,20 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
     except PelotonError as error:
         click.echo(str(error), err=True)
         if type(error) is Unavailable:
-            click.echo("is it running? `peloton minicluster` starts one here", err=True)
+            click.echo(f"is it running? `{starter(group)}` starts one here", err=True)
         return exits.of_error(error)
     except BrokenPipeError:
         # The reader had enough (`| head`). What Python still wants to flush would fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
     return code if isinstance(code, int) else exits.OK
+
+
+def starter(group: click.Group) -> str:
+    """What would start a cluster where it was looked for."""
+    settings: Settings = group.context_settings["obj"]
+    api = settings.typed.get("--api")
+    return shlex.join(["peloton", "minicluster", *(["--grpc", api] if api else [])])
 
 
 def invoke(group: click.Group, args: list[str]) -> object:

@@ -14,11 +14,12 @@ import click
 
 from peloton.cli import exits
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, hint, show
-from peloton.cli.session import connected
+from peloton.cli.output import View, command, hint, show
+from peloton.cli.session import connected, said
 from peloton.cli.values import COUNT, duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
+TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
 STORY_HEADER = ("Time", "Message", "Because", "Facts")
 
 
@@ -32,7 +33,7 @@ def why(job: str, instance: int | None) -> None:
     peloton why JOB
     peloton why JOB 7
     """
-    with connected() as peloton:
+    with connected() as peloton, said(TEXTS, job=job):
         answer = peloton.ops.why(job, instance)
     now = time.time()
     show(
@@ -70,16 +71,28 @@ def row(reason: Any, now: float) -> Sequence[object]:
     help="Stop waiting after this; exits with 124.",
 )
 def wait(job: str, within_s: float | None) -> int:
-    """Wait for JOB to end. Exits with 0 when it succeeded, else with the code of its tasks.
+    """Wait for JOB to end, and exit as it did.
 
     \b
     peloton wait JOB --within 10m && echo done
+
+    \b
+    Exits with
+      0         the job succeeded
+      1 to 62   the exit code of its lowest instance that failed
+      63        that code was 63 or higher: 64 and above are this tool's own.
+                `--output json` has the real one in exit_code
+      64 to 77  the command itself went wrong: 64 usage, 66 no such job,
+                69 the server does not answer
+      124       the time of --within is over, and the job goes on
+      125       the job ended without a code of its own: it was killed
+      130       interrupted; the job goes on
     """
-    with connected() as peloton:
+    with connected() as peloton, said(TEXTS, job=job):
         try:
             ended = peloton.ops.wait(job, timeout_s=within_s)
         except KeyboardInterrupt:
-            hint(f"job {job} goes on; `peloton job stop {job}` ends it")
+            hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
             raise
     answer = {
         "job_id": job,
@@ -95,7 +108,7 @@ def wait(job: str, within_s: float | None) -> int:
         hint("the time is over; the job goes on")
         return exits.WAIT_OVER
     if ended.state != "SUCCEEDED":
-        hint(f"next: peloton why {job}")
+        hint(f"next: {command('why', job)}")
     return exits.of_job(ended.state, ended.exit_code)
 
 

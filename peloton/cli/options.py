@@ -6,6 +6,7 @@ wins. Must not open a connection: a flag only fills the settings.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,12 @@ from peloton.cli.values import duration
 
 API = "127.0.0.1:5397"
 OUTPUTS = ("table", "json", "yaml", "name")
+# The flags that say which cluster is meant: a command that we propose needs those typed now. What
+# came from the environment is there the next time as well.
+REPEATED = {
+    "api": "--api", "jobmgr": "--jobmgr", "resmgr": "--resmgr", "hostmgr": "--hostmgr",
+    "login_file": "--basicAuthConfig",
+}  # fmt: skip
 
 
 @dataclass
@@ -23,8 +30,11 @@ class Settings:
     """What the flags said, and who said it: a flag that was typed outranks a default."""
 
     values: dict[str, Any] = field(default_factory=dict)
+    typed: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, value: Any, *, typed: bool) -> None:
+        if typed and name in REPEATED:
+            self.typed[REPEATED[name]] = str(value)
         if typed or self.values.get(name) is None:
             self.values[name] = value
 
@@ -33,9 +43,17 @@ class Settings:
         """None: as the command is used to print."""
         return self.values.get("output") or ("json" if self.values.get("json_") else None)
 
+    def command(self, *words: str) -> str:
+        """A command line for the same cluster, to be typed next."""
+        flags = [word for pair in self.typed.items() for word in pair]
+        return shlex.join(["peloton", *flags, *words])
+
     def roles(self) -> dict[str, str]:
         found = {role: self.values.get(role) for role in ("jobmgr", "resmgr", "hostmgr")}
         return {role: address for role, address in found.items() if address}
+
+
+FORMS = "How to print the answer. Default: what the command always prints, mostly a table."
 
 
 class GlobalFlag(click.Option):
@@ -81,7 +99,7 @@ def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
         GlobalFlag(
             "--json", "-j", "json_", is_flag=True, hidden=hidden, help="The answer as JSON."
         ),
-        GlobalFlag(*names, type=click.Choice(OUTPUTS), help="Default: as the command says."),
+        GlobalFlag(*names, type=click.Choice(OUTPUTS), help=FORMS),
     ]
 
 

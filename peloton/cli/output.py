@@ -76,3 +76,8 @@ def as_yaml(data: Any) -> str:
 
 def hint(text: str) -> None:
     click.echo(text, err=True)
+
+
+def command(*words: str) -> str:
+    """What to type next, for the cluster that this command line was for."""
+    return click.get_current_context().ensure_object(Settings).command(*words)

@@ -14,7 +14,7 @@ from peloton.cli.later import entries
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Command
 from peloton.cli.output import View, plain, show
-from peloton.cli.session import connected, read_spec, said
+from peloton.cli.session import connected, said, spec_in
 
 HEADER = ("Path", "ID", "Kind", "Reservation", "Limit", "Share", "Allocation")
 
@@ -43,8 +43,7 @@ def create(path: str, config: str) -> None:
         "alreadyExists": "Already exists: {m}",
         "invalidResourcePoolConfig": "Invalid resource pool config: {m}",
     }
-    spec = read_spec(config)
-    with connected() as peloton, said(texts):
+    with spec_in(config) as spec, connected() as peloton, said(texts):
         pool_id = peloton.pools.create(path, spec)
     show(
         View(

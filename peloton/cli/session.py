@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from peloton.sdk.client import Client, Login
 
 
+PORT_MAX = 65_535
+
+
 @contextmanager
 def connected() -> Iterator[Client]:
     """The client the flags describe. Loads gRPC, so only what calls the cluster comes here."""
@@ -31,15 +34,25 @@ def connected() -> Iterator[Client]:
         raise Unsupported(
             "finding the daemons in ZooKeeper is not supported yet; say --api HOST:PORT"
         )
+    api = values.get("api") or API
+    for address in (api, *roles.values()):
+        check_port(address)
     from peloton.sdk.client import TIMEOUT_S, Client
 
     with Client(
-        values.get("api") or API,
+        api,
         roles=roles,
         timeout_s=values.get("timeout_s") or TIMEOUT_S,
         login=login(values.get("login_file")),
     ) as client:
         yield client
+
+
+def check_port(address: str) -> None:
+    """gRPC takes the port modulo 65536, and would say that some other one does not answer."""
+    port = address.rpartition(":")[2]
+    if port.isdigit() and not 1 <= int(port) <= PORT_MAX:
+        raise click.UsageError(f"{address}: port {port} is not between 1 and {PORT_MAX}")
 
 
 def login(path: str | None) -> Login | None:
@@ -65,6 +78,22 @@ def read_spec(path: str) -> dict[str, Any]:
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     return load(text, name=path)
+
+
+@contextmanager
+def spec_in(path: str) -> Iterator[dict[str, Any]]:
+    """The spec in a file; what is said to be wrong with it then names the file and the line."""
+    spec = read_spec(path)
+    try:
+        yield spec
+    except BadSpec as error:
+        if error.field:
+            from peloton.sdk.yaml_text import line_of
+
+            line = line_of(Path(path).read_text(encoding="utf-8"), error.field)
+            where = f"{path}, line {line}" if line is not None else path
+            error.args = (f"{where}: {error}",)
+        raise
 
 
 @contextmanager

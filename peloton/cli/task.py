@@ -17,8 +17,8 @@ from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Command
 from peloton.cli.output import View, hint, show
 from peloton.cli.session import connected, said
-from peloton.cli.task_texts import TEXTS
-from peloton.cli.values import COUNT, EVERYTHING, from_to, ranges_option, words
+from peloton.cli.task_texts import TEXTS, tell_ended
+from peloton.cli.values import COUNT, EVERYTHING, from_to, ranges_option, within, words
 
 Range = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
@@ -41,7 +41,7 @@ task = LazyGroup(
 )
 pod = LazyGroup(
     name="pod",
-    help="The instances of a service.",
+    help="What happened to an instance of a job: every run, from its creation to its end.",
     table={"events": Entry(f"{HERE}:pod_events", "What happened to an instance.")}
     | entries(
         "events-v1alpha", "cache", "get", "refresh", "start", "restart", "stop", "logs",
@@ -159,8 +159,10 @@ def stop(job: str, ranges: tuple[Range, ...]) -> int:
     """Stop instances of JOB; without a range, the job."""
     with connected() as peloton, said(TEXTS, job=job, instance=""):
         answer = peloton.tasks.stop(job, ranges)
+        count = peloton.jobs.get(job).jobInfo.config.instanceCount
     text = task_texts.stop_text(answer)
     show(View(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
+    tell_ended(answer, within(ranges or (EVERYTHING,), count))
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
 
 

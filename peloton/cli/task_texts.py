@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from peloton.cli.job_rows import time_of
-from peloton.cli.output import View
+from peloton.cli.output import View, hint
 from peloton.cli.values import numbers
 
 HEADER = (
@@ -114,6 +114,13 @@ def stop_text(answer: Any) -> str:
         failed = numbers(answer.invalidInstanceIds)
         return f"Some tasks failed to stop, failed_instance_ids:{failed}"
     return f"Successfully signalled {len(answer.stoppedInstanceIds)} tasks for stopping"
+
+
+def tell_ended(answer: Any, wanted: int) -> None:
+    """Of `wanted` instances, those that there was nothing to stop of: they stay as they ended."""
+    ended = wanted - len(answer.stoppedInstanceIds) - len(answer.invalidInstanceIds)
+    if ended > 0:
+        hint(f"{ended} of {wanted} had ended already")
 
 
 def start_text(answer: Any) -> str:

@@ -57,6 +57,15 @@ def duration(value: str | float) -> float:
     return sum(float(number) * UNITS_S[unit] for number, unit in pieces)
 
 
+def within(ranges: Iterable[tuple[int, int]], count: int) -> int:
+    """How many of `count` instances lie in ranges, each counted once."""
+    found, end = 0, 0
+    for low, high in sorted(ranges):
+        found += max(min(high, count) - max(low, end), 0)
+        end = max(end, min(high, count))
+    return found
+
+
 COUNT = click.IntRange(0, INSTANCE_MAX)
 DAYS = click.IntRange(0, 36_500)
 EVERYTHING = (0, INSTANCE_MAX)

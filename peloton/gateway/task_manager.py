@@ -13,7 +13,7 @@ from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Host
 from peloton.actors.job.messages import JobStopped, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import ENDED, TERMINAL
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.desk import Code, Context, Desk, end
@@ -86,10 +86,14 @@ class TaskManager:
         if key is None:
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
+        job = self._desk.job(key, context)
+        # Looked at before: afterwards what never ran has ended, too, and by this very call.
+        ended = self._ended(job, context) if job is not None else frozenset()
         answer = self._desk.ask(key, StopJob(ranges), context=context)
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
-        stopped = [one for start, stop in answer.ranges for one in range(start, stop)]
+        told = [one for start, stop in answer.ranges for one in range(start, stop)]
+        stopped = [instance for instance in told if instance not in ended]
         return task.StopResponse(stoppedInstanceIds=stopped)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
@@ -143,6 +147,14 @@ class TaskManager:
         )
 
     # ---- inside ----
+
+    def _ended(self, job: JobView, context: Context) -> frozenset[int]:
+        """The instances of which there is nothing left to stop."""
+        counts = dict(job.summary.counts)
+        if not any(counts.get(state) for state in ENDED):
+            return frozenset()  # the usual case, in which nobody needs to be listed
+        views = self._desk.instances(job, context=context)
+        return frozenset(view.instance for view in views if view.state in ENDED)
 
     def _job(self, sent: Any, context: Context) -> JobView | None:
         return self._desk.job(known_job(sent.jobId.value), context)

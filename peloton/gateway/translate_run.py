@@ -122,12 +122,7 @@ class Translator:
         else:
             yield self._event(view, run, state="INITIALIZED", at_s=view.runs[-1].ended_at)
         if view.launched_at is not None:
-            text = ""
-            if view.config.image:
-                text = (
-                    f"container image {view.config.image} is ignored: the command runs directly "
-                    "on the host"
-                )
+            text = self._ignored(view) if view.config.image else ""
             yield self._event(
                 view, run, state="LAUNCHED", at_s=view.launched_at, host=host, text=text
             )
@@ -139,12 +134,27 @@ class Translator:
 
     def _then(self, view: InstanceView, past: PastRun) -> Iterator[task.PodEvent]:
         host = past.host or ""
+        before = [run.ended_at for run in view.runs if run.run < past.run]
+        came_at = before[-1] if before else view.created_at if past.run == 1 else None
+        if came_at is not None:
+            yield self._event(view, past.run, state="INITIALIZED", at_s=came_at)
+        if host:
+            # It was launched, but only the live run's time of that is kept.
+            at_s = past.started_at or past.ended_at
+            text = "launched no later than this: the exact time is not kept of past runs"
+            text += f"; {self._ignored(view)}" if view.config.image else ""
+            yield self._event(view, past.run, state="LAUNCHED", at_s=at_s, host=host, text=text)
         if past.started_at is not None:
             yield self._event(view, past.run, state="RUNNING", at_s=past.started_at, host=host)
         if past.ended_at is not None:
             state = past.outcome.end.name if past.outcome is not None else "LOST"
             event = self._event(view, past.run, state=state, at_s=past.ended_at, host=host)
             yield _with_end(event, past.outcome)
+
+    @staticmethod
+    def _ignored(view: InstanceView) -> str:
+        image = view.config.image
+        return f"container image {image} is ignored: the command runs directly on the host"
 
     def _event(
         self, view: InstanceView, run: int, *, at_s: float | None, state: str, **rest: str

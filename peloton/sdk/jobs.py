@@ -85,8 +85,9 @@ class Jobs:
         request = job.CreateRequest(config=built, secrets=secrets)
         if wanted_id:
             request.id.value = wanted_id
-        answer = self._wire.call(method("Create"), request, how=keyed(request_key))
-        return translate.inside(answer)
+        with specs.spelled_as(config):
+            answer = self._wire.call(method("Create"), request, how=keyed(request_key))
+            return translate.inside(answer)
 
     def get(self, job: str) -> job.GetResponse:
         answer = self._wire.call(method("Get"), get_request(job))

@@ -49,8 +49,9 @@ class Pools:
         built.parent.value = self.lookup(parent)
         request = respool.CreateRequest(config=built)
         how = keyed(request_key)
-        answer = self._wire.call(method("CreateResourcePool"), request, how=how)
-        return translate.inside(answer).result.value
+        with specs.spelled_as(config):
+            answer = self._wire.call(method("CreateResourcePool"), request, how=how)
+            return translate.inside(answer).result.value
 
     def lookup(self, path: str) -> str:
         """The id of the pool at `path`."""
@@ -59,7 +60,8 @@ class Pools:
         try:
             found = translate.inside(answer).id.value
         except NotFound as error:
-            raise NotFound(f"{error.message}: {path}", kind=error.kind) from None
+            text = error.message if path in error.message else f"{error.message}: {path}"
+            raise NotFound(text, kind=error.kind) from None
         if not found:
             raise NotFound(f"resource pool not found: {path}", kind="notFound")
         return found

@@ -12,13 +12,15 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.yaml_text import describe, load
+from peloton.sdk.yaml_text import PART, describe, load
 
 M = TypeVar("M", bound=Message)
 
@@ -48,6 +50,33 @@ def build(kind: type[M], data: Any) -> M:
     if missing:
         raise BadSpec("must be given", field=missing[0])
     return message
+
+
+@contextmanager
+def spelled_as(data: Any) -> Iterator[None]:
+    """The place that a server finds wrong, in the spelling of the spec it was made from."""
+    try:
+        yield
+    except BadSpec as error:
+        if error.field and isinstance(data, dict):
+            field = spelled(data, error.field)
+            raise BadSpec(error.reason, field=field, kind=error.kind) from None
+        raise
+
+
+def spelled(data: Any, path: str) -> str:
+    """A path of the contract as the writer of `data` has it, as far as it is there."""
+    here = ""
+    for part in PART.findall(path):
+        if isinstance(data, dict):
+            found = [key for key in data if plain(str(key)) == plain(part)]
+            here = below(here, found[0] if found else part)
+            data = data[found[0]] if found else None
+        elif isinstance(data, list | tuple) and part.isdigit():
+            here, data = f"{here}[{part}]", data[int(part)] if int(part) < len(data) else None
+        else:
+            here = below(here, part)
+    return here
 
 
 def plain(name: str) -> str:

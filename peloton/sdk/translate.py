@@ -5,6 +5,7 @@ A v0 answer is often OK and carries its error inside; a caller must never have t
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import grpc
@@ -28,6 +29,9 @@ BY_CODE: dict[grpc.StatusCode, type[errors.PelotonError]] = {
 
 # Some refusals came from the original as INTERNAL, and clients know them by their text only.
 STILL_RUNNING = "Job is not in a terminal state"
+
+# What a server puts before its text: `config.defaultConfig.resource.cpuLimit: -1.0 is negative`.
+PATH = re.compile(r"config\.(?P<path>\w+(?:\.\w+|\[\d+\])*): (?P<text>.+)", re.DOTALL)
 
 BY_FIELD: dict[str, type[errors.PelotonError]] = {
     "alreadyExists": errors.AlreadyExists,
@@ -55,6 +59,8 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
         text = f"{address} did not answer in time"
     if code is grpc.StatusCode.INTERNAL and STILL_RUNNING in text:
         return errors.Conflict(text, kind=code.name)
+    if BY_CODE.get(code) is errors.BadSpec:
+        return bad_spec(text, kind=code.name)
     return BY_CODE.get(code, errors.ServerError)(text, kind=code.name)
 
 
@@ -77,4 +83,15 @@ def carried(name: str, error: Any) -> errors.PelotonError:
         count = error.instanceCount
         words = f"the job has instances 0 to {count - 1}" if count else "the job has no instances"
         return errors.OutOfRange(words, instance_count=count)
-    return BY_FIELD.get(name, errors.ServerError)(text or name, kind=name)
+    kind = BY_FIELD.get(name, errors.ServerError)
+    if kind is errors.BadSpec:
+        return bad_spec(text or name, kind=name)
+    return kind(text or name, kind=name)
+
+
+def bad_spec(text: str, *, kind: str) -> errors.BadSpec:
+    """A server names the place at the front of its text, from the root of what was sent."""
+    named = PATH.fullmatch(text)
+    if named is None:
+        return errors.BadSpec(text, kind=kind)
+    return errors.BadSpec(named["text"], field=named["path"], kind=kind)

@@ -8,6 +8,7 @@ takes the last, and the writer looks at the first.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -17,6 +18,7 @@ from peloton.sdk.errors import BadSpec
 Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TAG = "tag:yaml.org,2002:"
 MERGE = TAG + "merge"
+PART = re.compile(r"[^.\[\]]+")
 
 
 class Loader(Base):
@@ -56,6 +58,33 @@ def load(text: str, *, name: str = "the file") -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadSpec(f"{name}: expected keys and values, found {describe(data)}")
     return data
+
+
+def line_of(text: str, path: str) -> int | None:
+    """The line, counted from 1, where a path of keys and indexes stands, or as far as it goes.
+
+    Case and underscores do not count, as in specs. Only asked once something is wrong, so the
+    document is read anew rather than every value carrying its line.
+    """
+    node, line = yaml.compose(text, Loader), None
+    for part in PART.findall(path):
+        found = _below(node, part)
+        if found is None:
+            break
+        mark, node = found
+        line = mark.start_mark.line + 1
+    return line
+
+
+def _below(node: Any, part: str) -> tuple[Any, Any] | None:
+    """What marks the place, and what stands there."""
+    if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+        item = node.value[int(part)]
+        return item, item
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if str(key.value).replace("_", "").lower() == part.replace("_", "").lower():
+            return key, value
+    return None
 
 
 def describe(value: Any) -> str:

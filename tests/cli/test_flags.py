@@ -11,7 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
+from peloton.__main__ import PROCESSES
+from peloton.cli.main import root, run
 from peloton.cli.values import INSTANCE_MAX, duration, from_to, labels, words
+from peloton.config import loopback
 from tests.cli.terminal import Terminal, typed
 
 NOBODY = "127.0.0.1:1"
@@ -41,6 +44,47 @@ def test_the_environment_is_asked_and_a_flag_outranks_it(
     assert typed("respool", "dump").code == 0
     monkeypatch.setenv("TIMEOUT", "soon")
     assert typed("respool", "dump").code == 64
+
+
+def test_a_port_that_cannot_be_is_refused_by_its_number() -> None:
+    # gRPC would take it modulo 65536 and complain of another port.
+    for line in (["--api", "127.0.0.1:99999"], ["-m", "127.0.0.1:0"]):
+        printed = typed(*line, "job", "query")
+        port = line[1].rpartition(":")[2]
+        assert printed.code == 64
+        assert f"port {port} is not between 1 and 65535" in printed.err
+
+
+def test_what_is_proposed_is_for_the_same_cluster(
+    peloton: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = typed("--api", NOBODY, "respool", "dump", "-t", "100ms")
+    assert f"`peloton minicluster --grpc {NOBODY}` starts one here" in printed.err
+    monkeypatch.setenv("PELOTON_API", NOBODY)
+    printed = typed("respool", "dump", "-t", "100ms")
+    assert "`peloton minicluster` starts one here" in printed.err
+
+
+def test_the_hosts_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--hosts", "--host-cpus"):
+        words = ["minicluster", "--cluster", str(tmp_path / "none.yaml"), flag, "3"]
+        assert left_with(words) == 64
+        assert f"{flag}: not together with --cluster" in capsys.readouterr().err
+
+
+def left_with(line: list[str]) -> object:
+    """The code with which a command that starts a process leaves it by itself."""
+    with pytest.raises(SystemExit) as left:
+        run(root(PROCESSES), line)
+    return left.value.code
+
+
+def test_addresses_of_a_minicluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert str(loopback("[::1]:80", "--http")) == "[::1]:80"
+    assert str(loopback("127.0.0.1:80", "--http")) == "127.0.0.1:80"
+    assert left_with(["minicluster", "--grpc", "127.0.0.1:99999"]) == 64
+    told = capsys.readouterr().err
+    assert told == "peloton minicluster: --grpc: port 99999 is not between 0 and 65535\n"
 
 
 def test_json_anywhere(peloton: Terminal) -> None:

@@ -76,7 +76,10 @@ def test_respool_dump(peloton: Terminal) -> None:
 def test_job_create(peloton: Terminal, spec: Path) -> None:
     printed = peloton("job", "create", "/hello", str(spec))
     assert (printed.code, printed.out) == (0, f"Job {JOB} created\n")
-    assert printed.err.startswith("next: ")
+    again = f"peloton --api {peloton.address}"
+    assert printed.err == (
+        f"next: {again} job wait {JOB}, {again} task list {JOB}, {again} why {JOB}\n"
+    )
     assert peloton("job", "create", "/hello", str(spec), "--output", "name").out == f"{JOB}\n"
     assert json.loads(peloton("job", "create", "/hello", str(spec), "-j").out) == {
         "jobId": {"value": JOB}
@@ -95,8 +98,16 @@ def test_job_create_says_what_is_wrong_with_the_file(peloton: Terminal, spec: Pa
         65, "", "Invalid job config: invalid job type: DAEMON\n"
     )
     spec.write_text("defaultconfig:\n  comand: {value: x}\n")
+    wrong = "defaultconfig.comand: no such key, did you mean command?"
     assert peloton("job", "create", "/hello", str(spec)) == Printed(
-        65, "", "defaultconfig.comand: no such key, did you mean command?\n"
+        65, "", f"{spec}, line 2: {wrong}\n"
+    )
+    spec.write_text("name: x\ndefaultconfig:\n\n  resource:\n    cpulimit: -1\n")
+    text = "config.defaultConfig.resource.cpuLimit: -1.0 is negative"
+    peloton.cluster.invalid_config = text
+    wrong = "Invalid job config: defaultconfig.resource.cpulimit: -1.0 is negative"
+    assert peloton("job", "create", "/hello", str(spec)) == Printed(
+        65, "", f"{spec}, line 5: {wrong}\n"
     )
     spec.write_bytes(b"\xff\xfe")
     assert peloton("job", "create", "/hello", str(spec)).code == 65
@@ -156,8 +167,10 @@ def test_job_delete(peloton: Terminal) -> None:
     printed = peloton("job", "delete", JOB)
     assert printed == Printed(73, "", "Job is not in a terminal state: RUNNING\n")
     peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
-    assert peloton("job", "delete", JOB) == Printed(0, "{}\n", "")
-    assert peloton("job", "delete", "other") == Printed(66, "", "job not found\n")
+    assert peloton("job", "delete", JOB) == Printed(0, f"Job {JOB} deleted\n", "")
+    peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
+    assert peloton("job", "delete", JOB, "--output", "json").out == "{}\n", "as the original"
+    assert peloton("job", "delete", "other") == Printed(66, "", "Job other was not found\n")
 
 
 def test_job_stop_by_id(peloton: Terminal) -> None:
@@ -175,6 +188,17 @@ def test_job_stop_by_id(peloton: Terminal) -> None:
     )
     assert peloton("job", "stop", JOB).out == "Job is in terminal state: KILLED\n"
     assert peloton("job", "stop").code == 64
+
+
+def test_what_had_ended_already_is_not_counted_as_stopped(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING", "SUCCEEDED", "FAILED")
+    printed = peloton("task", "stop", JOB, "-r", "0:2", "-r", "1:2")
+    assert printed.out == "Successfully signalled 1 tasks for stopping\n"
+    assert printed.err == "1 of 2 had ended already\n"
+    peloton.cluster.add_job("RUNNING", "RUNNING", "SUCCEEDED", "FAILED")
+    printed = peloton("job", "stop", JOB)
+    assert printed.out == "Successfully signalled 1 tasks for stopping\n"
+    assert printed.err == "2 of 3 had ended already\n"
 
 
 def test_job_stop_by_owner(peloton: Terminal) -> None:
@@ -338,10 +362,10 @@ def test_quarantine(peloton: Terminal) -> None:
     row = cells(peloton.lines("admin", "quarantine", "list")[1])
     assert row == ["task/x/7", "ended/1", "3", "1970-01-01T00:00:00Z", "KeyError", ""]
     printed = peloton("admin", "quarantine", "redrive", "task/x/7", "ended/1")
-    assert printed.out == "ended/1 was given to task/x/7 again\n"
-    assert peloton("admin", "quarantine", "redrive", "task/x/7").out == (
-        "task/x/7 was given its mail again\n"
+    assert printed.out.startswith(
+        "task/x/7 hears again, in their order, all its messages that were set aside; "
     )
+    assert peloton("admin", "quarantine", "redrive", "task/x/7").out == printed.out
     assert peloton("admin", "quarantine", "redrive", "task/x/8", "ended/1").code == 66
 
 

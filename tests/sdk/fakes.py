@@ -49,6 +49,7 @@ class Cluster:
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str]]] = {}
         self.made_by_key: dict[str, str] = {}
         self.next_id = JOB
+        self.invalid_config = ""  # what Create says is wrong with whatever is sent
 
     def called(self, name: str) -> list[Call]:
         return [call for call in self.calls if call.name == name]
@@ -161,6 +162,8 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
             answer.error.alreadyExists.message = "job exists"
         elif request.config.type == job.DAEMON:
             answer.error.invalidConfig.message = "invalid job type: DAEMON"
+        elif self.cluster.invalid_config:
+            answer.error.invalidConfig.message = self.cluster.invalid_config
         elif request.id.value == "x":
             answer.error.invalidJobId.message = "JobID must be valid UUID"
         else:
@@ -238,15 +241,17 @@ class Tasks(task_pb2_grpc.TaskManagerServicer):
         if tasks is None:
             answer.error.notFound.message = "job not found"
             return answer
-        for number in tasks:
+        for number, info in tasks.items():
             chosen = (getattr(one, "from") <= number < one.to for one in request.ranges)
+            if info.runtime.state in (task.SUCCEEDED, task.FAILED, task.KILLED, task.LOST):
+                continue
             if not request.ranges or any(chosen):
                 answer.stoppedInstanceIds.append(number)
-        info = self.cluster.jobs[request.jobId.value]
+        runtime = self.cluster.jobs[request.jobId.value].runtime
         if not request.ranges:
-            info.runtime.state = job.KILLED
-            info.runtime.taskStats.clear()
-            info.runtime.taskStats["KILLED"] = len(tasks)
+            runtime.state = job.KILLED
+            runtime.taskStats.clear()
+            runtime.taskStats["KILLED"] = len(tasks)
         return answer
 
     def Start(self, request: Any, context: Any) -> task.StartResponse:
