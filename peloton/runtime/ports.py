@@ -323,7 +323,7 @@ class Membership(Protocol):
     being lost; of the nodes it made none outlives it.
     """
 
-    def listen(self, tell: Callable[[MembershipNews], None]) -> None:
+    def listen(self, tell: Callable[[MembershipNews], object]) -> None:
         """Where all news go, from any thread; called once, before everything else."""
 
     def join(self, member: str, node: MemberNode) -> None:

@@ -1,0 +1,205 @@
+"""Ownership of one shard as one daemon sees it: its states, what moves them, and who ranks first.
+
+Turns (state, news or wish) into the next state and an order. The table is total: a missing pair
+would be a shard that nobody owns, or one that two daemons fence each other from for ever. It must
+not know time, other shards, or why a wish is so: that is `core/handoff.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from peloton.runtime.ports import MemberNode, ShardId
+
+
+class State(enum.Enum):
+    """Where a shard is, seen from one daemon."""
+
+    OUT = "not here, and no node of ours"
+    ASKING = "the node is being made"
+    HELD = "the node is ours; nothing is begun"
+    OPENING = "the node is ours; claiming and recovering"
+    OPEN = "the node is ours; the shard works"
+    DRAINING = "the node is ours; finishing what is in flight"
+    LEFT = "not here; a node of ours may stand"
+    REMOVING = "not here; the node is being removed"
+    DROPPING = "not ours; ending at once"
+
+
+class News(enum.Enum):
+    """What can happen to a shard."""
+
+    MADE = "the node is ours, says the service"
+    TAKEN = "the node is another's, says the service"
+    GONE = "no node of ours is left, says the service"
+    UNSURE = "nobody knows what became of the operation"
+    OURS = "our best knowledge: the node is ours"
+    NOT_OURS = "our best knowledge: it is not"
+    OPENED = "the shard works"
+    LOST = "the shard ended by itself"
+    CLOSED = "the shard ended by our order"
+    SESSION_LOST = "all our nodes are gone"
+
+
+class Wish(enum.Enum):
+    """What the view asks of this daemon for a shard."""
+
+    TAKE = "first in rank, and no other's node is in the way"
+    HOLD = "begin nothing, end nothing"
+    YIELD = "another should own it"
+
+
+class Verb(enum.Enum):
+    """What the shell is to do; the first five are about one shard."""
+
+    CREATE = "make the owner node"
+    REMOVE = "remove the owner node"
+    OWN = "claim the register and recover"
+    DRAIN = "finish what is in flight and give the shard back"
+    DROP = "let go at once"
+    JOIN = "begin a session under the new member id"
+    ANNOUNCE = "say the new member node"
+    LOOK = "read a view"
+    LEAVE = "end the session"
+
+
+class Order(NamedTuple):
+    """One thing to do; those about the daemon as a whole name no shard."""
+
+    verb: Verb
+    shard: ShardId | None = None
+
+
+class Step(NamedTuple):
+    """The next state, and what is ordered on the way."""
+
+    state: State
+    verb: Verb | None = None
+
+
+class Rest(enum.Enum):
+    """Cells in which nothing moves."""
+
+    STAY = "nothing follows"
+    NEVER = "an answer to nothing: somebody breaks the promises of the port"
+
+
+Row = Mapping[News | Wish, Step | Rest]
+STAY, NEVER = Rest.STAY, Rest.NEVER
+_N, _W = News, Wish
+_NO_ANSWER: Row = {_N.MADE: NEVER, _N.TAKEN: NEVER, _N.GONE: NEVER, _N.UNSURE: NEVER}
+# Told late, of a life of the shard that is over.
+_NOT_HERE: Row = {_N.OPENED: STAY, _N.LOST: STAY, _N.CLOSED: STAY}
+_NO_WISH: Row = {_W.TAKE: STAY, _W.HOLD: STAY, _W.YIELD: STAY}
+_CREATE, _REMOVE = Step(State.ASKING, Verb.CREATE), Step(State.REMOVING, Verb.REMOVE)
+_DRAIN, _DROP = Step(State.DRAINING, Verb.DRAIN), Step(State.DROPPING, Verb.DROP)
+_OUT, _LEFT, _END = Step(State.OUT), Step(State.LEFT), Step(State.DROPPING)
+
+_HERE: Row = {
+    **_NO_ANSWER,
+    _N.OURS: STAY,
+    _N.NOT_OURS: _DROP,
+    _N.LOST: _LEFT,
+    _N.CLOSED: _LEFT,
+    _N.SESSION_LOST: _DROP,
+    _W.TAKE: STAY,
+    _W.HOLD: STAY,
+    _W.YIELD: _DRAIN,
+}
+
+TABLE: Mapping[State, Row] = {
+    State.OUT: {
+        **_NO_ANSWER,
+        **_NOT_HERE,
+        _N.OURS: _LEFT,  # a creation nobody was sure of came true
+        _N.NOT_OURS: STAY,
+        _N.SESSION_LOST: STAY,
+        _W.TAKE: _CREATE,
+        _W.HOLD: STAY,
+        _W.YIELD: STAY,
+    },
+    State.ASKING: {
+        **_NOT_HERE,
+        **_NO_WISH,  # the answer comes first
+        _N.MADE: Step(State.HELD),
+        _N.TAKEN: _OUT,
+        _N.GONE: NEVER,
+        _N.UNSURE: _LEFT,
+        _N.OURS: STAY,
+        _N.NOT_OURS: STAY,
+        _N.SESSION_LOST: _OUT,
+    },
+    State.HELD: {
+        **_NO_ANSWER,
+        **_NOT_HERE,
+        _N.OURS: STAY,
+        _N.NOT_OURS: _OUT,
+        _N.SESSION_LOST: _OUT,
+        _W.TAKE: Step(State.OPENING, Verb.OWN),
+        _W.HOLD: STAY,  # no takeover while nobody can tell whose the node is
+        _W.YIELD: _REMOVE,
+    },
+    State.OPENING: {**_HERE, _N.OPENED: Step(State.OPEN)},
+    State.OPEN: {**_HERE, _N.OPENED: STAY},
+    State.DRAINING: {
+        **_NO_ANSWER,
+        **_NO_WISH,  # once begun it is finished: the end is what we wait for
+        _N.OURS: STAY,
+        _N.NOT_OURS: _END,
+        _N.OPENED: STAY,
+        _N.LOST: STAY,  # crossed our order, which is still answered
+        _N.CLOSED: _LEFT,
+        _N.SESSION_LOST: _END,
+    },
+    State.LEFT: {
+        **_NO_ANSWER,
+        **_NOT_HERE,
+        _N.OURS: STAY,
+        _N.NOT_OURS: _OUT,
+        _N.SESSION_LOST: _OUT,
+        _W.TAKE: _CREATE,  # asks whose it is as well
+        _W.HOLD: STAY,
+        _W.YIELD: _REMOVE,
+    },
+    State.REMOVING: {
+        **_NOT_HERE,
+        **_NO_WISH,
+        _N.MADE: NEVER,
+        _N.TAKEN: NEVER,
+        _N.GONE: _OUT,
+        _N.UNSURE: _LEFT,
+        _N.OURS: STAY,
+        _N.NOT_OURS: STAY,
+        _N.SESSION_LOST: _OUT,
+    },
+    State.DROPPING: {
+        **_NO_ANSWER,
+        **_NO_WISH,  # nothing begins anew before the old life is over
+        _N.OURS: STAY,
+        _N.NOT_OURS: STAY,
+        _N.OPENED: STAY,
+        _N.LOST: STAY,
+        _N.CLOSED: _OUT,
+        _N.SESSION_LOST: STAY,
+    },
+}
+
+
+def ranked(shard: ShardId, members: Mapping[str, MemberNode]) -> list[str]:
+    """Who should own the shard, and who comes next: the same on every daemon.
+
+    The highest digest of (shard, member) wins, so a member that comes or goes moves only its own
+    share. The unfit count only where nobody is fit: a shard nobody tries is lost for sure.
+    """
+    group = shard.group
+    able = [m for m, node in members.items() if group in node.roles and not node.leaving]
+    fit = [m for m in able if group not in members[m].unfit]
+    return sorted(fit or able, key=lambda member: (_weight(shard, member), member), reverse=True)
+
+
+def _weight(shard: ShardId, member: str) -> bytes:
+    said = f"{shard.group}\n{shard.number}\n{member}".encode()
+    return blake2b(said, digest_size=8).digest()
