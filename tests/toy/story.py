@@ -87,7 +87,7 @@ class Story:
         heard, grid = cells.get(key("note", "a")), cells.get(key("note", "grid"))
         if panel("b") in cells or heard is None or grid is None:
             return False
-        quiet = not any(shard.busy or shard.turns.owing for shard in shards.values())
+        quiet = not any(shard.busy or shard.turns.speech.owing for shard in shards.values())
         return quiet and heard.heard == 3 and grid.heard == 3
 
     def check(self) -> None:

@@ -183,7 +183,7 @@ def nothing_is_left(world: World, job: Key) -> None:
     """After a deletion: no trace of the job anywhere but in the journal."""
     name = job.partition("/")[2]
     for shard, core in world.shards.items():
-        for key in [*core.population.cells, *core.population.crowds, *core.turns.owing]:
+        for key in [*core.population.cells, *core.population.crowds, *core.turns.speech.owing]:
             assert name not in key, f"{key} is left in {shard}"
         for key, row in world.disks[shard].ended.items():
             assert name not in key or row.deleted, f"row of {key}"

@@ -122,9 +122,7 @@ def _doomed(
     """The oldest checkpoint that nobody needs."""
     at = (0, 0)
     while True:
-        found: tuple[int, int] | None = db.execute(
-            sql.NEXT_CHECKPOINT, (*shard, *at)
-        ).fetchone()
+        found: tuple[int, int] | None = db.execute(sql.NEXT_CHECKPOINT, (*shard, *at)).fetchone()
         if found is None or found not in kept:
             return found
         at = found

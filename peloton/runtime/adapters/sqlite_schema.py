@@ -53,8 +53,7 @@ ADVANCE = (
     f" WHERE {SHARD} AND epoch = ? AND op = ?"
 )
 MOVE_FLOOR = (
-    "UPDATE register SET floor = ?, floor_epoch = ?, op = ?"
-    f" WHERE {SHARD} AND epoch = ? AND op = ?"
+    f"UPDATE register SET floor = ?, floor_epoch = ?, op = ? WHERE {SHARD} AND epoch = ? AND op = ?"
 )
 FREE = f"UPDATE register SET owner = '', op = ? WHERE {SHARD} AND epoch = ? AND op = ?"
 INSERT_FRAME = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

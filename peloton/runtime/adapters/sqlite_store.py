@@ -282,7 +282,7 @@ class SqliteJournal:
 
     def _trouble(self, hold: Hold, text: str) -> NoReturn:
         """Trouble in loading is damage only if the shard is still ours."""
-        for (epoch, *_) in self._read(sql.READ_REGISTER, hold.shard):
+        for epoch, *_ in self._read(sql.READ_REGISTER, hold.shard):
             if epoch != hold.epoch:
                 raise Overtaken(f"{text}, but epoch {epoch} has begun")
         raise Damaged(text)

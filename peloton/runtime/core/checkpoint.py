@@ -80,8 +80,9 @@ class Checkpointer:
         self._position, self._number, self._written = position, 0, 0
         self._safe = False
         self.tail_bytes = 0
-        self._crowds = population.cut_crowds = dict(population.crowds)
-        cells = list(population.cells.items())
+        self._crowds = population.cut_crowds = dict(population.crowds.warm)
+        cells = list(population.cells.warm.items())
+        cold = [*population.cells.cold.values(), *population.crowds.cold.values()]
         since = dict(population.since)
         bodies = itertools.chain(
             (
@@ -89,6 +90,7 @@ class Checkpointer:
                 for k, s in cells
             ),
             self._encoded_crowds(),
+            (Piece(ENTITY, body) for body in cold),
             (Piece(RECORD, self._codec.encode_entry(entry)) for entry in records),
         )
         self._pieces = fitting(bodies)

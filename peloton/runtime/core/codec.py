@@ -175,11 +175,11 @@ class Codec:
         return encode((CELL, key, kind.schema, (state, since)))
 
     def encode_crowd(self, crowd: Crowd) -> bytes:
-        """Bytes of a crowd: classes by their lowest member, columns, quarantined members."""
+        """Bytes of a crowd: classes by their lowest member, and columns."""
         classes = sorted(crowd.classes.items(), key=lambda item: item[1] & -item[1])
         rows = [(state, Bits(raw)) for state, raw in classes]
         same, each, present = crowd.columns.dump()
-        body = (rows, same, each, Bits(present), Bits(crowd.quarantined))
+        body = (rows, same, each, Bits(present))
         return encode((CROWD, crowd.key, crowd.kind.schema, body))
 
     def decode_entity(self, body: bytes) -> tuple[Key, Any]:
@@ -200,9 +200,8 @@ class Codec:
             dict[str, Any],
             dict[str, list[Any]],
             Bits,
-            Bits,
         ]
-        classes, same, each, present, quarantined = decode(raw, wanted)
+        classes, same, each, present = decode(raw, wanted)
         # None where a column was never written.
         columns: dict[str, Any] = {"since": float, **kind.crowd.columns}
         one = {name: wanted | None for name, wanted in columns.items()}
@@ -214,7 +213,6 @@ class Codec:
             {name: convert(values, many[name]) for name, values in each.items()},
             present=present.raw,
         )
-        crowd.quarantined = quarantined.raw
         return crowd
 
     def _fact(self, kind: str, number: int, *, raw: msgspec.Raw) -> Fact:

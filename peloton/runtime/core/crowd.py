@@ -28,14 +28,13 @@ _Deadline = tuple[str, float]
 class Crowd:
     """The members of one parent, by state."""
 
-    __slots__ = ("buckets", "classes", "columns", "key", "kind", "quarantined")
+    __slots__ = ("buckets", "classes", "columns", "key", "kind")
 
     def __init__(self, kind: Kind, key: Key) -> None:
         self.kind = kind
         self.key = key
         self.classes: dict[Any, int] = {}
         self.columns = Columns()
-        self.quarantined = 0
         self.buckets: dict[int, int] = {}  # members by the tick of their deadline
 
     def split(self, raw: int) -> list[tuple[Any, int]]:
@@ -153,7 +152,6 @@ class Crowd:
         twin = Crowd(self.kind, self.key)
         twin.classes = dict(self.classes)
         twin.columns = self.columns.copy()
-        twin.quarantined = self.quarantined
         return twin
 
     def _move(self, raw: int, old: Any, *, new: Any) -> None:

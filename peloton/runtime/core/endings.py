@@ -8,7 +8,6 @@ recovery needs no row. It must never drop an entity whose row might not be there
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,8 +15,9 @@ import msgspec
 from peloton.runtime.core.answered import Answered
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.latest import Pending
 from peloton.runtime.core.records import SHARD_KEY, Left, RequestAnswered
+from peloton.runtime.core.reports import Reports
+from peloton.runtime.core.supervision import Failure, attempt, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import EndedRow
 from peloton.runtime.vocabulary import Key, Kind, never_ends
@@ -52,20 +52,22 @@ class Endings:
             return
         state = population.cells.get(key)
         if state is None:
+            self._kept.get(kind.name, {}).pop(key, None)
             if key in self._turns.touched:
                 self._deleted[key] = None
             return
-        if kind.ended(state, population.index_for(kind, key)):
+        ended = attempt(self._has_ended, kind, key, state=state)
+        if isinstance(ended, Failure):
+            self._turns.troubled(key, "whether it has ended", failure=ended)
+        elif ended:
             self._note(kind, key)
         else:
             self._kept.get(kind.name, {}).pop(key, None)
 
-    def rows(
-        self, position: int, pending: Pending, *, reporting: Mapping[Key, float]
-    ) -> tuple[EndedRow, ...]:
+    def rows(self, position: int, reports: Reports) -> tuple[EndedRow, ...]:
         """Rows for what had ended as of `position`, the last frame that is safe.
 
-        An entity in `reporting` has yet to say its last word; it is looked at again when seen.
+        An entity that has yet to say its last word stays; it is looked at again when that is seen.
         """
         rows: list[EndedRow] = []
         later: dict[Key, None] = {}
@@ -80,7 +82,7 @@ class Endings:
         for key in waiting:
             if key in self._turns.touched or len(rows) >= ENDED_ROWS_PER_ROUND:
                 self.waiting[key] = None
-            elif key not in reporting and self._may_leave(key, pending):
+            elif key not in reports.due and passes(self._may_leave, key, reports):
                 rows.append(self._row(key, position))
         return tuple(rows)
 
@@ -88,7 +90,7 @@ class Endings:
         """The rows of the last bundle are safe: what has not changed since leaves memory."""
         population = self._turns.population
         for key, (state, facts) in self._writing.items():
-            if population.cells.get(key) is state and self._crowd_facts(key) == facts:
+            if population.cells.get(key) == state and self._crowd_facts(key) == facts:
                 self.leave(key)
                 self._left.append(key)
         self._writing = {}
@@ -100,7 +102,7 @@ class Endings:
         for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
             self._turns.wheel.drop(name)
             self._turns.alarms.drop(name)
-            self._turns.owing.pop(name, None)
+            self._turns.speech.owing.pop(name, None)
         if key in population.cells:
             population.drop(key)
         self._turns.revived.pop(key, None)
@@ -183,13 +185,16 @@ class Endings:
             del kept[oldest]
             self.waiting[oldest] = None
 
-    def _may_leave(self, key: Key, pending: Pending) -> bool:
+    def _has_ended(self, kind: Kind, key: Key, *, state: Any) -> bool:
+        return bool(kind.ended(state, self._turns.population.index_for(kind, key)))
+
+    def _may_leave(self, key: Key, reports: Reports) -> bool:
         population = self._turns.population
         kind = population.kind(key)
         state = population.cells.get(key)
-        if state is None or not kind.ended(state, population.index_for(kind, key)):
+        if state is None or not self._has_ended(kind, key, state=state):
             return False
-        if kind.owed(state) or pending.from_key(key):
+        if kind.owed(state) or reports.pending.from_key(key):
             return False
         if kind.follows is None:
             return True

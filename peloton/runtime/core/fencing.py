@@ -244,9 +244,7 @@ def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[bool]:
     return len(doomed) > 1
 
 
-def _doomed(
-    hold: Hold, abandoned: tuple[tuple[int, int], ...]
-) -> Talk[list[tuple[int, int, int]]]:
+def _doomed(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[list[tuple[int, int, int]]]:
     """Checkpoints that neither the register nor its previous generation nor we need."""
     assert hold.manifest is not None
     previous = hold.manifest.previous

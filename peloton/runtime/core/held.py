@@ -50,8 +50,10 @@ class Held:
                 return None
             if envelope.members and not isinstance(envelope.message, Goal):
                 envelope = narrow(envelope, passing)
-        if self._set_aside_before(envelope):
+        passed = self._not_set_aside(envelope)
+        if passed is None:
             return None
+        envelope = passed
         box = self.retrying.get(key)
         if box is None or envelope.attempt:
             return envelope
@@ -91,7 +93,9 @@ class Held:
         for single in reversed(singles):
             part = narrow(envelope, single) if single else envelope
             box.push_front(part._replace(attempt=attempts))
-        self.due[envelope.to] = self._turns.now + retry_after_s(attempts)
+        # The earliest counts: else each new failure would put off the mail that waits behind.
+        retry_s = self._turns.now + retry_after_s(attempts)
+        self.due[envelope.to] = min(self.due.get(envelope.to, retry_s), retry_s)
 
     def ripe(self, now: float) -> list[Envelope]:
         """Mail whose time has come again, in order."""
@@ -162,7 +166,7 @@ class Held:
             who=envelope.who,
         )
         facts: tuple[Any, ...] = (fact,)
-        if quarantined_after(len(self.aside.get(envelope.to, ())) + 1):
+        if quarantined_after(self._strikes(envelope.to, members) + 1):
             facts = (fact, Quarantined(Bits(members).pack()))
         cause = type(envelope.message).__name__
         self._turns.write(Entry(envelope.to, facts, cause=cause, because=failure.error))
@@ -170,20 +174,41 @@ class Held:
             self.fold(envelope.to, each)
         self._answer(envelope, SetAside(failure.error))
 
-    def _set_aside_before(self, envelope: Envelope) -> bool:
+    def _strikes(self, key: Key, member: int) -> int:
+        """How often messages to this very member (0: the cell) were set aside."""
+        parked = self.aside.get(key, ())
+        return sum(1 for fact in parked if int.from_bytes(fact.members, "little") == member)
+
+    def _not_set_aside(self, envelope: Envelope) -> Envelope | None:
+        """What of an envelope was not set aside before; repeats are answered so, and end here.
+
+        The same words of another sender are another message. What is said again comes in other
+        sets than at first, so it is compared member by member: of the receiver where that is a
+        crowd, else of the sender.
+        """
         parked = self.aside.get(envelope.to)
         if not parked:
-            return False
+            return envelope
         number, body = self._codec.encode_message(envelope.to, envelope.message)
+        error = ""
         for fact in parked:
-            # The same words of another sender are another message.
-            same = fact.number == number and fact.body == body
-            same = same and fact.sender == (envelope.sender or "")
-            same = same and int.from_bytes(fact.origin, "little") == envelope.origin
-            if same and int.from_bytes(fact.members, "little") == envelope.members:
-                self._answer(envelope, SetAside(fact.error))
-                return True
-        return False
+            if (fact.number, fact.body, fact.sender) != (number, body, envelope.sender or ""):
+                continue
+            error = fact.error
+            if envelope.members:
+                rest = envelope.members & ~int.from_bytes(fact.members, "little")
+                if not rest:
+                    break
+                envelope = narrow(envelope, rest)
+            else:
+                rest = envelope.origin & ~int.from_bytes(fact.origin, "little")
+                if not rest:
+                    break
+                envelope = envelope._replace(origin=rest)
+        else:
+            return envelope
+        self._answer(envelope, SetAside(error))
+        return None
 
     def _answer(self, envelope: Envelope, value: Any) -> None:
         if envelope.ask is not None:

@@ -18,11 +18,14 @@ class Pending:
 
     def __init__(self) -> None:
         self._waiting: dict[_Name, tuple[Envelope, int]] = {}
+        self._senders: dict[Key, int] = {}  # how many reports of each wait
 
     def said(self, envelope: Envelope, tick: int) -> None:
         """A report leaves; an older one to the same receiver is forgotten."""
         assert envelope.sender is not None
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
+        if name not in self._waiting:
+            self._senders[envelope.sender] = self._senders.get(envelope.sender, 0) + 1
         self._waiting[name] = (envelope, tick)
 
     def seen(self, by: Key, to: Key, *, message: Seen) -> None:
@@ -33,6 +36,9 @@ class Pending:
             latest = found[0].message
             if isinstance(latest, Latest) and latest.version <= message.version:
                 del self._waiting[name]
+                self._senders[to] -= 1
+                if not self._senders[to]:
+                    del self._senders[to]
 
     def again(self, tick: int) -> list[Envelope]:
         """The reports to say again at this tick."""
@@ -45,7 +51,7 @@ class Pending:
 
     def from_key(self, sender: Key) -> bool:
         """Whether a report of this entity is still unseen."""
-        return any(name[1] == sender for name in self._waiting)
+        return sender in self._senders
 
     def __bool__(self) -> bool:
         return bool(self._waiting)

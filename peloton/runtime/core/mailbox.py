@@ -2,7 +2,8 @@
 
 A mailbox is a slot, a queue and a bell. The slot holds the newest goal, whatever came before; all
 else queues in order; the bell (`Pursue`) rings once however often asked. So a mailbox is bounded
-by its shape, but for client commands, which are refused at `COMMANDS_MAX`. An actor that can act
+by its shape: what is said again and still lies here is not put twice, so internal mail is bounded
+by what its senders owe, and client commands are refused at `COMMANDS_MAX`. An actor that can act
 has no mailbox: its mail is taken at once. It must not decide what a message means.
 """
 
@@ -19,11 +20,12 @@ COMMANDS_MAX = 256
 class Mailbox:
     """What waits for one cell, or for the held members of one crowd."""
 
-    __slots__ = ("_queue", "_rung", "_slot", "members")
+    __slots__ = ("_known", "_queue", "_rung", "_slot", "members")
 
     def __init__(self, members: int = 0) -> None:
         self.members = members  # of a crowd: those whose mail waits here
         self._queue: deque[Envelope] = deque()
+        self._known: dict[Envelope, None] = {}
         self._slot: Envelope | None = None
         self._rung = False
 
@@ -36,9 +38,12 @@ class Mailbox:
             held = self._slot.message if self._slot is not None else None
             if not isinstance(held, Goal) or held.version <= message.version:
                 self._slot = envelope
-        elif envelope.ask is not None and len(self._queue) >= COMMANDS_MAX:
-            return False
-        else:
+        elif envelope.ask is not None:
+            if len(self._queue) >= COMMANDS_MAX:
+                return False
+            self._queue.append(envelope)
+        elif envelope not in self._known:
+            self._known[envelope] = None
             self._queue.append(envelope)
         return True
 
@@ -50,6 +55,7 @@ class Mailbox:
         """Everything that waits, in order; the goal last, for it is the newest word."""
         mail = list(self._queue)
         self._queue.clear()
+        self._known = {}
         if self._slot is not None:
             mail.append(self._slot)
         if self._rung and mail:

@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.passivation import Shelf
 from peloton.runtime.vocabulary import Key, Kind, kind_of
 
 
 class Population:
     """States by key. A crowd is found by its own key, its parent's cell by the parent's."""
 
-    def __init__(self, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, kinds: Mapping[str, Kind], codec: Codec | None = None) -> None:
         self._kinds = kinds
-        self.cells: dict[Key, Any] = {}
+        self._codec = codec if codec is not None else Codec(kinds)
+        self.cells = Shelf(self._pack_cell, self._unpack_cell)
         self.since: dict[Key, float] = {}  # of cells with a deadline: when its name last changed
-        self.crowds: dict[Key, Crowd] = {}
+        self.crowds = Shelf(self._pack_crowd, self._unpack_crowd)
         self.indexes: dict[Key, Any] = {}
         self.notes: dict[Key, Any] = {}  # soft memory of cells
         self.cut_crowds: dict[Key, Crowd] = {}  # of a checkpoint that is being encoded
@@ -35,7 +38,7 @@ class Population:
         """What a turn of `key` sees: its own index, its crowd, or the index of its parent."""
         if kind.follows is not None:
             return self.crowd(kind.follows(key))
-        parent = kind.parent(key, self.cells.get(key))
+        parent = kind.parent(key, self.cells.peek(key))
         # A root is its own parent, and then sees its own index as all below it do.
         return self.index_of(key if parent is None else parent)
 
@@ -51,7 +54,7 @@ class Population:
 
     def crowd(self, key: Key) -> Crowd:
         """The crowd of that key; an empty one where there is none."""
-        found = self.crowds.get(key)
+        found: Crowd | None = self.crowds.get(key)
         return found if found is not None else Crowd(self.kind(key), key)
 
     def put(self, key: Key, new: Any) -> None:
@@ -93,6 +96,23 @@ class Population:
             if self.kind(key).index is not None or self.kind(key).follows is not None:
                 self.dirty[key] = None
 
+    def freeze(self, key: Key) -> None:
+        """Nobody has touched the entity for long: it goes cold, with its crowd."""
+        kind = self.kind(key)
+        self.cells.freeze(key)
+        if kind.follows is not None:
+            self.crowds.freeze(kind.follows(key))
+
+    def woken(self) -> list[Key]:
+        """Cells that were looked at while cold, or whose crowd was, since this was last asked."""
+        keys = [*self.cells.woken]
+        for key in self.crowds.woken:
+            crowd_kind = self.kind(key).crowd
+            assert crowd_kind is not None
+            keys.append(crowd_kind.parent(key))
+        self.cells.woken, self.crowds.woken = {}, {}
+        return keys
+
     def drop(self, key: Key) -> None:
         """An ended entity leaves memory, with its crowd."""
         kind = self.kind(key)
@@ -100,6 +120,20 @@ class Population:
         if kind.follows is not None:
             self.crowds.pop(kind.follows(key), None)
         self.dirty.pop(key, None)
+
+    def _pack_cell(self, key: Key, state: Any) -> bytes:
+        return self._codec.encode_cell(key, state, since=self.since.get(key, 0.0))
+
+    def _unpack_cell(self, body: bytes) -> Any:
+        return self._codec.decode_entity(body)[1][0]
+
+    def _pack_crowd(self, key: Key, crowd: Crowd) -> bytes:  # noqa: ARG002
+        return self._codec.encode_crowd(crowd)
+
+    def _unpack_crowd(self, body: bytes) -> Crowd:
+        crowd: Crowd = self._codec.decode_entity(body)[1]
+        crowd.rebuild_deadlines()
+        return crowd
 
     def _follow(self, kind: Kind, key: Key, *, old: Any, new: Any) -> None:
         if kind.index is not None:

@@ -14,6 +14,7 @@ from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
 from peloton.runtime.core.records import RECORDS, CheckpointCut, Left, RequestAnswered, Revived
 from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.story import Line
 from peloton.runtime.core.turn import fold
 from peloton.runtime.ports import Frame
 from peloton.runtime.vocabulary import Fact, Key
@@ -24,6 +25,7 @@ _RECORDS = frozenset(RECORDS.values())
 def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], floor: int) -> None:
     """Fill an empty shard; afterwards it is ready to take mail."""
     shard.position = floor
+    shard.changes.begin(floor)
     for piece in read_parts(_weighed(shard, parts)):
         _restore_piece(shard, piece)
     for frame in frames:
@@ -59,6 +61,7 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
     now, entries = shard.codec.decode_frame(frame.body)
     shard.turns.now = max(shard.turns.now, now)
     shard.position = frame.position
+    _tell(shard, frame.position, now=now, entries=entries)
     for entry in entries:
         records = [fact for fact in entry.facts if type(fact) in _RECORDS]
         for record in records:
@@ -67,6 +70,18 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
             continue
         facts = tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
         _fold_entry(shard, entry, facts=facts, now=now)
+
+
+def _tell(shard: Shard, position: int, *, now: float, entries: list[Entry]) -> None:
+    """Story and change feed go on across the restart, as far back as the tail reaches."""
+    lines = tuple(
+        Line(now, entry.key, entry.members, entry.cause, entry.facts, entry.because)
+        for entry in entries
+        if any(type(fact) not in _RECORDS for fact in entry.facts)
+    )
+    for line in lines:
+        shard.turns.story.tell(line)
+    shard.changes.add(position, lines)
 
 
 def _fold_entry(shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float) -> None:
@@ -145,19 +160,16 @@ def _derive(shard: Shard) -> None:
     population, turns = shard.population, shard.turns
     population.rebuild()
     for key, state in population.cells.items():
-        kind = population.kind(key)
-        turns.time_cell(key, kind, old=state, new=state)
-        if kind.owed(state):
-            turns.owes(key, 1)
+        turns.time_cell(key, population.kind(key), old=state, new=state)
+        turns.speech.recover(key)
         shard.endings.look(key)
         turns.touched[key] = None
     for crowd in population.crowds.values():
         crowd.rebuild_deadlines()
         turns.time_crowd(crowd)
-        owing = crowd.where(crowd.kind.owed)
-        if owing:
-            turns.owes(crowd.key, owing)
-    shard.views.touch(turns.touched, population)
+        turns.speech.recover(crowd.key)
+    shard.idleness.touch(turns.touched, turns.now)
+    shard.views.touch(turns)
     shard.views.commit()
     turns.touched = {}
     shard.say_everything_owed()

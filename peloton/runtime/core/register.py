@@ -155,9 +155,7 @@ def plan(hold: Hold, work: Work, *, ops: Ops) -> Plan:
     return Plan(work, hold.op, op, hold.chain, value, rows, part_rows, writing, floor_op)
 
 
-def _frame_rows(
-    hold: Hold, frame: Frame, *, ops: Ops
-) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
+def _frame_rows(hold: Hold, frame: Frame, *, ops: Ops) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
     if frame.position != hold.last_position + 1:
         raise Refused(f"frame {frame.position} after {hold.last_position}")
     if len(frame.body) > FRAME_BYTES_MAX:
@@ -188,9 +186,7 @@ def _part_rows(
     return writing, tuple(rows)
 
 
-def _begin(
-    hold: Hold, part: CheckpointPart, *, value: bytes | None
-) -> tuple[Writing, PartRow]:
+def _begin(hold: Hold, part: CheckpointPart, *, value: bytes | None) -> tuple[Writing, PartRow]:
     """The manifest, in front of the caller's first part."""
     begun = max(hold.begun, hold.floor[0])
     if part.position <= begun:

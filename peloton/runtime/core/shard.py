@@ -17,24 +17,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN, Checkpointer
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.held import Held
-from peloton.runtime.core.latest import Pending
 from peloton.runtime.core.owed import RESEND_TICK_S
+from peloton.runtime.core.passivation import Idleness
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
+from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.supervision import answer, look
+from peloton.runtime.core.supervision import answer, look, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
 from peloton.runtime.vocabulary import (
     Absent,
     At,
-    Delivery,
     Due,
     Key,
     Kind,
@@ -49,7 +50,6 @@ from peloton.runtime.vocabulary import (
 
 TURNS_PER_FRAME_MAX = 4096
 ANSWERS_EXPIRE_TICKS = 600
-WORDS_BITS = 40
 PURSUE = Pursue()
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
 
@@ -84,24 +84,24 @@ class Shard:
         self.id = shard
         self.kinds = kinds
         self.codec = codec
-        self.population = Population(kinds)
+        self.population = Population(kinds, codec)
         outbox = Outbox(self._is_mine)
         self.answered = Answered()
         self.turns = Turns(self.population, codec, outbox=outbox, answered=self.answered)
         self.held = Held(self.turns, codec)
         self.views = Views()
+        self.changes = Changes()
+        self.idleness = Idleness()
         self.endings = Endings(self.turns, codec, answered=self.answered)
         self.checkpointer = Checkpointer(codec, checkpoint_bytes_min)
         self.position = 0  # of the last frame made
         self.delivered = 0  # messages taken from the queue, for figures
         self._redrives: dict[Key, None] = {}
         self._sharding = sharding
-        self._pending = Pending()
+        self.reports = Reports(self.turns)
         self._inbox: deque[Envelope] = deque()
         self._local = outbox.local
         self._load: dict[Key, None] = {}
-        self._reports: dict[Key, float] = {}
-        self._words = 0  # reports under this epoch
         self._tick = 0
         self._tick_due = 0.0
 
@@ -130,9 +130,10 @@ class Shard:
         self._tell_due()
         self._say_again()
         self._pump()
-        self._report()
+        self.reports.say(self._tick)
+        self._pump()
         self.endings.known_absent = {}
-        ended = self.endings.rows(self.position, self._pending, reporting=self._reports)
+        ended = self.endings.rows(self.position, self.reports)
         left = self.endings.left() if turns.rows else None
         if left is not None:
             turns.rows.insert(0, self.codec.encode_entry(left))
@@ -140,11 +141,13 @@ class Shard:
         frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
         if frame is not None:
             self.position += 1
+            self.changes.framed(self.position, turns.lines)
             self.checkpointer.framed(len(frame))
             if cut:
                 self.checkpointer.cut(self.position, self.population, records=self._records())
         parts, floor, journal_cut = self.checkpointer.pieces()
-        self.views.touch(turns.touched, self.population)
+        self.views.touch(turns)
+        self._go_cold()
         replies, turns.outbox.replies = turns.outbox.replies, []
         load, self._load = tuple(self._load), {}
         return Ready(
@@ -163,6 +166,7 @@ class Shard:
     def committed(self, more_to_cut: bool = False) -> None:
         """All of the last bundle is safe."""
         self.views.commit()
+        self.changes.commit()
         self.endings.committed()
         self.checkpointer.committed(more_to_cut)
 
@@ -193,6 +197,14 @@ class Shard:
             *(Entry(key, tuple(answers.values())) for key, answers in kept.items()),
             *(Entry(key, tuple(facts)) for key, facts in self.held.dump().items()),
         ]
+
+    def _go_cold(self) -> None:
+        """Who was long idle is packed; who was looked at while cold counts as having acted."""
+        now = self.turns.now
+        self.idleness.touch(self.population.woken(), now)
+        self.idleness.touch(self.turns.touched, now)
+        for key in self.idleness.idle(now):
+            self.population.freeze(key)
 
     # ---- the pump ----
 
@@ -239,7 +251,7 @@ class Shard:
         message = envelope.message
         if isinstance(message, Seen):
             assert envelope.sender is not None
-            self._pending.seen(envelope.sender, envelope.to, message=message)
+            self.reports.pending.seen(envelope.sender, envelope.to, message=message)
             self.endings.look(envelope.to)
         elif envelope.to in self.held.loading or self._must_load(kind, envelope):
             if self.held.wait_for_load(envelope):
@@ -255,6 +267,9 @@ class Shard:
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
                 self.held.failed(envelope, members, failure=failure)
+            if envelope.ask is not None:
+                text = f"{envelope.to} are many, who do not answer as one: ask their parent"
+                self.turns.outbox.replies.append(Reply(envelope.ask, Unavailable(text)))
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
@@ -276,32 +291,8 @@ class Shard:
             step = look(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 self._deliver(Envelope(key, Pursue(step)))
-        if kind.report is not None and key not in self._reports:
-            self._reports[key] = self.turns.now + kind.report_interval_s
+        self.reports.wanted(key, kind)
         self.endings.look(key)
-
-    def _report(self) -> None:
-        """Parents whose children changed say their newest word, each at its own pace."""
-        now = self.turns.now
-        for key in [key for key, due in self._reports.items() if due <= now]:
-            del self._reports[key]
-            kind, state = self.kinds[kind_of(key)], self.population.cells.get(key)
-            if state is None or kind.report is None:
-                continue
-            at = self.turns.at(kind, Envelope(key, PURSUE))
-            at = msgspec.structs.replace(at, position=self._next_word())
-            for send in kind.report(state, at):
-                envelope = Envelope(send.to, send.message, sender=key)
-                if send.message.delivery is Delivery.LATEST:
-                    self._pending.said(envelope, self._tick)
-                self.turns.outbox.add(envelope)
-        self._pump()
-
-    def _next_word(self) -> int:
-        # A frame may hold several reports and a report may come without a frame, so positions
-        # would name two different words alike, and the second would count as known.
-        self._words += 1
-        return self.epoch << WORDS_BITS | self._words
 
     def _tell_due(self) -> None:
         for key in self.turns.alarms.due(self.turns.now):
@@ -324,21 +315,17 @@ class Shard:
     # ---- what is said again ----
 
     def say_everything_owed(self) -> None:
-        """After recovery: every cell and crowd says once what it owes, every parent reports."""
-        for key in [*self.turns.owing]:
-            self.turns.say_owed(key, self.turns.owing[key].all)
+        """After recovery: every cell and crowd says once what it owes."""
+        for key, owing in [*self.turns.speech.owing.items()]:
+            self.turns.speech.say_owed(key, owing.all)
 
     def _say_again(self) -> None:
         if self.turns.now < self._tick_due:
             return
         self._tick_due = self.turns.now + RESEND_TICK_S
         self._tick += 1
-        for key in [*self.turns.owing]:
-            due = self.turns.owing[key].tick(self._tick)
-            if due:
-                self.turns.say_owed(key, due)
-        for envelope in self._pending.again(self._tick):
-            self.turns.outbox.add(envelope)
+        self.turns.speech.tick(self._tick)
+        self.reports.again(self._tick)
         if self._tick % ANSWERS_EXPIRE_TICKS == 0:
             self.answered.expire(self.turns.now)
 
@@ -349,14 +336,14 @@ class Shard:
             return False
         message = envelope.message
         wanted = isinstance(message, Query) or (
-            type(message) in kind.lookup and not kind.fresh(message)
+            type(message) in kind.lookup and not passes(kind.fresh, message)
         )
         return wanted and not self.endings.knows(envelope.to)
 
     def _inspect(self, kind: Kind, envelope: Envelope) -> None:
         key = envelope.to
         at = self.turns.at(kind, envelope)
-        state = self.population.cells.get(key)
+        state = self.population.cells.peek(key)
         if state is None:
             loaded = self.endings.peek(key)
             if loaded is not None:
@@ -390,7 +377,7 @@ class Shard:
         return True
 
     def _wake_at(self) -> float | None:
-        tick = self._tick_due if self.turns.owing or self._pending else None
+        tick = self._tick_due if self.turns.speech.owing or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
-        times = (tick, *wheels, self.held.next_s, *self._reports.values())
+        times = (tick, *wheels, self.idleness.next_s, self.held.next_s, *self.reports.due.values())
         return min((at for at in times if at is not None), default=None)

@@ -57,6 +57,11 @@ def look(kind: Kind, state: Any, at: At) -> Any:
         return None
 
 
+def passes(test: Callable[..., Any], *args: Any) -> bool:
+    """Whether a test of a kind says yes; one that raises says no, the side on which it is safe."""
+    return attempt(test, *args) is True
+
+
 def respond(attempts: int) -> Response:
     """What to do after the `attempts`-th failure of one message."""
     return Response.SET_ASIDE if attempts >= ATTEMPTS_MAX else Response.RETRY

@@ -15,26 +15,19 @@ from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply
-from peloton.runtime.core.owed import Owing
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import RequestAnswered, Revived
+from peloton.runtime.core.speech import Speech
 from peloton.runtime.core.story import Line, Story
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turn import Outcome, take_turn
 from peloton.runtime.vocabulary import (
-    PARENT,
-    SELF,
-    SENDER,
     At,
     Bits,
-    Column,
-    Delivery,
     Due,
     Fact,
     Key,
     Kind,
-    Message,
-    Send,
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
@@ -56,13 +49,14 @@ class Turns:
         self.wheel = Wheel()
         self.alarms = Wheel()  # of notes: soft, so apart from the deadlines of states
         self.story = Story()
-        self.owing: dict[Key, Owing] = {}
+        self.speech = Speech(population, outbox, on_failure=self.troubled)
         self.revived: dict[Key, bytes] = {}  # rows of `ended`, not yet written as living
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
         self.now = 0.0
         self.position = 0
         self.epoch = 0
         self.rows: list[bytes] = []
+        self.lines: list[Line] = []  # of this frame, what was written down
         self.written = 0  # entries, for figures
         self.bytes = 0
         self._codec = codec
@@ -70,8 +64,12 @@ class Turns:
     def begin(self, now: float, position: int) -> None:
         """A new frame: turns see this time and position."""
         self.now, self.position = now, position
-        self.rows, self.bytes = [], 0
+        self.rows, self.bytes, self.lines = [], 0, []
         self.touched = {}
+
+    def troubled(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None:
+        """A kind raised where its turn stands, or had none: the story tells, and all goes on."""
+        self.story.tell(Line(self.now, key, raw, cause, (), f"{cause} failed: {failure.error}"))
 
     def at(self, kind: Kind, envelope: Envelope) -> At:
         """Where and when a turn on this envelope is taken."""
@@ -121,49 +119,6 @@ class Turns:
         """Add an entry to the frame."""
         self._add(self._row(entry))
 
-    def say_owed(self, key: Key, raw: int) -> None:
-        """Say again, from their states, what the members in `raw` (a cell: 1) owe.
-
-        A kind that raises here must not stop the shard: it is tried again like all that is owed.
-        """
-        failure = attempt(self._say_owed, key, raw)
-        if isinstance(failure, Failure):
-            because = f"what it owes was not said: {failure.error}"
-            self.story.tell(Line(self.now, key, 0, "owed", (), because))
-
-    def _say_owed(self, key: Key, raw: int) -> None:
-        kind = self.population.kind(key)
-        owing = self.owing[key]
-        if kind.crowd is None:
-            state = self.population.cells.get(key)
-            sends = kind.owed(state) if state is not None else ()
-            if not sends:
-                del self.owing[key]
-            elif raw:
-                self._send_from_cell(Envelope(key, NOTHING), sends)
-            return
-        crowd = self.population.crowd(key)
-        for state, members in crowd.split(owing.all):
-            sends = kind.owed(state) if state is not None else ()
-            if not sends:
-                owing.settled(members)
-            elif members & raw:
-                self._send_from_class(
-                    crowd, members & raw, sends=sends, envelope=Envelope(key, NOTHING)
-                )
-        if not owing.all:
-            del self.owing[key]
-
-    def owes(self, key: Key, raw: int) -> None:
-        """Note that something owed was said."""
-        owing = self.owing.get(key)
-        if owing is None:
-            owing = self.owing[key] = Owing()
-        if self.population.kind(key).crowd is None:
-            owing.said_more(raw)
-        else:
-            owing.said(raw)
-
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
         """Set or drop the deadline of a cell after its state changed."""
         after = kind.deadline(new) if new is not None else None
@@ -188,31 +143,33 @@ class Turns:
         key = envelope.to
         outcome = take_turn(kind, state, message=envelope.message, at=at)
         facts = outcome.facts
+        # All that may raise comes first: what fails from here on would leave half a turn behind.
+        notes = outcome.notes
+        recall_s = kind.recall_s(notes) if notes is not None else None
         if facts:
             answered = self._answered(key, envelope, reply=outcome.reply)
             facts = (*facts, *answered)
             row = self._row(self._entry(envelope, facts, because=outcome.because))
+            revived = self._revived_row(key)
             if outcome.state is not None:
-                kind.deadline(outcome.state)  # if it raises, then while nothing has changed
+                kind.deadline(outcome.state)
             self.population.put(key, outcome.state)
-            self._write_revived(key)
+            self._add_revived(key, revived)
             self._add(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
             for fact in answered:
                 self.answered.remember(key, fact)
-        if outcome.notes is not None:
-            self._note(kind, key, notes=outcome.notes)
+        if notes is not None:
+            self._note(key, notes, recall_s=recall_s)
         self._tell(envelope, 0, outcome=outcome)
-        self._send_from_cell(envelope, outcome.sends)
-        self._note_owed(key, 1, sends=outcome.sends)
-        if envelope.ask is not None and outcome.reply is not None:
+        self.speech.of_cell(envelope, outcome.sends)
+        if envelope.ask is not None:
             self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
         return outcome
 
-    def _note(self, kind: Kind, key: Key, *, notes: Any) -> None:
+    def _note(self, key: Key, notes: Any, *, recall_s: float | None) -> None:
         self.population.notes[key] = notes
-        recall_s = kind.recall_s(notes)
         if recall_s is None:
             self.alarms.drop(key)
         else:
@@ -244,19 +201,16 @@ class Turns:
             )
             change = Change(state, outcome.state, facts=outcome.facts, values=values)
             row = self._row(entry)
+            parent = self._parent(crowd)
+            revived = self._revived_row(parent)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
-            self._write_revived(self._parent(crowd))
+            self._add_revived(parent, revived)
             self._add(row)
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
         self._tell(envelope, raw, outcome=outcome)
-        # From here on the turn stands. What is owed and could not be said is said at a tick.
-        self._note_owed(crowd.key, raw, sends=outcome.sends)
-        failure = attempt(self._send_from_class, crowd, raw, sends=outcome.sends, envelope=envelope)
-        if isinstance(failure, Failure):
-            because = f"what it says was not said: {failure.error}"
-            self.story.tell(Line(self.now, crowd.key, raw, "send", (), because))
+        self.speech.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
     def _row(self, entry: Entry) -> bytes:
@@ -270,11 +224,15 @@ class Turns:
         self.written += 1
         self.bytes += len(row)
 
-    def _write_revived(self, key: Key) -> None:
+    def _revived_row(self, key: Key) -> bytes | None:
         """The first fact after a revival, of the cell or of its crowd, carries the whole state."""
-        body = self.revived.pop(key, None)
-        if body is not None:
-            self.write(Entry(key, (Revived(body),), cause="revived"))
+        body = self.revived.get(key)
+        return None if body is None else self._row(Entry(key, (Revived(body),), cause="revived"))
+
+    def _add_revived(self, key: Key, row: bytes | None) -> None:
+        if row is not None:
+            del self.revived[key]
+            self._add(row)
 
     def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
         deadline = kind.deadline(state) if state is not None else None
@@ -284,10 +242,6 @@ class Turns:
         if deadline is None or since is None or deadline[0] != due.name:
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)
-
-    def _note_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
-        if any(send.message.delivery is Delivery.OWED for send in sends):
-            self.owes(key, raw)
 
     def _parent(self, crowd: Crowd) -> Key:
         assert crowd.kind.crowd is not None
@@ -323,63 +277,5 @@ class Turns:
             cause = type(envelope.message).__name__
             line = Line(self.now, envelope.to, raw, cause, outcome.facts, outcome.because)
             self.story.tell(line)
-
-    def _send_from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
-        for send in sends:
-            to, members = send.to, send.members.raw if send.members is not None else 0
-            if to is SENDER:
-                if envelope.sender is None:
-                    continue
-                to, members = envelope.sender, members or envelope.origin
-            elif to is SELF:
-                to = envelope.to
-            elif to is PARENT:
-                kind = self.population.kind(envelope.to)
-                to = kind.parent(envelope.to, self.population.cells.get(envelope.to))
-                if to is None:
-                    continue
-            self.outbox.add(
-                Envelope(to, send.message, members, sender=envelope.to, values=send.values)
-            )
-
-    def _send_from_class(
-        self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
-    ) -> None:
-        for send in sends:
-            for message, some in self._resolved(crowd, raw, message=send.message):
-                if send.to is SELF:
-                    self.outbox.add(Envelope(crowd.key, message, some, sender=crowd.key))
-                    continue
-                for to, members in self._targets(crowd, some, to=send.to, envelope=envelope):
-                    self.outbox.add(Envelope(to, message, sender=crowd.key, origin=members))
-
-    def _resolved(self, crowd: Crowd, raw: int, *, message: Message) -> list[tuple[Message, int]]:
-        crowd_kind = crowd.kind.crowd
-        assert crowd_kind is not None
-        resolve = crowd_kind.resolve.get(type(message))
-        if resolve is None:
-            return [(message, raw)]
-        parent = self.population.cells[crowd_kind.parent(crowd.key)]
-        groups = crowd.columns.groups("spec", raw)
-        return [(resolve(parent, message, spec), members) for spec, members in groups]
-
-    def _targets(
-        self, crowd: Crowd, raw: int, *, to: Any, envelope: Envelope
-    ) -> list[tuple[Key, int]]:
-        if isinstance(to, Column):
-            return crowd.columns.groups(to.name, raw)
-        if to is PARENT:
-            return [(self._parent(crowd), raw)]
-        if to is SENDER and envelope.origins:
-            pairs = ((sender, members & raw) for members, sender in envelope.origins)
-            return [(sender, members) for sender, members in pairs if members]
-        if to is SENDER:
-            return [] if envelope.sender is None else [(envelope.sender, raw)]
-        return [(to, raw)]
-
-
-class _Nothing(Message, frozen=True, gc=False, array_like=True):
-    """What is said again was not caused by a message."""
-
-
-NOTHING = _Nothing()
+            if outcome.facts:
+                self.lines.append(line)

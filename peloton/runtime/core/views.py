@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.core.population import Population
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Key
 
 
@@ -19,13 +20,21 @@ class Views:
         self._safe: dict[Key, Any] = {}
         self._next: dict[Key, Any] = {}
 
-    def touch(self, touched: dict[Key, None], population: Population) -> None:
-        """Summaries of entities that this frame has changed; None where one is gone."""
-        for key in touched:
-            view = population.kind(key).view
-            if view is not None:
-                state = population.cells.get(key)
-                self._next[key] = None if state is None else view(key, state)
+    def touch(self, turns: Turns) -> None:
+        """Summaries of entities that this frame has changed; None where one is gone.
+
+        Where making one raises, the last one stays, and the story tells.
+        """
+        for key in turns.touched:
+            view = turns.population.kind(key).view
+            if view is None:
+                continue
+            state = turns.population.cells.get(key)
+            summary = None if state is None else attempt(view, key, state)
+            if isinstance(summary, Failure):
+                turns.troubled(key, "view", failure=summary)
+            else:
+                self._next[key] = summary
 
     def commit(self) -> None:
         """The frame is safe: its summaries may be seen."""

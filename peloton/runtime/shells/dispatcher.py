@@ -23,17 +23,24 @@ class Dispatcher:
     """Drives its shells on a thread of its own, from `start` to `stop`."""
 
     def __init__(
-        self, name: str, clock: Clock, *, on_idle: Callable[[], None] | None = None
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        on_idle: Callable[[], None] | None = None,
+        on_broken: Callable[[str], None] | None = None,
     ) -> None:
         self.clock = clock
+        self._name = name
         self._on_idle = on_idle
+        self._on_broken = on_broken
         self._ready: deque[Shell] = deque()
         self._wakes: list[tuple[float, int, Shell]] = []
         self._numbers = itertools.count()
         self._bell = threading.Condition()
         self._asleep = False
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_guarded, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin; shells may have been attached before."""
@@ -68,6 +75,15 @@ class Dispatcher:
             return
         shell.wake_at_s = at_s
         heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
+
+    def _run_guarded(self) -> None:
+        """A thread that ended silently would leave a daemon that looks alive and does nothing."""
+        try:
+            self._run()
+        except Exception as error:
+            if self._on_broken is None:
+                raise
+            self._on_broken(f"{self._name}: {type(error).__name__}: {error}")
 
     def _run(self) -> None:
         while not self._stopping:
@@ -109,6 +125,7 @@ class Threads:
 
     def __init__(self, clock: Clock, *, on_idle: Callable[[], None] | None = None) -> None:
         self.clock = clock
+        self.on_broken: Callable[[str], None] | None = None
         self._on_idle = on_idle
         self._made: dict[str, Dispatcher] = {}
 
@@ -117,7 +134,9 @@ class Threads:
         found = self._made.get(name)
         if found is None:
             on_idle = self._on_idle if name == "shards" else None
-            found = self._made[name] = Dispatcher(f"peloton-{name}", self.clock, on_idle=on_idle)
+            found = self._made[name] = Dispatcher(
+                f"peloton-{name}", self.clock, on_idle=on_idle, on_broken=self._broke
+            )
             found.start()
         return found
 
@@ -125,3 +144,7 @@ class Threads:
         """End all threads."""
         for made in self._made.values():
             made.stop()
+
+    def _broke(self, text: str) -> None:
+        if self.on_broken is not None:
+            self.on_broken(text)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from peloton.runtime.core.changes import PAGE_MAX, Mark
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
@@ -95,6 +96,13 @@ class Region:
             return shard.turns.story.of(key, member)
 
         return self._look(self._sharding.shard_of(key), look)
+
+    def changes(self, shard: ShardId, after: Mark | None, *, limit: int = PAGE_MAX) -> Future[Any]:
+        """What was written down in a shard after a mark, as a `Page`; None: only the mark of now.
+
+        The marks go on across restarts and owners; what is too long ago is told as a gap.
+        """
+        return self._look(shard, lambda core: core.changes.after(after, limit))
 
     def look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
         """Run a reader on a shard between two turns; it must copy what it takes away."""

@@ -239,6 +239,11 @@ class Root:
             self.collector.give_back()
         self._journal.close()
 
+    def broken(self, text: str) -> None:
+        """A thread of this daemon ended by an exception: so must the daemon."""
+        self.region.trouble("dispatcher", text)
+        resolve(self.exited, text)
+
     def health(self) -> tuple[bool, list[str]]:
         """Whether all is well, and if not, why."""
         return self.region.health()
@@ -295,6 +300,7 @@ def start(
     drivers = Threads(clock, on_idle=collector.idle)
     root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
     root.collector = collector
+    drivers.on_broken = root.broken
     for prefix, machine in (softs or {}).items():
         root.region.register_soft(prefix, machine)
     root.own_all(sizes).add_done_callback(lambda _: collector.own())

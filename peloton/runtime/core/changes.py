@@ -1,0 +1,93 @@
+"""The change feed of a shard: what was written down, in order, for those who watch.
+
+Turns committed frames into changes keyed by (position, k), k counting within a frame. A reader
+says where it stands and gets what came after; each change once and in order, or word that there is
+a gap, after which it has to look at the whole anew. It must never show what is not yet safe, and
+never waits for a reader: it keeps the newest `CHANGES_MAX`, whoever is slower has a gap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from peloton.runtime.core.story import Line
+
+CHANGES_MAX = 8192
+PAGE_MAX = 1000
+
+
+class Mark(NamedTuple):
+    """A place in the feed: after the k-th change of the frame at `position`."""
+
+    position: int
+    k: int
+
+
+class Change(NamedTuple):
+    """One entry of a frame: who, which members, what was said, the facts, and why."""
+
+    mark: Mark
+    line: Line
+
+
+class Page(NamedTuple):
+    """What came after a mark. `gap`: something before the first change is not kept any more."""
+
+    changes: tuple[Change, ...]
+    gap: bool
+    mark: Mark  # to go on from
+    more: bool
+
+
+_ALL = 1 << 31
+"""Greater than any k: the end of a frame."""
+
+
+class Changes:
+    """The feed of one shard."""
+
+    def __init__(self, changes_max: int = CHANGES_MAX) -> None:
+        self._max = changes_max
+        self._kept: deque[Change] = deque()
+        self._next: tuple[int, tuple[Line, ...]] | None = None
+        self._before = self._end = Mark(0, _ALL)
+        """`_before` is the newest change that is not kept: whoever stands before it has a gap."""
+
+    def begin(self, position: int) -> None:
+        """Recovery: nothing up to this frame is kept."""
+        self._before = self._end = Mark(position, _ALL)
+
+    def framed(self, position: int, lines: list[Line]) -> None:
+        """A frame is complete, and not yet safe."""
+        self._next = position, tuple(lines)
+
+    def commit(self) -> None:
+        """The frame is safe: its changes may be seen."""
+        if self._next is not None:
+            position, lines = self._next
+            self._next = None
+            self.add(position, lines)
+
+    def add(self, position: int, lines: tuple[Line, ...]) -> None:
+        """The changes of a frame that is safe."""
+        for k, line in enumerate(lines):
+            self._kept.append(Change(Mark(position, k), line))
+        self._end = Mark(position, _ALL)
+        while len(self._kept) > self._max:
+            self._before = self._kept.popleft().mark
+
+    def after(self, mark: Mark | None, limit: int = PAGE_MAX) -> Page:
+        """What came after a mark; None: from now on, which is a page without changes."""
+        if mark is None:
+            return Page((), gap=False, mark=self._end, more=False)
+        # A mark ahead of the feed is of frames that never became safe: the reader heard of them
+        # from nobody, or from a shard that lost its journal. Either way it has to look anew.
+        gap = mark < self._before or mark > self._end
+        if gap:
+            mark = self._before
+        found = [change for change in self._kept if change.mark > mark]
+        page = tuple(found[:limit])
+        more = len(found) > limit
+        end = page[-1].mark if more else max(self._end, mark)
+        return Page(page, gap=gap, mark=end, more=more)

@@ -1,0 +1,133 @@
+"""Idle entities go cold: packed as the bytes that a checkpoint holds of them, and back.
+
+Turns "nobody has touched it for `COLD_AFTER_S`" into bytes, and any look at it into the state
+again; whoever looks cannot tell the difference but by the time it takes. It must not change what
+a state is: packing and unpacking give an equal value, and nothing about it is journaled.
+
+    Shelf      entities by key, each warm (a value) or cold (bytes)
+    Idleness   who was touched when; says whom to pack next
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from typing import Any
+
+from peloton.runtime.vocabulary import Key
+
+COLD_AFTER_S = 60.0
+COLD_LOOK_S = 10.0
+COLD_PER_LOOK_MAX = 256
+"""Packing is work of the pump: so many a look, or a thousand that fell idle together delay it."""
+
+
+class Shelf(MutableMapping[Key, Any]):
+    """Entities of one form. `get` and `[]` warm what they find; `peek` and walks leave it cold."""
+
+    __slots__ = ("_pack", "_unpack", "cold", "warm", "woken")
+
+    def __init__(self, pack: Callable[[Key, Any], bytes], unpack: Callable[[bytes], Any]) -> None:
+        self._pack = pack
+        self._unpack = unpack
+        self.warm: dict[Key, Any] = {}
+        self.cold: dict[Key, bytes] = {}
+        self.woken: dict[Key, None] = {}  # by a look, since somebody last asked
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        """The entity, warm from now on."""
+        found = self.warm.get(key)
+        if found is not None:
+            return found
+        return self._warmed(key) if key in self.cold else default
+
+    def peek(self, key: Key) -> Any:
+        """The entity, as it is: a cold one is unpacked for this look alone."""
+        found = self.warm.get(key)
+        if found is None and key in self.cold:
+            return self._unpack(self.cold[key])
+        return found
+
+    def freeze(self, key: Key) -> bool:
+        """Pack the entity; False when it is not here, or cold already."""
+        found = self.warm.pop(key, None)
+        if found is None:
+            return False
+        self.cold[key] = self._pack(key, found)
+        return True
+
+    def __getitem__(self, key: Key) -> Any:
+        found = self.warm.get(key)
+        return self._warmed(key) if found is None else found
+
+    def __setitem__(self, key: Key, value: Any) -> None:
+        if self.cold:
+            self.cold.pop(key, None)
+        self.warm[key] = value
+
+    def __delitem__(self, key: Key) -> None:
+        if self.cold.pop(key, None) is None:
+            del self.warm[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.warm or key in self.cold
+
+    def __iter__(self) -> Iterator[Key]:
+        yield from self.warm
+        yield from self.cold
+
+    def __len__(self) -> int:
+        return len(self.warm) + len(self.cold)
+
+    def items(self) -> Any:
+        """All pairs; cold ones unpacked for the walk alone. Who walks may wake others."""
+        for key in [*self]:
+            yield key, self.peek(key)
+
+    def values(self) -> Any:
+        """All entities; cold ones unpacked for the walk alone."""
+        for _, found in self.items():
+            yield found
+
+    def _warmed(self, key: Key) -> Any:
+        found = self.warm[key] = self._unpack(self.cold.pop(key))
+        self.woken[key] = None
+        return found
+
+
+class Idleness:
+    """Who was touched last when, in that order."""
+
+    def __init__(self, after_s: float = COLD_AFTER_S, *, look_s: float = COLD_LOOK_S) -> None:
+        self._after_s = after_s
+        self._every_s = look_s
+        self._touched: dict[Key, float] = {}
+        self._look_s = 0.0
+
+    def touch(self, keys: Iterable[Key], now: float) -> None:
+        """These have acted."""
+        for key in keys:
+            self._touched.pop(key, None)
+            self._touched[key] = now
+
+    def idle(self, now: float) -> list[Key]:
+        """Whom to pack now."""
+        if now < self._look_s:
+            return []
+        self._look_s = now + self._every_s
+        found: list[Key] = []
+        for key, at in self._touched.items():
+            if at + self._after_s > now or len(found) >= COLD_PER_LOOK_MAX:
+                break
+            found.append(key)
+        for key in found:
+            del self._touched[key]
+        if len(found) >= COLD_PER_LOOK_MAX:
+            self._look_s = now  # there are more
+        return found
+
+    @property
+    def next_s(self) -> float | None:
+        """When to look again; None while nobody is warm."""
+        for at in self._touched.values():
+            return max(at + self._after_s, self._look_s)
+        return None

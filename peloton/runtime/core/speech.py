@@ -1,0 +1,195 @@
+"""What actors say: sends turned into envelopes, and what is owed said again from the states.
+
+Turns "my sender", "my parent", "my host" into keys, and a class's one send into an envelope for
+each target. It must not decide what is said, nor keep a message: what is owed is derived from the
+state each time, so that nothing said again can disagree with the state it is said from.
+
+Whatever a kind raises here is told to the story and harms nobody: the turn stands, and what is
+owed is said again at a tick.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.envelope import Envelope, Outbox
+from peloton.runtime.core.owed import Owing
+from peloton.runtime.core.population import Population
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.vocabulary import (
+    PARENT,
+    SELF,
+    SENDER,
+    Column,
+    Delivery,
+    Key,
+    Message,
+    Send,
+)
+
+
+class OnFailure(Protocol):
+    """Told who failed, about what they were, what was raised, and which members of a crowd."""
+
+    def __call__(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None: ...
+
+
+class Speech:
+    """The voice of one shard's actors."""
+
+    def __init__(self, population: Population, outbox: Outbox, *, on_failure: OnFailure) -> None:
+        self.owing: dict[Key, Owing] = {}
+        self._population = population
+        self._outbox = outbox
+        self._on_failure = on_failure
+
+    # ---- what a turn says ----
+
+    def of_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
+        """A cell's words after its turn on `envelope`."""
+        self._note_owed(envelope.to, 1, sends=sends)
+        failure = attempt(self._from_cell, envelope, sends)
+        if isinstance(failure, Failure):
+            self._on_failure(envelope.to, "send", failure=failure)
+
+    def of_class(
+        self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
+    ) -> None:
+        """The words of a class after its turn on `envelope`."""
+        self._note_owed(crowd.key, raw, sends=sends)
+        failure = attempt(self._from_class, crowd, raw, sends=sends, envelope=envelope)
+        if isinstance(failure, Failure):
+            self._on_failure(crowd.key, "send", failure=failure, raw=raw)
+
+    # ---- what is owed ----
+
+    def owes(self, key: Key, raw: int) -> None:
+        """Note that something owed was said."""
+        owing = self.owing.get(key)
+        if owing is None:
+            owing = self.owing[key] = Owing()
+        if self._population.kind(key).crowd is None:
+            owing.said_more(raw)
+        else:
+            owing.said(raw)
+
+    def recover(self, key: Key) -> None:
+        """After recovery: find out whether the cell or crowd owes anything.
+
+        Where that raises, all are taken to owe: the tick asks again, and again tells why.
+        """
+        kind = self._population.kind(key)
+        if kind.crowd is None:
+            state = self._population.cells[key]
+            found = attempt(kind.owed, state)
+            if found:
+                self.owes(key, 1)
+            return
+        crowd = self._population.crowds[key]
+        owing = attempt(crowd.where, kind.owed)
+        raw = crowd.present if isinstance(owing, Failure) else owing
+        if raw:
+            self.owes(key, raw)
+
+    def say_owed(self, key: Key, raw: int) -> None:
+        """Say again, from their states, what the members in `raw` (a cell: 1) owe."""
+        failure = attempt(self._say_owed, key, raw)
+        if isinstance(failure, Failure):
+            self._on_failure(key, "owed", failure=failure)
+
+    def tick(self, number: int) -> None:
+        """Say again whatever is due at this tick."""
+        for key in [*self.owing]:
+            due = self.owing[key].tick(number)
+            if due:
+                self.say_owed(key, due)
+
+    # ---- inside ----
+
+    def _say_owed(self, key: Key, raw: int) -> None:
+        kind = self._population.kind(key)
+        owing = self.owing[key]
+        if kind.crowd is None:
+            state = self._population.cells.get(key)
+            sends = kind.owed(state) if state is not None else ()
+            if not sends:
+                del self.owing[key]
+            elif raw:
+                self._from_cell(Envelope(key, NOTHING), sends)
+            return
+        crowd = self._population.crowd(key)
+        for state, members in crowd.split(owing.all):
+            sends = kind.owed(state) if state is not None else ()
+            if not sends:
+                owing.settled(members)
+            elif members & raw:
+                self._from_class(crowd, members & raw, sends=sends, envelope=Envelope(key, NOTHING))
+        if not owing.all:
+            del self.owing[key]
+
+    def _note_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
+        for send in sends:
+            if send.message.delivery is Delivery.OWED:
+                self.owes(key, raw)
+                return
+
+    def _from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
+        for send in sends:
+            to, members = send.to, send.members.raw if send.members is not None else 0
+            if to is SENDER:
+                if envelope.sender is None:
+                    continue
+                to, members = envelope.sender, members or envelope.origin
+            elif to is SELF:
+                to = envelope.to
+            elif to is PARENT:
+                kind = self._population.kind(envelope.to)
+                to = kind.parent(envelope.to, self._population.cells.get(envelope.to))
+                if to is None:
+                    continue
+            self._outbox.add(
+                Envelope(to, send.message, members, sender=envelope.to, values=send.values)
+            )
+
+    def _from_class(
+        self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
+    ) -> None:
+        for send in sends:
+            for message, some in self._resolved(crowd, raw, message=send.message):
+                if send.to is SELF:
+                    self._outbox.add(Envelope(crowd.key, message, some, sender=crowd.key))
+                    continue
+                for to, members in _targets(crowd, some, to=send.to, envelope=envelope):
+                    self._outbox.add(Envelope(to, message, sender=crowd.key, origin=members))
+
+    def _resolved(self, crowd: Crowd, raw: int, *, message: Message) -> list[tuple[Message, int]]:
+        crowd_kind = crowd.kind.crowd
+        assert crowd_kind is not None
+        resolve = crowd_kind.resolve.get(type(message))
+        if resolve is None:
+            return [(message, raw)]
+        parent = self._population.cells[crowd_kind.parent(crowd.key)]
+        groups = crowd.columns.groups("spec", raw)
+        return [(resolve(parent, message, spec), members) for spec, members in groups]
+
+
+def _targets(crowd: Crowd, raw: int, *, to: Any, envelope: Envelope) -> list[tuple[Key, int]]:
+    if isinstance(to, Column):
+        return crowd.columns.groups(to.name, raw)
+    if to is PARENT:
+        assert crowd.kind.crowd is not None
+        return [(crowd.kind.crowd.parent(crowd.key), raw)]
+    if to is SENDER and envelope.origins:
+        pairs = ((sender, members & raw) for members, sender in envelope.origins)
+        return [(sender, members) for sender, members in pairs if members]
+    if to is SENDER:
+        return [] if envelope.sender is None else [(envelope.sender, raw)]
+    return [(to, raw)]
+
+
+class _Nothing(Message, frozen=True, gc=False, array_like=True):
+    """What is said again was not caused by a message."""
+
+
+NOTHING = _Nothing()

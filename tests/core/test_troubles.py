@@ -1,0 +1,178 @@
+"""A kind's own functions that raise: the story tells, the shard and everybody else go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN
+from peloton.runtime.core.digest import digest
+from peloton.runtime.core.records import MessageSetAside, Quarantined
+from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.vocabulary import Key, Kind, SetAside, key
+from tests.toy import words as w
+from tests.toy.bench import Bench
+from tests.toy.kinds import KINDS, bulbs, panel
+
+X, Y = key("note", "x"), key("note", "y")
+
+
+def broken(*args: Any) -> Any:
+    raise ValueError("this kind is broken")
+
+
+class Broken(Bench):
+    """A bench where one function of one kind raises."""
+
+    def __init__(self, name: str, **functions: Any) -> None:
+        kind = msgspec.structs.replace(KINDS[name], **functions)
+        self.kinds: dict[str, Kind] = {**KINDS, name: kind}
+        super().__init__(checkpoint_bytes_min=CHECKPOINT_BYTES_MIN)
+
+    def fresh(self) -> Shard:
+        return Shard(
+            self.id, self.kinds, sharding=Sharding(self.kinds, self.sizes), codec=self.codec
+        )
+
+
+def told(bench: Bench) -> list[str]:
+    return [line.because for line in bench.shard.turns.story._lines if "failed" in line.because]
+
+
+@pytest.mark.parametrize("field", ["view", "ended", "fresh", "owed"])
+def test_a_broken_function_of_a_cell_stops_nobody(field: str):
+    bench = Broken("note", **{field: broken})
+    bench.tell(X, w.Add(1), ask=1)
+    bench.tell(Y, w.Add(2), ask=2)
+    bench.after(3)
+    assert sorted(bench.answers(), key=repr) == [w.Total(1), w.Total(2)]
+    if field in ("view", "ended"):
+        assert any("this kind is broken" in line for line in told(bench))
+    twin = bench.replay()
+    assert twin.population.cells[X].total == 1 and twin.population.cells[Y].total == 2
+
+
+def test_a_summary_that_raises_leaves_the_last_one():
+    bench = Broken("note", view=lambda name, state: broken() if state.total > 1 else state.total)
+    bench.tell(X, w.Add(1))
+    bench.rest()
+    bench.tell(X, w.Add(1))
+    bench.rest()
+    assert bench.shard.views.of_kind("note") == [1]
+
+
+def test_a_report_that_raises_is_made_later():
+    calls: list[int] = []
+
+    def report(state: Any, at: Any) -> Any:
+        calls.append(1)
+        return broken() if len(calls) == 1 else KINDS["panel"].report(state, at)  # type: ignore
+
+    bench = Broken("panel", report=report)
+    bench.tell(panel("a"), w.Install(2))
+    bench.after(1)
+    assert len(calls) == 1 and any("report failed" in line for line in told(bench))
+    bench.after(8)
+    assert len(calls) >= 2
+
+
+def test_what_is_owed_and_cannot_be_said_is_tried_again_after_recovery():
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(2))
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    bench.taken()
+    owed = KINDS["bulb"].owed
+    worse = Broken("bulb", owed=broken)
+    twin = worse.fresh()
+    restore(twin, [], frames=bench.frames, floor=0)
+    assert twin.turns.speech.owing[bulbs("a")].all == 0b11
+    worse.kinds["bulb"] = msgspec.structs.replace(worse.kinds["bulb"], owed=owed)
+    twin = worse.fresh()
+    restore(twin, [], frames=bench.frames, floor=0)
+    worse.shard = twin
+    worse.rest()
+    assert any(isinstance(each.message, w.Draw) for each in worse.taken())
+
+
+def lit(count: int) -> Bench:
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(count))
+    bench.tell(panel("a"), w.Switch(True))
+    bench.tell(bulbs("a"), w.Granted(1), (1 << count) - 1, sender=Key("meter/0"))
+    bench.rest()
+    return bench
+
+
+def test_strikes_are_counted_for_each_member():
+    bench = lit(4)
+    for member in range(3):
+        bench.tell(bulbs("a"), w.Trip(1), 1 << member)
+        bench.after(3)
+    facts = bench.shard.held.dump()[bulbs("a")]
+    assert [type(fact) for fact in facts] == [MessageSetAside] * 3, "one strike each"
+
+
+def test_a_member_with_three_strikes_is_quarantined_alone():
+    bench = lit(4)
+    for sender in ("a", "b", "c"):
+        bench.tell(bulbs("a"), w.Trip(1), 0b0010, sender=key("meter", sender))
+        bench.after(3)
+    facts = bench.shard.held.dump()[bulbs("a")]
+    assert [fact.members for fact in facts if isinstance(fact, Quarantined)] == [bytes([0b0010])]
+    assert bench.shard.held.quarantined == {bulbs("a"): 0b0010}
+    assert digest(bench.replay()) == digest(bench.shard)
+
+
+def test_what_is_said_again_in_another_set_is_known_by_its_members():
+    bench = lit(3)
+    bench.tell(bulbs("a"), w.Trip(1), 0b001, sender=Key("meter/0"))
+    bench.after(3)
+    kept = len(bench.shard.held.aside[bulbs("a")])
+    assert kept == 1
+    bench.tell(bulbs("a"), w.Trip(1), 0b111, sender=Key("meter/0"))
+    bench.rest()
+    box = bench.shard.held.retrying[bulbs("a")]
+    assert box.members == 0b110, "of the first it is known already"
+
+
+def test_a_new_failure_does_not_put_off_the_mail_that_waits():
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.tell(X, w.Add(13))
+    bench.rest()
+    first = bench.shard.held.due[X]
+    bench.now += 0.3
+    bench.tell(X, w.Add(13), attempt=1)
+    bench.rest()
+    assert bench.shard.held.due[X] == first
+
+
+def test_mail_that_is_said_again_waits_once():
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.tell(X, w.Add(13))
+    bench.rest()
+    for _ in range(50):
+        bench.tell(X, w.Lamps(3, 1), sender=panel("a"))
+    bench.rest()
+    box = bench.shard.held.retrying[X]
+    assert len(box._queue) == 2
+    bench.after(3)
+    assert bench.shard.population.cells[X].heard == 1
+
+
+def test_every_ask_is_answered():
+    bench = Bench()
+    bench.tell(X, w.Lamps(1, 1), ask=1)
+    bench.tell(panel("a"), w.Install(2))
+    bench.tell(bulbs("a"), w.Granted(1), 0b11, ask=2)
+    bench.tell(X, w.Add(13), ask=3)
+    bench.after(4)
+    answers = bench.answers()
+    assert len(answers) == 3
+    assert any(isinstance(answer, SetAside) for answer in answers)
