@@ -11,6 +11,7 @@ import pytest
 
 from peloton.actors.host.messages import Port
 from peloton.actors.job import messages as m
+from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import JobGoals, JobStates
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen, SliceTally, Tally
@@ -21,7 +22,7 @@ from peloton.actors.job.totals import has_begun, state_of
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.core.turn import Outcome, take_turn
-from peloton.runtime.vocabulary import At, Bits, Key, Message, Refused
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Refused
 
 ID = "0" * 36
 JOB = Key(f"job/{ID}")
@@ -209,11 +210,23 @@ def test_a_job_in_pieces_counts_them() -> None:
     spec = JobSpec("j", "me", POOL, 2000, DEFAULT)
     short = hears(again.state, m.CreateJob(spec, pieces=2))
     assert isinstance(short.reply, Refused) and short.reply.code == "INCOMPLETE"
+    assert not short.facts, "an answer with a fact would be remembered, and stick"
+    assert [send.message for send in short.sends] == [m.DropPieces()]
+    assert hears(short.state, m.DropPieces()).state is None
     whole = hears(again.state, m.CreateJob(spec, pieces=1))
     assert whole.reply == m.JobCreated(JOB)
     assert _opening(whole, number=1).overrides == own
     confirmed = hears(whole.state, SliceOpen(1, 1)).state
     assert not confirmed.overrides, "the slice has them"
+
+
+def test_pieces_that_nobody_completes_are_forgotten_in_time() -> None:
+    first = hears(None, m.AddOverrides(1, ()))
+    assert KIND.deadline(first.state) == ("pieces", PIECES_TIMEOUT_S)
+    assert hears(first.state, Due("pieces")).state is None
+    whole = hears(first.state, m.CreateJob(JobSpec("j", "me", POOL, 2000, DEFAULT), pieces=1))
+    assert KIND.deadline(whole.state) is None
+    assert not hears(whole.state, m.DropPieces()).facts, "a job is not forgotten by that"
 
 
 def test_stopping_some_touches_their_slices_only() -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from peloton.actors.host.facts import RunsRefused
+from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.messages import (
     AddOverrides,
     CreateJob,
@@ -191,7 +192,6 @@ def test_overrides_come_in_pieces() -> None:
     whole = JobSpec("j", "me", pool, 2010, default)
     for number in (0, 2):
         world.ask(job, AddOverrides(number, (Override(number * 1000 + 3, own),)))
-    assert isinstance(world.ask(job, CreateJob(whole, pieces=3)), Refused)
     assert world.ask(job, CreateJob(whole, pieces=2)) == JobCreated(job)
     world.run_until(lambda: checks.over(world))
     views = {view.instance: view for view in world.instances(job, 2010)}
@@ -199,6 +199,26 @@ def test_overrides_come_in_pieces() -> None:
     changed = [number for number, view in views.items() if view.config.command == own.command]
     assert changed == [3, 2003]
     assert world.job(job).summary.state == JobStates.SUCCEEDED
+
+
+def test_pieces_of_an_attempt_that_was_given_up_are_in_nobodys_way() -> None:
+    world = World()
+    whole = JobSpec("j", "me", world.make_pool(), 2010, TaskConfig(command=Command("x")))
+    own = TaskConfig(command=Command("own"))
+    repeated, late = job_id("repeated"), job_id("late")
+
+    def said(job: Key) -> object:
+        for piece in (0, 2):
+            world.ask(job, AddOverrides(piece, (Override(piece * 1000, own),)))
+        return world.ask(job, CreateJob(whole, pieces=2))
+
+    for job in (repeated, late):
+        world.ask(job, AddOverrides(1, (Override(1003, own),)))
+    assert isinstance(said(repeated), Refused), "there is one piece too many"
+    assert said(repeated) == JobCreated(repeated)
+    world.run_for(PIECES_TIMEOUT_S + 1.0)
+    assert late not in world.cells("job")
+    assert said(late) == JobCreated(late)
 
 
 def test_an_ended_job_is_still_found_stopped_and_deleted() -> None:

@@ -24,10 +24,11 @@ from peloton.actors.job.spec import check_instances, check_spec
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send
+from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send
 
 EXISTS, NOT_FOUND, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_FOUND", "NOT_TERMINAL"
 INCOMPLETE = "INCOMPLETE"
+PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 
 
 def add_first(message: m.AddOverrides, at: At) -> Decision:
@@ -58,7 +59,12 @@ def create(job: Job, message: m.CreateJob, at: At) -> Decision:
 def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
     if message.pieces != len(job.overrides):
         text = f"{len(job.overrides)} of {message.pieces} pieces of the job were heard: say it anew"
-        return Decision(reply=Refused(INCOMPLETE, text, "config.instanceConfig"))
+        # What was heard may be of an attempt that was given up: kept, it would be in the way of
+        # every later one. It goes by a message of its own, because an answer that comes with a
+        # fact is remembered under the client's request key, and the refusal would stick.
+        drop = (Send(SELF, m.DropPieces()),) if job.overrides else ()
+        refused = Refused(INCOMPLETE, text, "config.instanceConfig")
+        return Decision(sends=drop, reply=refused, because=text)
     spec = message.spec
     pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
@@ -156,6 +162,24 @@ def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
     return Decision(facts=(f.SliceVanished(message.number),))
 
 
+def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
+    """Forget the pieces, unless they have become a job meanwhile."""
+    if job.spec is not None:
+        return Decision(because="the job is complete")
+    return Decision(facts=(f.JobForgotten(),), because="pieces that do not belong together")
+
+
+def due(job: Job, message: Due, at: At) -> Decision:
+    """The client never said the rest: forget what it said."""
+    text = f"its client did not finish saying it within {PIECES_TIMEOUT_S:g} s"
+    return Decision(facts=(f.JobForgotten(),), because=text)
+
+
+def deadline(job: Job) -> tuple[str, float] | None:
+    """A job that is being said has to be complete some time: pieces hold a place in memory."""
+    return (PIECES, PIECES_TIMEOUT_S) if job.spec is None else None
+
+
 def _nothing(message: Any, at: At) -> Decision:
     return Decision(because="no such job")
 
@@ -168,6 +192,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     SliceOpen: slice_open,
     SliceTally: tally,
     SliceGone: slice_gone,
+    m.DropPieces: drop,
+    Due: due,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
@@ -178,6 +204,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     SliceOpen: _nothing,
     SliceTally: _nothing,
     SliceGone: _nothing,
+    m.DropPieces: _nothing,
+    Due: _nothing,
 }
 
 

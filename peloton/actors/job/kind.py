@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.actors.job import messages as m
-from peloton.actors.job.decide import ABSENT, DECIDE, owed
+from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.job.facts import FACTS
 from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
@@ -38,6 +38,7 @@ KIND = Kind(
     answers={**m.ANSWERS, 501: m.JobView, 502: m.JobSummary},
     route=_route,
     owed=owed,
+    deadline=deadline,
     ended=_ended,
     keep=FINISHED_JOBS_MAX,
     inspect={m.GetJob: get_job},

@@ -38,7 +38,8 @@ class AddOverrides(Message, frozen=True, gc=False, array_like=True):
     """Client to a job that is to be: configs of single instances, of one slice at a time.
 
     A job whose overrides do not fit one frame is said in several messages; `CreateJob` is the
-    last, and only its answer counts. What is never finished is dropped on recovery.
+    last, and only its answer counts. What is not finished in time is forgotten; by recovery, at
+    once.
     """
 
     slice_number: int
@@ -57,6 +58,10 @@ class CreateJob(Message, frozen=True, gc=False, array_like=True):
     pieces: int = 0
     pool_path: str = ""
     drawn: bool = False
+
+
+class DropPieces(Message, frozen=True, gc=False, array_like=True):
+    """A job that is to be, to itself: forget what was said, it does not belong together."""
 
 
 class StopJob(Message, frozen=True, gc=False, array_like=True):
@@ -145,6 +150,7 @@ MESSAGES: dict[int, type] = {
     5: SliceOpen,
     6: SliceTally,
     7: SliceGone,
+    8: DropPieces,
 }
 ANSWERS: dict[int, type] = {1: JobCreated, 2: OverridesAdded, 3: JobStopped, 4: JobDeleted}
 
