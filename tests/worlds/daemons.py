@@ -38,12 +38,13 @@ class Root(Later):
         self.standing: Standing | None = None
         self.orders: Counter[str] = Counter()
         self.broke: list[str] = []
-        self._lives = 0
+        self.frozen = False
 
     def handle(self, letter: Any) -> None:
         if isinstance(letter, Broke):
             self.broke.append(letter.text)
-        super().handle(letter)
+        if not self.frozen:
+            super().handle(letter)
 
     # ---- the keeper ----
 
@@ -116,6 +117,26 @@ class Root(Later):
         self.at(self.now + 0.01 + self.upto(most_s), later)
 
 
+class Freezing(ClaimShell):
+    """One whose process may stand still: what it was told meanwhile it hears afterwards."""
+
+    frozen = False
+
+    def handle(self, letter: Any) -> None:
+        if self.frozen:
+            self.missed.append(letter)
+        else:
+            super().handle(letter)
+
+    def freeze(self) -> None:
+        self.frozen, self.missed = True, []
+
+    def thaw(self) -> None:
+        self.frozen = False
+        for letter in self.missed:
+            tell(self.ref, letter)
+
+
 class Daemon:
     """One process."""
 
@@ -126,7 +147,7 @@ class Daemon:
         node = MemberNode(f"{name}:1", roles)
         self.handoff = Handoff(name, node, sizes=town.sizes)
         self.claim = self.root.claim = begun(
-            ClaimShell(
+            Freezing(
                 town.stepper,
                 handoff=self.handoff,
                 membership=self.client,
@@ -135,6 +156,20 @@ class Daemon:
             )
         )
         self.gone: Future[Any] = Future()
+
+    def freeze(self) -> None:
+        """The whole process stands still: no sign of life, and no idea of the time that passes."""
+        self.client.cut()
+        self.claim.freeze()
+        self.root.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on where it was, and believes what it believed."""
+        if self.root.frozen:
+            self.root.frozen = False
+            self.root.at(self.root.now, lambda: None)
+            self.claim.thaw()
+            self.client.heal()
 
 
 class Town:

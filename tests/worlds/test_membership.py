@@ -9,8 +9,8 @@ import pytest
 
 from peloton.runtime.core.handoff import FAIL_S_MAX, UNFIT_S
 from peloton.runtime.core.ownership import ranked
-from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.letters import Lost
+from peloton.runtime.ports import NodeAnswer, NodeOutcome, ShardId
+from peloton.runtime.shells.letters import Lost, tell
 from peloton.runtime.simulation.membership import MembershipFaults
 from tests.worlds.daemons import Town
 
@@ -72,7 +72,12 @@ def storm(seed: int) -> Town:
             town.start(draw.choice([("a", "b"), ("a",), ("b",)])).root.trouble = trouble
         elif what < 0.5 and len(names) > 1:
             town.kill(draw.choice(names))
-        elif what < 0.65 and len(names) > 1:
+        elif what < 0.75:
+            daemon = town.daemons[draw.choice(names)]
+            daemon.freeze()
+            town.run(draw.random() * 25)
+            daemon.thaw()
+        elif what < 0.85 and len(names) > 1:
             name = draw.choice(names)
             town.drain(name)
             town.run_until(town.daemons[name].gone.done, seconds=200)
@@ -193,6 +198,21 @@ def test_one_that_is_cut_off_goes_on_but_calls_nothing_current():
     assert daemon.handoff.member == "d1.2" and daemon.root.standing.current
 
 
+def test_one_that_stood_still_past_its_session_is_fenced_and_owns_nothing_by_what_it_believed():
+    town = Town(16, sizes={"a": 6}, daemons=2)
+    settle(town)
+    daemon = town.daemons["d1"]
+    mine = sorted(daemon.root.running)
+    daemon.freeze()
+    town.run(30)
+    assert sorted(daemon.root.running) == mine and daemon.root.standing.current, "so it believes"
+    assert set(town.ensemble.owners.values()) == {"d2.1"}
+    daemon.thaw()
+    settle(town)
+    assert daemon.handoff.member == "d1.2"
+    assert daemon.root.orders["own"] == len(mine) + len(daemon.root.running)
+
+
 def test_a_short_cut_changes_nothing():
     town = Town(12, sizes={"a": 4}, daemons=2)
     settle(town)
@@ -220,6 +240,15 @@ def test_the_dead_are_followed_when_their_session_has_ended():
     settle(town)
     town.kill("d2")
     assert 5 < settle(town) < 15
+
+
+def test_a_service_that_answers_twice_ends_the_daemon():
+    town = Town(17, sizes={"a": 1}, daemons=1)
+    settle(town)
+    daemon = town.daemons["d1"]
+    tell(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.HELD, 99))
+    with pytest.raises(AssertionError, match="Unasked"):
+        town.run(1)
 
 
 def test_an_emptied_service_is_joined_anew():
