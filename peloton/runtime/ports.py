@@ -317,10 +317,11 @@ MembershipNews = View | Session | NodeAnswer
 class Membership(Protocol):
     """Who is there and who should own what; never who may write: only the journal says that.
 
-    Nothing here waits. What comes of a call is told to the one listener, in the order it was
-    learned, and names the member it was learned for, so that the news of a session that is over
-    can be told from those of the next. A session is begun by `join` and ends by `leave` or by
-    being lost; of the nodes it made none outlives it.
+    Nothing here waits. What comes of a call is told to the one listener and names the member it
+    was learned for, so that the news of a session that is over can be told from those of the next.
+    Views come in the order they were read, all else in the order it happened; a view may come
+    after the answer to something it does not show yet. A session is begun by `join` and ends by
+    `leave` or by being lost; of the nodes it made none outlives it.
     """
 
     def listen(self, tell: Callable[[MembershipNews], object]) -> None:
@@ -350,3 +351,39 @@ class Membership(Protocol):
 
     def leave(self) -> None:
         """End the session and all its nodes; no more news of it."""
+
+
+# ---- streams between daemons -----------------------------------------------------------------
+
+
+class Ears(Protocol):
+    """Who is told what happens to streams. Callable from any thread, and it never waits."""
+
+    def accepted(self, stream: int) -> None:
+        """Another daemon dialled us."""
+
+    def arrived(self, stream: int, data: bytes) -> None:
+        """One frame came, whole."""
+
+    def closed(self, stream: int, text: str) -> None:
+        """The stream is no more, or never came to be, and why; not said of what we closed."""
+
+
+class Exchange(Protocol):
+    """Streams of frames to and from other daemons. No call waits or raises.
+
+    A stream should keep its frames whole and in order until it dies; who uses it survives worse.
+    Its number is the adapter's own, and names no second stream as long as the process lives.
+    """
+
+    def listen(self, ears: Ears) -> None:
+        """From now on tell these; called once, before all else."""
+
+    def dial(self, address: str) -> int:
+        """Begin a stream; frames may be sent at once, and wait until it stands."""
+
+    def send(self, stream: int, data: bytes) -> None:
+        """A frame, behind the others. What a stream that is closed is told is dropped."""
+
+    def close(self, stream: int) -> None:
+        """End a stream; what it has not yet told the ears, it never tells."""

@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from peloton.runtime.core.handoff import Handoff
-from peloton.runtime.core.ownership import ranked
+from peloton.runtime.core.ownership import Order, ranked
 from peloton.runtime.ports import MemberNode, ShardId
 from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.letters import Broke, Closed, DrainAll, Lost, Opened, tell
 from peloton.runtime.simulation.later import Later, begun
-from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.membership import Client, Ensemble
 from peloton.runtime.simulation.stepper import Stepper
 
 WORK_S_MAX = 1.0
@@ -31,7 +31,7 @@ class Root(Later):
     def __init__(self, stepper: Stepper, town: Town, name: str) -> None:
         super().__init__(f"root-{name}", stepper)
         self.town = town
-        self.claim: ClaimShell
+        self.claim: Freezing
         self.trouble: Trouble = lambda shard: None
         self.running: dict[ShardId, int] = {}  # shard → its epoch; 0 while it opens
         self.ending: dict[ShardId, None] = {}
@@ -57,11 +57,13 @@ class Root(Later):
 
     def disown(self, shards: tuple[ShardId, ...]) -> None:
         self.orders["drain"] += len(shards)
-        self._give(shards, WORK_S_MAX)
+        self._give(shards)
 
     def drop(self, shards: tuple[ShardId, ...]) -> None:
         self.orders["drop"] += len(shards)
-        self._give(shards, 0.0)
+        assert self.standing is not None
+        self.orders["dropped while current"] += self.standing.current
+        self._give(shards)
 
     def stands(self, standing: Standing) -> None:
         self.standing = standing
@@ -74,11 +76,11 @@ class Root(Later):
             del self.running[shard]
             tell(self.claim.ref, lost)
 
-    def _give(self, shards: tuple[ShardId, ...], most_s: float) -> None:
+    def _give(self, shards: tuple[ShardId, ...]) -> None:
         for shard in shards:
             assert shard not in self.ending, f"{self.name} was told twice to end {shard}"
             self.ending[shard] = None
-            self.at(self.now + self.upto(most_s), lambda shard=shard: self._closed(shard))
+            self.at(self.now + self.upto(WORK_S_MAX), lambda shard=shard: self._closed(shard))
 
     def _closed(self, shard: ShardId) -> None:
         self.running.pop(shard, None)
@@ -118,9 +120,18 @@ class Root(Later):
 
 
 class Freezing(ClaimShell):
-    """One whose process may stand still: what it was told meanwhile it hears afterwards."""
+    """One whose orders are counted, and whose process may stand still: what it was told
+    meanwhile it hears afterwards."""
 
     frozen = False
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.obeyed: Counter[str] = Counter()
+
+    def _obey(self, order: Order) -> None:
+        self.obeyed[order.verb.name] += 1
+        super()._obey(order)
 
     def handle(self, letter: Any) -> None:
         if self.frozen:
@@ -142,7 +153,7 @@ class Daemon:
 
     def __init__(self, town: Town, name: str, roles: tuple[str, ...]) -> None:
         self.name = name
-        self.client = town.ensemble.client(name)
+        self.client = Client(town.ensemble, name)
         self.root = begun(Root(town.stepper, town, name))
         node = MemberNode(f"{name}:1", roles)
         self.handoff = Handoff(name, node, sizes=town.sizes)
@@ -275,7 +286,7 @@ class Town:
         """All orders so far of the daemons there are."""
         total: Counter[str] = Counter()
         for daemon in self.daemons.values():
-            total += daemon.root.orders
+            total += daemon.claim.obeyed
         return total
 
     def tell_all(self) -> str:

@@ -15,7 +15,7 @@ from peloton.runtime.simulation.membership import MembershipFaults
 from tests.worlds.daemons import Town
 
 SETTLED_S_MAX = 30.0
-SEEDS = range(40)
+SEEDS = range(100)
 
 
 def settle(town: Town, seconds: float = SETTLED_S_MAX) -> float:
@@ -26,7 +26,7 @@ def test_every_shard_finds_its_owner_with_one_order():
     town = Town(1, sizes={"a": 8, "b": 3}, daemons=3)
     settle(town)
     town.run(60)
-    assert town.orders() == {"own": 11}
+    assert town.orders() == {"JOIN": 3, "CREATE": 11, "OWN": 11}
 
 
 def test_a_newcomer_moves_its_own_share_and_no_more():
@@ -39,7 +39,10 @@ def test_a_newcomer_moves_its_own_share_and_no_more():
     moved = [shard for shard in town.shards if town.ensemble.owners[shard] != before[shard]]
     assert 4 <= len(moved) <= 32
     assert all(town.ensemble.owners[shard].startswith("d4") for shard in moved)
-    assert town.orders() == {"own": 64 + len(moved), "drain": len(moved)}
+    assert town.orders() == {
+        "JOIN": 4, "CREATE": 64 + len(moved), "OWN": 64 + len(moved),
+        "DRAIN": len(moved), "REMOVE": len(moved),
+    }  # fmt: skip
     assert town.fenced == 0
 
 
@@ -124,6 +127,16 @@ def test_a_daemon_that_cannot_open_is_passed_over_and_comes_back():
     town.run_until(lambda: sorted(bad.root.running) == sorted(mine), seconds=UNFIT_S + 10)
 
 
+def test_one_that_gives_up_once_lets_others_try_for_a_while():
+    town = Town(19, sizes={"a": 6}, daemons=2)
+    settle(town)
+    bad = town.daemons["d1"].root
+    bad.lose(min(bad.running), Lost(min(bad.running), "unclear for 15 s", gave_up=True))
+    town.run_until(lambda: town.ensemble.members["d1.1"].unfit == ("a",), seconds=1)
+    settle(town)
+    assert not bad.running
+
+
 def test_claims_that_fail_over_and_over_make_unfit_though_the_store_answers():
     town = Town(6, sizes={"a": 6}, daemons=2)
     bad = town.daemons["d2"]
@@ -137,9 +150,9 @@ def test_where_nobody_can_open_all_go_on_trying_with_growing_pauses():
     for daemon in town.daemons.values():
         daemon.root.trouble = lambda shard: Lost(shard, "unreachable", gave_up=True)
     town.run(120)
-    first = town.orders()["own"]
+    first = town.orders()["OWN"]
     town.run(300)
-    assert 10 <= town.orders()["own"] - first <= 2 * 2 * 300 / FAIL_S_MAX
+    assert 10 <= town.orders()["OWN"] - first <= 2 * 2 * 300 / FAIL_S_MAX
     for daemon in town.daemons.values():
         daemon.root.trouble = lambda shard: None
     settle(town, UNFIT_S + FAIL_S_MAX + 10)
@@ -168,7 +181,8 @@ def test_draining_leaves_no_node_and_moves_each_shard_once():
     town.run_until(lambda: "d2.1" not in town.ensemble.members, seconds=5)
     settle(town)
     town.run(30)
-    assert town.orders() == {"own": 30}, "those that stay moved nothing else"
+    orders = {"JOIN": 2, "CREATE": 30, "OWN": 30}
+    assert town.orders() == orders, "those that stay moved nothing else"
     assert not [owner for owner in town.ensemble.owners.values() if owner.startswith("d2")]
 
 
@@ -189,10 +203,12 @@ def test_one_that_is_cut_off_goes_on_but_calls_nothing_current():
     assert mine and daemon.root.standing.current
     daemon.client.cut()
     town.run_until(lambda: not daemon.root.standing.current, seconds=10)
+    asked = daemon.claim.obeyed["CREATE"]
     assert sorted(daemon.root.running) == mine, "it goes on writing: the fence is enough"
     town.run_until(lambda: town.fenced == len(mine), seconds=30)
     town.run(10)
     assert not daemon.root.running and daemon.root.orders["own"] == len(mine), "no takeover back"
+    assert daemon.claim.obeyed["CREATE"] == asked, "and nothing is asked of nobody"
     daemon.client.heal()
     settle(town)
     assert daemon.handoff.member == "d1.2" and daemon.root.standing.current
@@ -258,4 +274,18 @@ def test_an_emptied_service_is_joined_anew():
     town.ensemble.owners.clear()
     town.ensemble.changed()
     settle(town)
-    assert all(daemon.handoff.member.endswith(".2") for daemon in town.daemons.values())
+    for daemon in town.daemons.values():
+        assert daemon.handoff.member.endswith(".2")
+        assert daemon.root.orders["dropped while current"] == 0
+
+
+def test_an_owner_node_removed_by_hand_ends_the_shard_and_it_is_claimed_anew():
+    town = Town(18, sizes={"a": 6}, daemons=2)
+    settle(town)
+    shard = town.shards[0]
+    daemon = town.daemons[town.ensemble.owners.pop(shard).split(".")[0]]
+    town.check = lambda: None
+    town.ensemble.changed()
+    town.run_until(lambda: daemon.root.orders["drop"] == 1, seconds=5)
+    settle(town)
+    assert town.epochs[shard] == 2

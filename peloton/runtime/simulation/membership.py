@@ -7,7 +7,7 @@ what daemons do with their nodes, nor be kinder than the real thing: an operatio
 twice, and no answer outruns an earlier one of its session, because there it cannot either.
 
     ensemble = begun(Ensemble(stepper))
-    membership = ensemble.client("a")
+    membership = Client(ensemble, "a")
     ensemble.storm(MembershipFaults(cuts_per_s=0.05))
 """
 
@@ -71,7 +71,9 @@ class Line:
         self.over = False  # the client is told nothing more
         self.reading = False
         self.asked_s = 0.0  # no request is done before an earlier one
-        self.news_s = 0.0  # no news outruns earlier ones
+        self.news_s = 0.0  # no answer outruns earlier ones
+        self.connected_s = 0.0
+        self.views_s = 0.0  # nor a view earlier views; but an answer may
 
 
 class Ensemble(Later):
@@ -91,12 +93,6 @@ class Ensemble(Later):
         self.struck: Counter[str] = Counter()
         self.paused = False
         self._quiet = True
-
-    def client(self, name: str) -> Client:
-        """The port of one daemon."""
-        client = Client(self, name)
-        self.clients.append(client)
-        return client
 
     # ---- what a world does to it ----
 
@@ -201,12 +197,16 @@ class Ensemble(Later):
 
 
 class Client:
-    """The port as one daemon holds it; the daemon's process may die, and the client with it."""
+    """The port as one daemon holds it: its methods are described there.
+
+    The daemon's process may die, and the client with it.
+    """
 
     def __init__(self, ensemble: Ensemble, name: str) -> None:
         self.name = name
         self.dead = False
         self._service = ensemble
+        ensemble.clients.append(self)
         self._cut = False
         self._line: Line | None = None
         self._tell: Callable[[MembershipNews], object] = lambda news: None
@@ -214,23 +214,19 @@ class Client:
     # ---- the port ----
 
     def listen(self, tell: Callable[[MembershipNews], object]) -> None:
-        """As the port says."""
         self._tell = tell
 
     def join(self, member: str, node: MemberNode) -> None:
-        """As the port says."""
         self.leave()
         line = self._line = Line(member, node)
         self._later(line, self._connect)
 
     def announce(self, node: MemberNode) -> None:
-        """As the port says."""
         if self._line is not None:
             self._line.node = node
             self._later(self._line, self._write_node)
 
     def look(self) -> None:
-        """As the port says."""
         line = self._line
         if line is None or not line.through:
             return
@@ -242,11 +238,9 @@ class Client:
         service.at(service.now + service.upto(service.faults.watch_s_max), lambda: self._read(line))
 
     def create_owner(self, shard: ShardId) -> None:
-        """As the port says."""
         self._ask(shard, self._service.create)
 
     def remove_owner(self, shard: ShardId) -> None:
-        """As the port says."""
         self._ask(shard, self._service.remove)
 
     def leave(self) -> None:
@@ -330,6 +324,7 @@ class Client:
         line.breaks += 1
         self._write_node(line)
         self._say_state(line, SessionState.CONNECTED)
+        line.connected_s = line.news_s
         self.look()
 
     def _write_node(self, line: Line) -> None:
@@ -343,7 +338,10 @@ class Client:
         service = self._service
         if line.through:
             members, owners = dict(service.members), dict(service.owners)
-            self._say(line, View(line.member, service.version, members, owners))
+            view = View(line.member, service.version, members, owners)
+            late_s = service.now + service.upto(service.faults.watch_s_max)
+            line.views_s = max(line.views_s, line.connected_s, late_s)
+            self._tell_at(line.views_s, line, view)
 
     def _ask(self, shard: ShardId, do: Callable[[ShardId, str], NodeAnswer]) -> None:
         line, service = self._line, self._service
@@ -372,8 +370,15 @@ class Client:
     def _say(
         self, line: Line, news: MembershipNews, *, broken: MembershipNews | None = None
     ) -> None:
-        """In order; `broken` is said where a break meets the news under way, None is nothing."""
-        service, sent = self._service, line.breaks
+        """In order; `broken` is said where a break meets the news under way."""
+        service = self._service
+        line.news_s = max(line.news_s, service.now + service.upto(service.faults.way_s_max))
+        self._tell_at(line.news_s, line, news, broken=broken)
+
+    def _tell_at(
+        self, at_s: float, line: Line, news: MembershipNews, *, broken: MembershipNews | None = None
+    ) -> None:
+        sent = line.breaks
 
         def arrive() -> None:
             said = news if line.breaks == sent else broken
@@ -382,8 +387,7 @@ class Client:
             line.over = isinstance(said, Session) and said.state is SessionState.LOST
             self._tell(said)
 
-        line.news_s = max(line.news_s, service.now + service.upto(service.faults.way_s_max))
-        service.at(line.news_s, arrive)
+        self._service.at(at_s, arrive)
 
     def _say_state(self, line: Line, state: SessionState) -> None:
         if line.told is not state:
