@@ -41,6 +41,7 @@ Place = ShardId | str
 OWN_MESSAGES: dict[int, type] = {900: Due, 901: Pursue, 902: Seen}
 OWN_ANSWERS: dict[int, type] = {900: Refused, 901: Unavailable, 902: Absent, 903: SetAside}
 """What the runtime itself says to, and answers for, any kind."""
+_OWN_ANSWER_NUMBERS = {cls: number for number, cls in OWN_ANSWERS.items()}
 
 PLAIN, LIST, TUPLE, VALUE = range(4)  # forms of an answer
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -184,7 +185,7 @@ class Packing:
         for number, cls in {**messages, **OWN_MESSAGES}.items():
             self._numbers[prefix, cls] = number
             self._classes[prefix, number] = cls
-        for number, cls in {**answers, **OWN_ANSWERS}.items():
+        for number, cls in answers.items():
             self._answer_numbers[prefix, cls] = number
             self._answers[prefix, number] = cls
 
@@ -204,7 +205,7 @@ class Packing:
         if cls is list or cls is tuple:
             form = LIST if cls is list else TUPLE
             return form, 0, [self._form(kind, item) for item in answer]
-        number = self._answer_numbers.get((kind, cls))
+        number = _OWN_ANSWER_NUMBERS.get(cls) or self._answer_numbers.get((kind, cls))
         if number is not None:
             return VALUE, number, answer
         if cls in _PLAIN:
@@ -216,7 +217,7 @@ class Packing:
         if form == PLAIN:
             return msgspec.msgpack.decode(raw)
         if form == VALUE:
-            return decode(raw, self._answers[kind, number])
+            return decode(raw, OWN_ANSWERS.get(number) or self._answers[kind, number])
         items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
         found = [self._read_answer(kind, item) for item in items]
         return found if form == LIST else tuple(found)

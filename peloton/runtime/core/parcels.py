@@ -1,0 +1,382 @@
+"""A link: letters to one other daemon and from it, in order, each at most once, over streams.
+
+Turns letters into numbered parcels and frames of a stream into letters. A stream may lose, repeat
+and reorder frames, and die at any moment; the next one goes on after the last parcel that arrived.
+It must not read letters, own a stream or tell the time: its shell does, and closes what `heard`
+says is to be closed.
+
+    one interleaving that would break the order, and what stops it
+    1. parcels 1 and 2 leave on stream A, which hangs; 1 has arrived
+    2. the dialler gives A up, opens B, and learns there that 1 has arrived: 2 goes again on B
+    3. 2 arrives on B and is acted upon; A comes back to life and delivers 2 once more
+    2 is known by its number and dropped; and since a stream is never read again once a newer one
+    has begun, nothing that A still holds can overtake what B has brought.
+
+Of a pair, the daemon with the lower member id dials. Each side greets with what it remembers:
+
+- `birth` numbers the lives of this very link within its daemon. A peer whose birth has changed
+  has forgotten us: its view had lost us for a while, or its shell began anew. What it had not
+  acknowledged may have arrived before that, and could not be told from a repeat; so it is dropped,
+  and whoever owes a word says it again.
+- `first` is the lowest number that can still come. What lies before it was dropped for good.
+- `heard` is the last number that arrived of the link whose birth is `heard_birth`.
+
+The window is credit that the receiver grants in its greeting: so much may be under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import msgspec
+
+from peloton.runtime.core.codec import encode
+
+FORMAT = 1
+LETTER_BYTES_MAX = 32 * 1024 * 1024
+"""A letter above this is refused at the sender; no stream could carry it."""
+PARCEL_BYTES = 256 * 1024
+"""A parcel takes letters up to this; one letter that is larger goes alone."""
+STALL_S_MAX = 5.0
+"""A stream on which nothing moves for so long, though something should, is given up."""
+RETRY_FIRST_S = 0.1
+RETRY_S_MAX = 5.0
+
+
+class Limits(msgspec.Struct, frozen=True, gc=False):
+    """Limits of a link; tests make them small."""
+
+    link_bytes_max: int = 64 * 1024 * 1024  # that wait here for the peer, under way or not
+    window_parcels: int = 64
+    window_bytes: int = 8 * 1024 * 1024
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+    """The first frame of each side on a stream. `dial` numbers the streams of one birth."""
+
+    format: int
+    member: str
+    to: str
+    dial: int
+    birth: int
+    first: int
+    heard_birth: int
+    heard: int
+    window_parcels: int
+    window_bytes: int
+
+
+class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
+    """Letters that were packed under one view of the membership."""
+
+    number: int
+    acknowledged: int
+    view: int
+    letters: list[msgspec.Raw]
+
+
+class Acknowledged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
+    """All parcels up to this number have arrived. Flow control only, never durability."""
+
+    number: int
+
+
+_FRAMES: msgspec.msgpack.Decoder[Hello | Parcel | Acknowledged] = msgspec.msgpack.Decoder(
+    Hello | Parcel | Acknowledged
+)
+
+
+def read_hello(data: bytes) -> Hello | None:
+    """The greeting on a stream that came in; None if it is anything else."""
+    try:
+        frame = _FRAMES.decode(data)
+    except msgspec.DecodeError:
+        return None
+    return frame if isinstance(frame, Hello) else None
+
+
+class Heard(NamedTuple):
+    """What a frame brought: letters, in order, or why the stream is to be closed."""
+
+    letters: list[msgspec.Raw] = []
+    view: int = 0
+    trouble: str = ""
+
+
+NOTHING = Heard()
+
+
+class _Sealed(NamedTuple):
+    """A parcel that was sent at least once and is not acknowledged."""
+
+    number: int
+    body: bytes
+    letters: int
+
+
+class Link:
+    """One peer, as one daemon sees it. `me` and `peer` are member ids, unique per life."""
+
+    def __init__(self, me: str, peer: str, *, birth: int, limits: Limits) -> None:
+        self.peer = peer
+        self.dials = me < peer
+        self.stream: int | None = None
+        self.greeted = False
+        self.counts = dict.fromkeys(
+            ("dropped", "forgotten", "repeats", "gaps", "troubles", "streams"), 0
+        )
+        self._me = me
+        self._limits = limits
+        self._birth = birth
+        self._dial = 0
+        self._peer_birth = 0
+        self._heard = 0  # the last parcel that arrived
+        self._owes_ack = False
+        self._waiting: deque[tuple[int, bytes]] = deque()  # (view, letter)
+        self._sealed: deque[_Sealed] = deque()
+        self._under_way = 0  # so many of the sealed ones were sent on this stream
+        self._next = 1
+        self._held_bytes = 0
+        self._under_way_bytes = 0
+        self._window = (0, 0)
+        self._moved_s = 0.0  # when something last moved on the stream
+        self._greeted_s = 0.0
+        self._retry_after_s = RETRY_FIRST_S
+        self._retry_s = 0.0
+        self.down_since_s: float | None = None  # None while greeted, or before the first look
+
+    # ---- what waits ----
+
+    def say(self, letter: bytes, view: int) -> bool:
+        """Queue a letter behind what was said before; False where there is no room for it."""
+        if (
+            len(letter) > LETTER_BYTES_MAX
+            or self._held_bytes + len(letter) > self._limits.link_bytes_max
+        ):
+            self.counts["dropped"] += 1
+            return False
+        self._waiting.append((view, letter))
+        self._held_bytes += len(letter)
+        return True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, neither to be sent nor to be acknowledged."""
+        return not self._waiting and not self._sealed
+
+    def frames(self, now: float) -> list[bytes]:
+        """What is to be sent on the stream, as far as the window allows; first what was lost."""
+        if not self.greeted:
+            return []
+        out = []
+        while self._under_way < len(self._sealed) and self._has_credit():
+            out.append(self._send(self._sealed[self._under_way], now))
+        while self._waiting and self._under_way == len(self._sealed) and self._has_credit():
+            self._sealed.append(self._seal())
+            out.append(self._send(self._sealed[-1], now))
+            self._owes_ack = False
+        if self._owes_ack:
+            self._owes_ack = False
+            out.append(encode(Acknowledged(self._heard)))
+        return out
+
+    # ---- streams ----
+
+    def dial_s(self) -> float | None:
+        """When a stream is to be dialled; None if not, or not by this side."""
+        return self._retry_s if self.dials and self.stream is None else None
+
+    def dialled(self, stream: int, now: float) -> bytes:
+        """A stream begins; the frame to send on it before all else."""
+        self._dial += 1
+        self._begin(stream, now)
+        return encode(self._hello())
+
+    def met(self, stream: int, hello: Hello, *, now: float) -> tuple[bytes, str]:
+        """A greeting on a stream that came in: our answer, or why that stream is refused.
+
+        Once it is accepted, whatever stream there was before must be closed.
+        """
+        trouble = self._misfit(hello)
+        if not trouble and self.dials:
+            trouble = "this side dials"
+        if not trouble and (hello.birth, hello.dial) <= (self._peer_birth, self._dial):
+            trouble = "a newer stream is known"
+        if trouble:
+            return b"", trouble
+        self._dial = hello.dial
+        self._begin(stream, now)
+        trouble = self._agree(hello, now)
+        return encode(self._hello()), trouble
+
+    def heard(self, data: bytes, now: float) -> Heard:
+        """A frame of the current stream."""
+        try:
+            frame = _FRAMES.decode(data)
+        except msgspec.DecodeError as error:
+            return self._trouble(f"a frame that cannot be read: {error}")
+        if isinstance(frame, Hello):
+            return self._greeting(frame, now)
+        if not self.greeted:
+            return self._trouble("a frame before the greeting")
+        if isinstance(frame, Acknowledged):
+            return self._acknowledged(frame.number, now)
+        acknowledged = self._acknowledged(frame.acknowledged, now)
+        if acknowledged.trouble:
+            return acknowledged
+        self._owes_ack = True
+        if frame.number <= self._heard:
+            self.counts["repeats"] += 1
+            return NOTHING
+        if frame.number != self._heard + 1:
+            self.counts["gaps"] += 1
+            return self._trouble(f"parcel {frame.number} after {self._heard}")
+        self._heard = frame.number
+        self._progress(now)
+        return Heard(frame.letters, frame.view)
+
+    def closed(self, now: float) -> None:
+        """The stream is no more, or is about to be closed: nothing of it is read from now on."""
+        if self.greeted:
+            self.down_since_s = now
+            if now - self._greeted_s > RETRY_S_MAX:
+                self._retry_after_s = RETRY_FIRST_S
+        self.stream, self.greeted = None, False
+        self._under_way = self._under_way_bytes = 0
+        self._retry_s = now + self._retry_after_s
+        self._retry_after_s = min(2 * self._retry_after_s, RETRY_S_MAX)
+
+    def look(self, now: float) -> str:
+        """Why the stream is to be closed by now, or nothing."""
+        if self.down_since_s is None and not self.greeted:
+            self.down_since_s = now
+        late_s = self.stall_s()
+        if late_s is None or now < late_s:
+            return ""
+        return "nothing moves" if self.greeted else "no greeting"
+
+    def stall_s(self) -> float | None:
+        """When the stream is given up unless something moves; None where nothing has to."""
+        if self.stream is None or (self.greeted and not self._under_way):
+            return None
+        return self._moved_s + STALL_S_MAX
+
+    # ---- inside ----
+
+    def _begin(self, stream: int, now: float) -> None:
+        self.stream, self.greeted = stream, False
+        self._under_way = self._under_way_bytes = 0
+        self._moved_s = now
+        self.counts["streams"] += 1
+
+    def _hello(self) -> Hello:
+        return Hello(
+            format=FORMAT,
+            member=self._me,
+            to=self.peer,
+            dial=self._dial,
+            birth=self._birth,
+            first=self._first(),
+            heard_birth=self._peer_birth,
+            heard=self._heard,
+            window_parcels=self._limits.window_parcels,
+            window_bytes=self._limits.window_bytes,
+        )
+
+    def _misfit(self, hello: Hello) -> str:
+        if hello.format > FORMAT:
+            return f"format {hello.format} is not known here"
+        if (hello.member, hello.to) != (self.peer, self._me):
+            return f"{hello.member} greets {hello.to}"
+        return ""
+
+    def _greeting(self, hello: Hello, now: float) -> Heard:
+        """The answer to our own greeting; on a stream that came in, `met` has read it."""
+        if self.greeted:
+            return self._trouble("a second greeting")
+        trouble = self._misfit(hello)
+        if not trouble and hello.dial != self._dial:
+            trouble = "an answer to another greeting"
+        trouble = trouble or self._agree(hello, now)
+        return self._trouble(trouble) if trouble else NOTHING
+
+    def _agree(self, hello: Hello, now: float) -> str:
+        announced = self._first()
+        if hello.birth != self._peer_birth:
+            if self._peer_birth:
+                self._forget()
+            self._peer_birth, self._heard = hello.birth, hello.first - 1
+            if self.dials and self._first() != announced:
+                # Our greeting promised parcels that are forgotten now; the next one will not.
+                return "the peer began anew"
+        self._heard = max(self._heard, hello.first - 1)
+        if hello.heard_birth == self._birth:
+            if hello.heard >= self._next:
+                return f"parcel {hello.heard} was never sent"
+            self._drop_until(hello.heard)
+        self._window = (hello.window_parcels, hello.window_bytes)
+        self.greeted, self._greeted_s, self._moved_s = True, now, now
+        self.down_since_s = None
+        return ""
+
+    def _first(self) -> int:
+        return self._sealed[0].number if self._sealed else self._next
+
+    def _forget(self) -> None:
+        """What may have arrived, at a peer that does not know it any more, never goes again."""
+        self.counts["forgotten"] += sum(sealed.letters for sealed in self._sealed)
+        self._drop_until(self._next)
+
+    def _drop_until(self, number: int) -> None:
+        while self._sealed and self._sealed[0].number <= number:
+            size = len(self._sealed.popleft().body)
+            self._held_bytes -= size
+            if self._under_way:
+                self._under_way -= 1
+                self._under_way_bytes -= size
+
+    def _acknowledged(self, number: int, now: float) -> Heard:
+        if number >= self._next:
+            return self._trouble(f"parcel {number} was never sent")
+        if number >= self._first():
+            self._drop_until(number)
+            self._progress(now)
+        return NOTHING
+
+    def _progress(self, now: float) -> None:
+        self._moved_s = now
+        self._retry_after_s = RETRY_FIRST_S
+
+    def _has_credit(self) -> bool:
+        """One parcel may always be under way, else a window below its size would be a stop."""
+        parcels, size = self._window
+        few = self._under_way < parcels and self._under_way_bytes < size
+        return few or not self._under_way
+
+    def _seal(self) -> _Sealed:
+        view, letter = self._waiting.popleft()
+        letters, size = [msgspec.Raw(letter)], len(letter)
+        while self._waiting:
+            other, letter = self._waiting[0]
+            if other != view or size + len(letter) > PARCEL_BYTES:
+                break
+            self._waiting.popleft()
+            letters.append(msgspec.Raw(letter))
+            size += len(letter)
+        body = encode(Parcel(self._next, self._heard, view, letters))
+        sealed = _Sealed(self._next, body, len(letters))
+        self._next += 1
+        self._held_bytes += len(body) - size
+        return sealed
+
+    def _send(self, sealed: _Sealed, now: float) -> bytes:
+        if not self._under_way:
+            self._moved_s = now
+        self._under_way += 1
+        self._under_way_bytes += len(sealed.body)
+        return sealed.body
+
+    def _trouble(self, text: str) -> Heard:
+        self.counts["troubles"] += 1
+        return Heard(trouble=text)

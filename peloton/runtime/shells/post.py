@@ -1,0 +1,102 @@
+"""What the peer shell is told by the daemon around it and by streams, and what it tells back.
+
+Must hold no behaviour but to pass on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.packing import Place
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.letters import Ref, tell
+
+
+class Peers(NamedTuple):
+    """To the peer shell: the daemons of the view of this version, with their addresses.
+
+    `me` is our own member id: with another one than before, all links begin anew.
+    """
+
+    view: int
+    members: Mapping[str, str]
+    me: str = ""
+
+
+class Outbound(NamedTuple):
+    """To the peer shell: envelopes for a place that is `peer`'s by the view of this version.
+
+    `sender` is the shard that speaks, under `epoch`; None for what speaks for no shard.
+    """
+
+    peer: str
+    view: int
+    place: Place
+    envelopes: list[Envelope]
+    sender: ShardId | None = None
+    epoch: int = 0
+
+
+class Arrived(NamedTuple):
+    """To the hall: a letter from `peer`, who packed it under the view of that version.
+
+    An ask in it is an object whose `set_result` carries the answer back.
+    """
+
+    peer: str
+    view: int
+    place: Place
+    envelopes: list[Envelope]
+    sender: ShardId | None
+    epoch: int
+
+
+class Hall(Protocol):
+    """What the peer shell needs of the daemon around it; called on its thread, never waits."""
+
+    def deliver(self, arrived: Arrived) -> bool:
+        """Take a letter; False where its place is not here, and then all of it is refused."""
+
+    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+        """The peer, at that version of its view, is not where the place lives."""
+
+    def trouble(self, name: str, text: str) -> None:
+        """What is wrong under this name; empty when nothing is any more."""
+
+    def broke(self, text: str) -> None:
+        """The shell raised, and began anew."""
+
+
+# ---- what the outside tells the shell ----
+
+
+class Accepted(NamedTuple):
+    stream: int
+
+
+class Came(NamedTuple):
+    stream: int
+    data: bytes
+
+
+class Hung(NamedTuple):
+    stream: int
+    text: str
+
+
+class StreamEars:
+    """Puts what happens to streams into the shell's inbox."""
+
+    def __init__(self, ref: Ref) -> None:
+        self._ref = ref
+
+    def accepted(self, stream: int) -> None:
+        tell(self._ref, Accepted(stream))
+
+    def arrived(self, stream: int, data: bytes) -> None:
+        tell(self._ref, Came(stream, data))
+
+    def closed(self, stream: int, text: str) -> None:
+        tell(self._ref, Hung(stream, text))

@@ -1,0 +1,254 @@
+"""A simulated network: streams between the daemons of one stepper, drawn from one seed.
+
+Turns frames that a daemon sends into frames that another one hears, late, twice, out of order or
+never; parts pairs of daemons, refuses dials, kills streams and lets one end of a dead stream
+believe that it lives. That is worse than any real stream: links have to make it right. It must not
+read a frame.
+
+    network = Network(stepper, random.Random(seed))
+    exchange = network.endpoint("a:1")        what one daemon gets, in place of sockets
+    network.faults = NetworkFaults(drop=0.05)
+    network.part("a:1", "b:1")
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from peloton.runtime.ports import Ears
+from peloton.runtime.shells.shell import Shell
+from peloton.runtime.simulation.stepper import Stepper
+
+OVERTAKEN_S = 0.5
+"""How long a frame that others overtake is held back, at most."""
+
+
+class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
+    """Which faults are on, and how strong: shares of frames, dials or ends. All off is a calm."""
+
+    delay_s: float = 0.0  # of everything, at most
+    drop: float = 0.0  # frames that vanish
+    repeat: float = 0.0  # frames that come twice
+    overtake: float = 0.0  # frames held back, out of their order
+    cut: float = 0.0  # frames at which their stream dies
+    refuse: float = 0.0  # dials that come to nothing
+    silent: float = 0.0  # ends that are not told of the death of their stream
+
+
+CALM = NetworkFaults()
+
+
+class _End:
+    """One end of a stream, as its daemon names it; `other` once the dial has arrived."""
+
+    __slots__ = ("early", "exchange", "last_s", "number", "other")
+
+    def __init__(self, number: int, exchange: Endpoint) -> None:
+        self.number = number
+        self.exchange = exchange
+        self.other: _End | None = None
+        self.early: list[bytes] = []  # came before the dial did
+        self.last_s = 0.0  # when the last frame of this end arrives
+
+
+class Endpoint:
+    """The network as one life of one daemon has it: an `Exchange`."""
+
+    def __init__(self, network: Network, address: str) -> None:
+        self.address = address
+        self.ears: Ears | None = None
+        self.ends: dict[int, _End] = {}
+        self._network = network
+
+    def listen(self, ears: Ears) -> None:
+        """As the port says."""
+        self.ears = ears
+
+    def dial(self, address: str) -> int:
+        """As the port says."""
+        return self._network.dial(self, address)
+
+    def send(self, stream: int, data: bytes) -> None:
+        """As the port says."""
+        end = self.ends.get(stream)
+        if end is not None:
+            self._network.send(end, data)
+
+    def close(self, stream: int) -> None:
+        """As the port says."""
+        end = self.ends.pop(stream, None)
+        if end is not None:
+            self._network.hang_up(end, "closed by the other side")
+
+    def hung(self, end: _End, text: str) -> None:
+        """The stream of this end is dead; a daemon that died itself hears nothing."""
+        if self.ears is not None:
+            self.ears.closed(end.number, text)
+
+
+class Network:
+    """All streams of a world. `struck` counts the faults that did."""
+
+    def __init__(self, stepper: Stepper, chance: random.Random) -> None:
+        self.faults = CALM
+        self.struck: Counter[str] = Counter()
+        self.carried = 0
+        self._stepper = stepper
+        self._chance = chance
+        self._numbers = itertools.count(1)
+        self._endpoints: dict[str, Endpoint] = {}
+        self._parted: dict[tuple[str, str], None] = {}
+        self._under_way: list[tuple[float, int, Callable[[], None]]] = []
+        _Courier.start(stepper, self)
+        self._courier = stepper.shells[-1]
+
+    # ---- what a world says ----
+
+    def endpoint(self, address: str) -> Endpoint:
+        """For a daemon that begins; one that had this address must have died."""
+        self.die(address)
+        found = self._endpoints[address] = Endpoint(self, address)
+        return found
+
+    def die(self, address: str) -> None:
+        """The daemon at this address is no more; its peers may or may not be told."""
+        endpoint = self._endpoints.pop(address, None)
+        if endpoint is not None:
+            ends, endpoint.ends, endpoint.ears = endpoint.ends, {}, None
+            for end in ends.values():
+                self.hang_up(end, "reset")
+
+    def part(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """From now on nothing comes from one to the other, nor back unless `one_way`."""
+        self._parted[one, other] = None
+        if not one_way:
+            self._parted[other, one] = None
+
+    def heal(self) -> None:
+        """Nobody is parted any more. What was lost meanwhile stays lost."""
+        self._parted.clear()
+
+    # ---- what endpoints say ----
+
+    def dial(self, endpoint: Endpoint, address: str) -> int:
+        """A stream begins, as far as the dialler knows."""
+        end = _End(next(self._numbers), endpoint)
+        endpoint.ends[end.number] = end
+        if self._strikes("refuse", self.faults.refuse):
+            self._later(end, lambda: self._closed(end, "refused"))
+        else:
+            self._later(end, lambda: self._knock(end, address))
+        return end.number
+
+    def send(self, end: _End, data: bytes) -> None:
+        """A frame leaves."""
+        faults = self.faults
+        if self._strikes("cut", faults.cut):
+            del end.exchange.ends[end.number]
+            self._later(end, lambda: end.exchange.hung(end, "cut"))
+            self.hang_up(end, "cut")
+            return
+        if self._strikes("drop", faults.drop):
+            return
+        for _ in range(2 if self._strikes("repeat", faults.repeat) else 1):
+            self._later(end, lambda: self._frame(end, data))
+
+    def hang_up(self, end: _End, text: str) -> None:
+        """The other end will hear that the stream is dead, or will not."""
+        other = end.other
+        if other is not None and not self._strikes("silent", self.faults.silent):
+            self._later(end, lambda: self._closed(other, text))
+
+    # ---- what arrives ----
+
+    def arrive(self) -> None:
+        """All that is due by now."""
+        now = self._stepper.clock.now_s
+        while self._under_way and self._under_way[0][0] <= now:
+            heapq.heappop(self._under_way)[2]()
+        self._ring()
+
+    def _knock(self, end: _End, address: str) -> None:
+        caller, called = end.exchange, self._endpoints.get(address)
+        if end.number not in caller.ends:
+            return
+        if self._lost(caller.address, address):
+            return
+        if called is None or called.ears is None:
+            self._closed(end, "nobody listens")
+            return
+        other = end.other = _End(next(self._numbers), called)
+        other.other = end
+        called.ends[other.number] = other
+        called.ears.accepted(other.number)
+        for data in end.early:
+            self._frame(end, data)
+        end.early = []
+
+    def _frame(self, end: _End, data: bytes) -> None:
+        other = end.other
+        if other is None:
+            end.early.append(data)
+            return
+        here = other.exchange
+        if other.number not in here.ends or here.ears is None:
+            return
+        if not self._lost(end.exchange.address, here.address):
+            self.carried += 1
+            here.ears.arrived(other.number, data)
+
+    def _closed(self, end: _End, text: str) -> None:
+        if end.exchange.ends.pop(end.number, None) is not None:
+            end.exchange.hung(end, text)
+
+    def _lost(self, source: str, target: str) -> bool:
+        if (source, target) not in self._parted:
+            return False
+        self.struck["parted"] += 1
+        return True
+
+    # ---- chance and time ----
+
+    def _strikes(self, fault: str, share: float) -> bool:
+        if not share or self._chance.random() >= share:
+            return False
+        self.struck[fault] += 1
+        return True
+
+    def _later(self, end: _End, what: Callable[[], None]) -> None:
+        """Behind what the end has sent before, unless it is held back."""
+        faults, now = self.faults, self._stepper.clock.now_s
+        at_s = now + (self._chance.random() * faults.delay_s if faults.delay_s else 0.0)
+        if self._strikes("overtake", faults.overtake):
+            at_s += self._chance.random() * OVERTAKEN_S
+        else:
+            at_s = end.last_s = max(at_s, end.last_s)
+        heapq.heappush(self._under_way, (at_s, next(self._numbers), what))
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._under_way:
+            self._courier.wake(self._under_way[0][0])
+
+
+class _Courier(Shell):
+    """Gives the network its turn when something is due."""
+
+    def __init__(self, stepper: Stepper, network: Network) -> None:
+        super().__init__("network", stepper)
+        self._network = network
+
+    def handle(self, letter: Any) -> None:
+        """It is time."""
+        self._network.arrive()
+
+    def failed(self, error: Exception) -> None:
+        """A bug of the simulation: end the run with it."""
+        raise error
