@@ -20,11 +20,17 @@ class PlacerMachine:
 
     def __init__(self, inventories: list[Key]) -> None:
         self._inventories = inventories
+        self._key = key("placer", 0)
         self.reset()
 
     def reset(self) -> None:
         """A placer that raised is thrown away."""
-        self._placer = Placer(key("placer", 0), inventories=self._inventories)
+        self._placer = Placer(self._key, inventories=self._inventories)
+
+    def rename(self, member: str) -> None:
+        """What was said to us under the old name finds nobody: begin anew."""
+        self._key = key("placer", member)
+        self.reset()
 
     @property
     def wake_at(self) -> float | None:

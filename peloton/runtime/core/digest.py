@@ -32,6 +32,7 @@ def digest(shard: Shard) -> str:
             rows += [encode(("answered", key, fact)) for fact in kept.values()]
     for key, facts in shard.held.dump().items():
         rows += [encode(("held", key, fact)) for fact in facts]
+    rows += [encode(("heard", fact)) for fact in shard.hearing.dump()]
     total = hashlib.sha256()
     for row in sorted(rows):
         total.update(len(row).to_bytes(4, "little"))

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.runtime.core.crowd import values_for
+from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Message
+
+
+class Stamp(NamedTuple):
+    """Which shard speaks, and under which claim."""
+
+    shard: ShardId
+    epoch: int
 
 
 class Envelope(NamedTuple):

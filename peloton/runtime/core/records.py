@@ -69,6 +69,14 @@ class Left(Fact, frozen=True, gc=False, array_like=True):
     keys: tuple[str, ...]
 
 
+class Heard(Fact, frozen=True, gc=False, array_like=True):
+    """The highest epoch that was heard of another shard; words of older ones are refused."""
+
+    group: str
+    number: int
+    epoch: int
+
+
 RECORDS: dict[int, type] = {
     900: RequestAnswered,
     901: MessageSetAside,
@@ -77,4 +85,5 @@ RECORDS: dict[int, type] = {
     904: Revived,
     905: CheckpointCut,
     906: Left,
+    907: Heard,
 }

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator
 from peloton.runtime.core.checkpoint import ENTITY, Piece, read_parts
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
-from peloton.runtime.core.records import RECORDS, CheckpointCut, Left, RequestAnswered, Revived
+from peloton.runtime.core.records import (
+    RECORDS,
+    CheckpointCut,
+    Heard,
+    Left,
+    RequestAnswered,
+    Revived,
+)
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.story import Line
 from peloton.runtime.core.turn import fold
@@ -127,6 +134,8 @@ def _fold_record(shard: Shard, key: Key, *, fact: object) -> None:
     elif isinstance(fact, Left):
         for name in fact.keys:
             _leave(shard, Key(name))
+    elif isinstance(fact, Heard):
+        shard.hearing.fold(fact)
     elif isinstance(fact, CheckpointCut):
         shard.turns.now = max(shard.turns.now, fact.at)
     else:

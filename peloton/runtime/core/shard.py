@@ -21,7 +21,8 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN, Checkpointer
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.endings import Endings
-from peloton.runtime.core.envelope import Envelope, Outbox, Reply
+from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
+from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.passivation import Idleness
@@ -89,6 +90,7 @@ class Shard:
         self.answered = Answered()
         self.turns = Turns(self.population, codec, outbox=outbox, answered=self.answered)
         self.held = Held(self.turns, codec)
+        self.hearing = Hearing()
         self.views = Views()
         self.changes = Changes()
         self.idleness = Idleness()
@@ -107,9 +109,15 @@ class Shard:
 
     # ---- what the shell calls ----
 
-    def take(self, envelopes: Iterable[Envelope]) -> None:
-        """Messages for entities of this shard, in order."""
+    def take(self, envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> bool:
+        """Messages for entities of this shard, in order; False when they come too late.
+
+        That is so when a younger owner of the shard that speaks was heard already.
+        """
+        if not self.hearing.accepts(stamp):
+            return False
         self._inbox.extend(envelopes)
+        return True
 
     def loaded(self, key: Key, row: EndedRow | None) -> None:
         """The answer to `Ready.load`: the final state, or None when there is none."""
@@ -124,6 +132,9 @@ class Shard:
         """Run turns on all mail; the frame, and what may leave once it is safe."""
         turns = self.turns
         turns.begin(max(now, turns.now), self.position + 1)
+        heard = self.hearing.raised()
+        if heard is not None:
+            turns.write(heard)
         self._redrive()
         # In front: what failed was said before all that has come since.
         self._inbox.extendleft(reversed(self.held.ripe(turns.now)))
@@ -193,7 +204,7 @@ class Shard:
         """The runtime's own facts, as a checkpoint keeps them."""
         kept = self.answered.by_cell
         return [
-            Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now),)),
+            Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now), *self.hearing.dump())),
             *(Entry(key, tuple(answers.values())) for key, answers in kept.items()),
             *(Entry(key, tuple(facts)) for key, facts in self.held.dump().items()),
         ]

@@ -25,6 +25,7 @@ from peloton.runtime.shells.letters import (
     Claim,
     Commit,
     Done,
+    Forget,
     Load,
     Loaded,
     NotTaken,
@@ -60,6 +61,8 @@ class JournalShell(Shell):
         elif isinstance(letter, Release):
             self._journal.release(letter.shard)
             tell(letter.sender, Released())
+        elif isinstance(letter, Forget):
+            self._journal.drop(letter.shard)
         if self._round and self.actor_inbox.at_end():
             gathered, self._round = self._round, []
             answers = self._journal.commit([commit.work for commit in gathered])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pykka
 
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.ports import Answer, Claimed, EndedRow, Frame, ShardId, Work
 from peloton.runtime.vocabulary import Key
 
@@ -20,9 +20,10 @@ Ref = pykka.ActorRef[Any]
 
 
 class Mail(NamedTuple):
-    """Messages for one shard or one soft machine, in order."""
+    """Messages for one shard or one soft machine, in order; the stamp of the shard that speaks."""
 
     envelopes: list[Envelope]
+    stamp: Stamp | None = None
 
 
 class Wake(NamedTuple):
@@ -53,6 +54,12 @@ class Release(NamedTuple):
 
     shard: ShardId
     sender: Ref
+
+
+class Forget(NamedTuple):
+    """To the journal: whatever it holds of this shard, pending or not, is let go of."""
+
+    shard: ShardId
 
 
 class Released(NamedTuple):
@@ -168,6 +175,15 @@ class Broke(NamedTuple):
     name: str
     text: str
     fatal: bool
+
+
+# ---- to a soft machine ----
+
+
+class Renamed(NamedTuple):
+    """Our member id is another one from now on: we are new to all others."""
+
+    member: str
 
 
 # ---- to the claim shell ----

@@ -1,8 +1,9 @@
 """The region: the door to all entities of this daemon. The gateway, backends and shards use it.
 
-Turns keys into the inboxes of their shards or soft machines. All of it may be called from any
-thread; nothing here waits or locks. It must not decide where a shard lives (the root does), and
-what it cannot deliver it drops, for every sender says again what matters, or refuses the asker.
+Turns keys into the inboxes of their shards or soft machines, or into letters for the daemon that
+has them. All of it may be called from any thread; nothing here waits or locks. It must not decide
+where a shard lives (`places.py`), and what it cannot deliver it drops, for every sender says again
+what matters, or refuses the asker.
 
     future = region.ask(key, message)     an answer, or Unavailable; never an exception
     region.tell([Envelope(key, message)])
@@ -15,13 +16,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from peloton.runtime.core.changes import PAGE_MAX, Mark
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.packing import Place
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Line
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.letters import Look, Mail, Ref, asks_of, resolve, tell
-from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, Message, Query, Unavailable, kind_of
+from peloton.runtime.shells.places import Away, Places
+from peloton.runtime.shells.post import Arrived, Outbound
+from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, Message, Query, Unavailable
 
 
 class Region:
@@ -33,29 +37,37 @@ class Region:
         self._kinds = kinds
         self._sharding = sharding
         self._sizes = sizes
-        self._shards: dict[ShardId, Ref] = {}
-        self._softs: dict[str, Ref] = {}
+        self.places = Places(kinds, sharding)
         self._troubles: dict[str, str] = {}
         self.closed = False
-        self.elsewhere: Callable[[list[Envelope]], None] | None = None
-        """Takes what belongs to shards of other daemons; without it, they are unavailable."""
+        self.post: Callable[[Outbound], object] | None = None
+        """Takes what belongs to other daemons; without it, they are out of reach."""
         self.on_soft: Callable[[str, Any], Ref] | None = None
 
     # ---- saying ----
 
-    def tell(self, envelopes: Iterable[Envelope]) -> None:
-        """Messages to wherever their keys live; those for one place arrive in this order."""
+    def tell(self, envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> None:
+        """Messages to wherever their keys live; those for one place arrive in this order.
+
+        `stamp` names the shard that speaks, if one does.
+        """
         batches: dict[Any, list[Envelope]] = {}
+        find = self.places.of
         for envelope in envelopes:
-            place = self._place(envelope.to)
-            batch = batches.get(place)
-            if batch is None:
-                batches[place] = [envelope]
-            else:
-                batch.append(envelope)
+            found = find(envelope.to)
+            if not found:
+                self._refuse([envelope], f"nobody here knows {envelope.to}")
+            for place in found:
+                batch = batches.get(place)
+                if batch is None:
+                    batches[place] = [envelope]
+                else:
+                    batch.append(envelope)
         for place, batch in batches.items():
-            if place is None or not tell(place, Mail(batch)):
-                self._astray(batch)
+            if isinstance(place, Away):
+                self._send_away(place, batch, stamp=stamp)
+            elif not tell(place, Mail(batch, stamp)):
+                self._refuse(batch, "the shard is moving")
 
     def ask(
         self,
@@ -66,8 +78,15 @@ class Region:
         request: tuple[str, bytes] | None = None,
         who: str = "",
     ) -> Future[Any]:
-        """A command or a query; its answer, once the frame it was seen under is safe."""
+        """A command or a query; its answer, once the frame it was seen under is safe.
+
+        While our session is in doubt no query is answered: a younger owner may know better.
+        Commands are, for the journal itself refuses those of an owner that is none any more.
+        """
         future: Future[Any] = Future()
+        if isinstance(message, Query) and not self.places.current:
+            resolve(future, Unavailable("this daemon's session is in doubt: ask again, or another"))
+            return future
         raw = members.raw if members is not None else 0
         said: Any = message  # a query travels like a message
         self.tell((Envelope(key, said, raw, ask=future, request=request, who=who),))
@@ -83,7 +102,7 @@ class Region:
 
     def quarantine(self) -> Future[Any]:
         """What is set aside or in quarantine: a list of (key, fact)."""
-        return self._gather([*self._shards], _set_aside)
+        return self._gather([*self.places.shards], _set_aside)
 
     def redrive(self, key: Key) -> Future[Any]:
         """Take back what was set aside, and lift the quarantine."""
@@ -115,22 +134,41 @@ class Region:
 
     def owned(self) -> list[ShardId]:
         """The shards that live here now, recovering ones included."""
-        return sorted(self._shards)
+        return sorted(self.places.shards)
 
-    # ---- places ----
+    # ---- for the root, the claim shell and the peers ----
 
-    def register_soft(self, prefix: str, machine: Any) -> None:
-        """From now on keys of this kind go to the machine (`shells/soft.py` says what one is)."""
+    def register_soft(self, prefix: str, machine: Any, *, role: str | None = None) -> None:
+        """From now on keys of this kind go to the machine (`shells/soft.py` says what one is).
+
+        Members with `role` have one each; without a role everybody has its own.
+        """
         if self.on_soft is None:
             raise RuntimeError("register soft machines after the daemon was assembled")
-        self._softs[prefix] = self.on_soft(prefix, machine)
+        if role is not None:
+            self.places.roles[prefix] = role
+        self.places.softs[prefix] = self.on_soft(prefix, machine)
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""
         if ref is None:
-            self._shards.pop(shard, None)
+            self.places.shards.pop(shard, None)
         else:
-            self._shards[shard] = ref
+            self.places.shards[shard] = ref
+
+    def deliver(self, arrived: Arrived) -> bool:
+        """A letter from a peer; False where its place is not here."""
+        ref = self.places.here(arrived.place)
+        sender = arrived.sender
+        stamp = Stamp(sender, arrived.epoch) if sender is not None else None
+        return ref is not None and tell(ref, Mail(arrived.envelopes, stamp))
+
+    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+        """The peer has not what we sent: one of us has an old view, which mends itself."""
+
+    def broke(self, text: str) -> None:
+        """The links began anew."""
+        self.trouble("peer", text)
 
     def trouble(self, name: str, text: str) -> None:
         """What is wrong with a shell right now; empty when nothing is."""
@@ -139,24 +177,22 @@ class Region:
         elif name in self._troubles:
             self._troubles.pop(name, None)
 
-    def _place(self, key: Key) -> Ref | None:
-        kind = kind_of(key)
-        if kind in self._softs:
-            return self._softs[kind]
-        if kind not in self._kinds:
-            return None
-        return self._shards.get(self._sharding.shard_of(key))
+    def _send_away(self, to: Away, batch: list[Envelope], *, stamp: Stamp | None) -> None:
+        if not to.peer:
+            self._refuse(batch, f"no owner of {to.place} is known here")
+        elif self.post is None or self.closed:
+            self._refuse(batch, "this daemon has left")
+        else:
+            sender, epoch = stamp if stamp is not None else (None, 0)
+            self.post(Outbound(to.peer, self.places.view, to.place, batch, sender, epoch))
 
-    def _astray(self, batch: list[Envelope]) -> None:
-        if self.elsewhere is not None and not self.closed:
-            self.elsewhere(batch)
-            return
+    def _refuse(self, batch: list[Envelope], text: str) -> None:
         for ask in asks_of(batch):
-            resolve(ask, Unavailable("no owner of the shard is known here"))
+            resolve(ask, Unavailable(text))
 
     def _look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
         future: Future[Any] = Future()
-        ref = self._shards.get(shard)
+        ref = self.places.shards.get(shard)
         if ref is None or not tell(ref, Look(look, future)):
             resolve(future, Unavailable(f"{shard} is not owned here"))
         return future

@@ -5,6 +5,9 @@ shell that raises too often, or a journal that raises at all, ends the daemon (`
 whoever watches the process starts another. It must not retry what a person has to look at: a
 damaged shard stays closed, and health says so.
 
+Alone (`start`) a daemon owns every shard. In a fleet (`assemble` with a `Fleet`) the claim shell
+says which, and a shard that ended by itself is its business: it may be another's by now.
+
     root = start(kinds, journal, sizes, clock, softs)
     root.opened.result(30)    all shards have recovered
     root.region.ask(...)
@@ -18,20 +21,21 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import Any, Protocol
 
-import pykka
-
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.house import House, Limits
+from peloton.runtime.shells.fleet import ALONE, Setup, join
+from peloton.runtime.shells.house import House
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.letters import (
     Broke,
     Closed,
     Disown,
     Drain,
+    DrainAll,
+    Drop,
     Look,
     Lost,
     Opened,
@@ -43,7 +47,7 @@ from peloton.runtime.shells.letters import (
 )
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.shells.shell import Clock, Driver, Shell
+from peloton.runtime.shells.shell import Clock, Driver, Shell, begin
 from peloton.runtime.shells.soft import Soft, SoftShell
 from peloton.runtime.vocabulary import Kind
 
@@ -87,6 +91,7 @@ class RootShell(Shell):
     def __init__(self, driver: Driver, *, region: Region, exited: Future[str]) -> None:
         super().__init__("root", driver)
         self.house: House | None = None
+        self.claim: Ref | None = None
         self._region = region
         self._exited = exited
         self._mine: dict[ShardId, Ref | None] = {}  # None: waits for its next shell
@@ -105,6 +110,9 @@ class RootShell(Shell):
                 self._begin(shard)
         elif isinstance(letter, Disown):
             self._disown(letter)
+        elif isinstance(letter, Drop):
+            for shard in letter.shards:
+                self._drop(shard)
         elif isinstance(letter, Opened):
             self._opened(letter.shard)
         elif isinstance(letter, Closed):
@@ -137,6 +145,7 @@ class RootShell(Shell):
     def _opened(self, shard: ShardId) -> None:
         self._open[shard] = None
         self._fails.pop(shard, None)
+        self._tell_claim(Opened(shard))
         self._look_whether_open()
 
     def _look_whether_open(self) -> None:
@@ -157,6 +166,11 @@ class RootShell(Shell):
         self._mine[shard] = None
         if lost.broken:
             self._broke(str(shard), lost.text, fatal=False)
+        if self.claim is not None:
+            del self._mine[shard]
+            self._region.trouble(_name(shard), "")
+            tell(self.claim, lost)
+            return
         if lost.damaged:
             return  # a person has to look; health is red with the reason
         fails = self._fails[shard] = self._fails.get(shard, 0) + 1
@@ -174,9 +188,19 @@ class RootShell(Shell):
                 self._closed(shard)
         order.look()
 
+    def _drop(self, shard: ShardId) -> None:
+        ref = self._mine.get(shard)
+        if ref is None or not tell(ref, Drop((shard,))):
+            self._closed(shard)
+
+    def _tell_claim(self, letter: Any) -> None:
+        if self.claim is not None:
+            tell(self.claim, letter)
+
     def _closed(self, shard: ShardId) -> None:
         self._region.place(shard, None)
-        self._region.trouble(f"{shard.group}-{shard.number}", "")
+        self._region.trouble(_name(shard), "")
+        self._tell_claim(Closed(shard))
         self._mine.pop(shard, None)
         self._open.pop(shard, None)
         for order in self._giving.pop(shard, []):
@@ -209,6 +233,7 @@ class Root:
         self._journal = journal
         self._drivers = drivers
         self.collector: Collector | None = None
+        self.claim: Ref | None = None
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """Claim these shards, beside those that are owned."""
@@ -226,12 +251,20 @@ class Root:
         tell(self._shell, Disown(shards, future))
         return future
 
+    def leave(self) -> Future[Any]:
+        """Give back all there is; in a fleet the others are told first, so that they go on."""
+        if self.claim is None:
+            return self.disown(tuple(self.region.owned()))
+        future: Future[Any] = Future()
+        tell(self.claim, DrainAll(future))
+        return future
+
     def stop(self, *, drain: bool = True) -> None:
         """End within seconds: finish frames in flight, release shards, close the journal."""
         self.region.closed = True
         if drain:
             try:
-                self.disown(tuple(self.region.owned())).result(STOP_S_MAX)
+                self.leave().result(STOP_S_MAX)
             except TimesUp:
                 pass  # an unclear frame: the next owner finds out what became of it
         self._drivers.stop()
@@ -255,7 +288,7 @@ def assemble(
     *,
     sizes: Mapping[str, int],
     drivers: Drivers,
-    limits: Limits = Limits(),  # noqa: B008
+    setup: Setup = ALONE,
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
     sizes = journal.bootstrap(sizes).shards
@@ -264,7 +297,7 @@ def assemble(
     exited: Future[str] = Future()
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)
-    root_ref = _begin(shell)
+    root_ref = begin(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
     reader = ReaderShell(drivers.driver("reader"), journal=journal, root=root_ref)
     shell.house = House(
@@ -274,17 +307,20 @@ def assemble(
         region=region,
         driver=driver,
         root=root_ref,
-        journal=_begin(committer),
-        reader=_begin(reader),
-        limits=limits,
+        journal=begin(committer),
+        reader=begin(reader),
+        limits=setup.limits,
     )
 
     def on_soft(prefix: str, machine: Soft) -> Ref:
         own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
-        return _begin(SoftShell(prefix, own, machine=machine, region=region, root=root_ref))
+        return begin(SoftShell(prefix, own, machine=machine, region=region, root=root_ref))
 
     region.on_soft = on_soft
-    return Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
+    root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
+    if setup.fleet is not None:
+        root.claim = shell.claim = join(shell.house, setup.fleet, sizes=sizes)
+    return root
 
 
 def start(
@@ -307,8 +343,5 @@ def start(
     return root
 
 
-def _begin(shell: Shell) -> Ref:
-    """What `Actor.start` does, for a shell that is needed as an object as well."""
-    pykka.ActorRegistry.register(shell.actor_ref)
-    shell._start_actor_loop()
-    return shell.actor_ref
+def _name(shard: ShardId) -> str:
+    return f"{shard.group}-{shard.number}"

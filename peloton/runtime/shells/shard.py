@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Ready, Shard
 from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Work
@@ -22,6 +22,8 @@ from peloton.runtime.shells.letters import (
     Commit,
     Done,
     Drain,
+    Drop,
+    Forget,
     Load,
     Loaded,
     Look,
@@ -66,7 +68,8 @@ class ShardShell(Shell):
         self.core: Shard | None = None  # read by simulations
         self._house = house
         self._phase = Phase.CLAIMING
-        self._waiting: list[Envelope] = []
+        self._waiting: list[Mail] = []
+        self._waiting_count = 0
         self._asks: dict[Any, None] = {}
         self._in_flight: Ready | None = None
         self._wake_core_s: float | None = None
@@ -82,7 +85,7 @@ class ShardShell(Shell):
         """Every letter, then a bundle if it is time for one."""
         kind = type(letter)
         if kind is Mail:
-            self._mail(letter.envelopes)
+            self._mail(letter)
         elif kind is Done:
             self._done(letter)
         elif kind is Wake:
@@ -107,23 +110,30 @@ class ShardShell(Shell):
             self._look(letter)
         elif isinstance(letter, Drain):
             self._drain()
+        elif isinstance(letter, Drop):
+            self._drop()
         elif isinstance(letter, Released):
             self._close()
 
-    def _mail(self, envelopes: list[Envelope]) -> None:
-        if self._phase is Phase.CLAIMING:
-            room = WAITING_MAIL_MAX - len(self._waiting)
-            self._waiting += envelopes[:room]
-            self._refuse(envelopes[room:], "is recovering")
-            self._asks.update(dict.fromkeys(asks_of(envelopes[:room])))
-        elif self._phase is Phase.OPEN:
-            assert self.core is not None
-            for envelope in envelopes:
-                if envelope.ask is not None:
-                    self._asks[envelope.ask] = None
-            self.core.take(envelopes)
+    def _mail(self, mail: Mail) -> None:
+        if self._phase is Phase.OPEN:
+            self._take(mail)
+        elif self._phase is not Phase.CLAIMING:
+            self._refuse(mail.envelopes, "is moving")
+        elif self._waiting_count >= WAITING_MAIL_MAX:
+            self._refuse(mail.envelopes, "is recovering")
         else:
-            self._refuse(envelopes, "is moving")
+            self._waiting.append(mail)
+            self._waiting_count += len(mail.envelopes)
+            self._asks.update(dict.fromkeys(asks_of(mail.envelopes)))
+
+    def _take(self, mail: Mail) -> None:
+        assert self.core is not None
+        if not self.core.take(mail.envelopes, mail.stamp):
+            return  # the words of an older owner, who has no right to them any more
+        for envelope in mail.envelopes:
+            if envelope.ask is not None:
+                self._asks[envelope.ask] = None
 
     def _loaded(self, letter: Loaded) -> None:
         if self.core is not None:
@@ -158,7 +168,8 @@ class ShardShell(Shell):
         restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
         self.core = core
         waiting, self._waiting = self._waiting, []
-        core.take(waiting)
+        for mail in waiting:
+            self._take(mail)
         self._phase = Phase.OPEN
         self._wake_core_s = self.now
         self._say("")
@@ -175,12 +186,20 @@ class ShardShell(Shell):
         self._end("is closed")
         tell(self._house.root, Closed(self.shard))
 
-    def _lose(self, text: str, *, broken: bool = False, damaged: bool = False) -> None:
+    def _drop(self) -> None:
+        """At once, whatever is in flight: another may own the shard already."""
+        if self._phase is not Phase.OVER:
+            tell(self._house.journal, Forget(self.shard))
+            self._close()
+
+    def _lose(
+        self, text: str, *, broken: bool = False, damaged: bool = False, gave_up: bool = False
+    ) -> None:
         if self._phase is Phase.OVER:
             return
         draining = self._phase is Phase.DRAINING
         self._end(text)
-        lost = Lost(self.shard, text, broken=broken, damaged=damaged)
+        lost = Lost(self.shard, text, broken=broken, damaged=damaged, gave_up=gave_up)
         tell(self._house.root, Closed(self.shard) if draining else lost)
 
     def _end(self, text: str) -> None:
@@ -257,7 +276,7 @@ class ShardShell(Shell):
         assert self.core is not None
         self.core.committed(more_to_cut)
         if ready.release:
-            self._house.region.tell(ready.release)
+            self._house.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
         for reply in ready.replies:
             self._asks.pop(reply.ask, None)
             resolve(reply.ask, reply.value)
@@ -266,7 +285,7 @@ class ShardShell(Shell):
         now = self.now
         since = self._unclear_since_s = self._unclear_since_s or now
         if now - since >= UNCLEAR_S_MAX:
-            self._lose(f"unclear for {now - since:.0f} s: {text}")
+            self._lose(f"unclear for {now - since:.0f} s: {text}", gave_up=True)
             return
         self._say(f"the journal's answer is unclear: {text}")
         self._settle_at_s = now + self._settle_after_s

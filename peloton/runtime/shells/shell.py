@@ -146,3 +146,10 @@ class Shell(pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         self.driver.attach(self)
+
+
+def begin(shell: Shell) -> Ref:
+    """What `Actor.start` does, for a shell that is needed as an object as well."""
+    pykka.ActorRegistry.register(shell.actor_ref)
+    shell._start_actor_loop()
+    return shell.actor_ref

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.shells.letters import Broke, Mail, Ref, Wake, asks_of, resolve, tell
+from peloton.runtime.shells.letters import Broke, Mail, Ref, Renamed, Wake, asks_of, resolve, tell
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.vocabulary import Unavailable
 
@@ -34,6 +34,9 @@ class Soft(Protocol):
     def reset(self) -> None:
         """Forget everything: it raised, and what it holds cannot be trusted."""
 
+    def rename(self, member: str) -> None:
+        """In a fleet: `<prefix>/<member>` is the key it speaks under from now on."""
+
 
 class SoftShell(Shell):
     """One machine."""
@@ -50,6 +53,8 @@ class SoftShell(Shell):
         """Gather, and call the machine once at the end of the grant."""
         if isinstance(letter, Mail):
             self._mail += letter.envelopes
+        elif isinstance(letter, Renamed):
+            self.machine.rename(letter.member)
         elif not isinstance(letter, Wake):
             return
         if not self.actor_inbox.at_end():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from peloton.runtime.adapters.memory import Call, Lost, MemoryJournal, MemoryStore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.fleet import Setup
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
@@ -93,7 +94,7 @@ class Mortal:
         process = self.lives.to_bytes(16, "big")
         journal = MemoryJournal(self.store, process=process, hook=self._hook)
         root = assemble(
-            self._kinds, journal, sizes=self._sizes, drivers=self.stepper, limits=self._limits
+            self._kinds, journal, sizes=self._sizes, drivers=self.stepper, setup=Setup(self._limits)
         )
         root.own_all(self._sizes)
         return root

@@ -1,0 +1,92 @@
+"""One daemon among many: the shells that a daemon has beside those of one that is alone.
+
+Turns a membership and an exchange into a claim shell that orders the root about, and a peer shell
+that the region posts to. It must not decide anything: who owns what is the claim shell's, what
+becomes of a shard the root's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from peloton.runtime.core.handoff import Handoff
+from peloton.runtime.core.packing import Packing
+from peloton.runtime.ports import Exchange, MemberNode, Membership, ShardId
+from peloton.runtime.shells.claim import ClaimShell, Standing
+from peloton.runtime.shells.house import House, Limits
+from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, Renamed, tell
+from peloton.runtime.shells.peer import PeerShell
+from peloton.runtime.shells.post import Peers
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.shell import begin
+
+
+class Fleet(NamedTuple):
+    """What a daemon needs to be one of many. `process` is unique for each process ever started."""
+
+    process: str
+    node: MemberNode
+    membership: Membership
+    exchange: Exchange
+
+
+class Setup(NamedTuple):
+    """How a daemon is set up, beside its kinds and its journal."""
+
+    limits: Limits = Limits()
+    fleet: Fleet | None = None  # None: it is alone, and owns every shard
+
+
+ALONE = Setup()
+
+
+class Steward:
+    """What the claim shell orders, as letters to the root; and where its standing is told."""
+
+    def __init__(self, region: Region, *, root: Ref, peers: Ref) -> None:
+        self._region = region
+        self._root = root
+        self._peers = peers
+
+    def own(self, shards: tuple[ShardId, ...]) -> None:
+        """As the port of the claim shell says."""
+        tell(self._root, Own(shards))
+
+    def disown(self, shards: tuple[ShardId, ...]) -> None:
+        """Likewise."""
+        tell(self._root, Disown(shards, Future()))
+
+    def drop(self, shards: tuple[ShardId, ...]) -> None:
+        """Likewise."""
+        tell(self._root, Drop(shards))
+
+    def stands(self, standing: Standing) -> None:
+        """The region, the links and the soft machines learn who we are and who else there is."""
+        places = self._region.places
+        renamed = places.me != standing.member
+        places.standing = standing
+        if renamed:
+            for soft in places.softs.values():
+                tell(soft, Renamed(standing.member))
+        tell(self._peers, Peers(places.view, standing.addresses(), standing.member))
+        self._region.trouble("membership", standing.trouble)
+
+
+def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
+    """The shells that only a daemon among others has; the claim shell, which begins by itself."""
+    region = house.region
+    peer = PeerShell(
+        "", house.driver, exchange=fleet.exchange, packing=Packing(house.kinds), hall=region
+    )
+    peers = begin(peer)
+    region.post = lambda letter: tell(peers, letter)
+    claim = ClaimShell(
+        house.driver,
+        handoff=Handoff(fleet.process, fleet.node, sizes=sizes),
+        membership=fleet.membership,
+        keeper=Steward(region, root=house.root, peers=peers),
+        root=house.root,
+    )
+    return begin(claim)

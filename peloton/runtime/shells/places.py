@@ -1,0 +1,107 @@
+"""Where everything lives: shards and soft machines here, and which peer has what is elsewhere.
+
+Turns a key into the actor that gets its mail. It must not decide where a shard lives: the root
+places those of this daemon, the membership names the owners of all others.
+
+    host/h1         the shard of the key, here or at its owner
+    placer/any      a soft machine of that kind: ours, else one of a member with its role
+    placer/all      every one
+    placer/<member> that member's
+    backend/x       a soft machine without a role is always ours
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from peloton.runtime.core.packing import Place
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.claim import Standing
+from peloton.runtime.shells.letters import Ref
+from peloton.runtime.vocabulary import Key, Kind, kind_of
+
+ANY, ALL = "any", "all"
+
+
+class Away(NamedTuple):
+    """A place at another daemon. `peer` is empty where no owner is known."""
+
+    peer: str
+    place: Place
+
+
+class Places:
+    """What one daemon knows. Read from any thread, written on the root's alone."""
+
+    def __init__(self, kinds: Mapping[str, Kind], sharding: Sharding) -> None:
+        self.shards: dict[ShardId, Ref] = {}
+        self.softs: dict[str, Ref] = {}
+        self.roles: dict[str, str] = {}  # of soft machines that other members have too
+        self.standing: Standing | None = None  # None: there are no others
+        self._kinds = kinds
+        self._sharding = sharding
+        self._turn = 0
+
+    def of(self, key: Key) -> tuple[Ref | Away, ...]:
+        """Where mail for this key goes; several for `all`, none where nobody would know it."""
+        kind = kind_of(key)
+        if kind in self._kinds:
+            shard = self._sharding.shard_of(key)
+            here = self.shards.get(shard)
+            return (here if here is not None else Away(self._owner(shard), shard),)
+        return tuple(self._soft(kind, key[len(kind) + 1 :]))
+
+    def here(self, place: Place) -> Ref | None:
+        """The actor of a place that somebody believes to be ours."""
+        return self.shards.get(place) if isinstance(place, ShardId) else self.softs.get(place)
+
+    @property
+    def me(self) -> str:
+        """Our member id; empty where there are no others."""
+        return self.standing.member if self.standing is not None else ""
+
+    @property
+    def current(self) -> bool:
+        """Whether what is answered here may be called current, and new work may be begun."""
+        return self.standing is None or self.standing.current
+
+    @property
+    def view(self) -> int:
+        """The version of the view that all this is by."""
+        standing = self.standing
+        return standing.view.version if standing is not None and standing.view is not None else 0
+
+    def _owner(self, shard: ShardId) -> str:
+        owner = self.standing.owner_of(shard) if self.standing is not None else None
+        return owner if owner is not None and owner != self.me else ""
+
+    def _soft(self, kind: str, name: str) -> Iterator[Ref | Away]:
+        ours = self.softs.get(kind)
+        role = self.roles.get(kind)
+        if role is None or self.standing is None:
+            if ours is not None:
+                yield ours
+            return
+        others = [member for member in self._members(role) if member != self.me]
+        if name == ALL:
+            if ours is not None:
+                yield ours
+            yield from (Away(member, kind) for member in others)
+        elif name == ANY:
+            if ours is not None:
+                yield ours
+            elif others:
+                self._turn += 1
+                yield Away(others[self._turn % len(others)], kind)
+        elif name == self.me and ours is not None:
+            yield ours
+        elif name in others:
+            yield Away(name, kind)
+
+    def _members(self, role: str) -> list[str]:
+        view = self.standing.view if self.standing is not None else None
+        if view is None:
+            return []
+        return [name for name, node in sorted(view.members.items()) if role in node.roles]
