@@ -94,6 +94,8 @@ def why(view: InstanceView, lots: Mapping[Key, LotWaits]) -> Why:
         return Why(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)
     if view.code == "POOL":
         return _pool(view, lots.get(view.lot))
+    if view.code == "LIMIT":
+        return Why("job-limit", view.because)
     if view.code == "NEVER":
         return Why(NEVER, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "HOST":

@@ -109,8 +109,6 @@ def _raw(sent: job.JobConfig) -> bytes:
 
 
 def _refuse_unheeded(spec: JobSpec, sent: job.JobConfig) -> None:
-    if spec.maximum_running:
-        raise BadConfig("config.sla.maximumRunningInstances", f"a limit of them {LATER}")
     if spec.minimum_running > 1:
         raise BadConfig("config.sla.minimumRunningInstances", f"a gang of instances {LATER}")
     if spec.max_running_time_s:

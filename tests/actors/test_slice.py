@@ -13,7 +13,7 @@ from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.goals import PLACE_RETRY_S, WISH_TIMEOUT_S, pursue, recall_s
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes
-from peloton.actors.job.slice.tally import client_state, why
+from peloton.actors.job.slice.tally import client_state, list_instances, tally, why
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.kind import KIND as TASK
@@ -22,7 +22,7 @@ from peloton.actors.task.state import Room, Task, TaskStates
 from peloton.placement.messages import HostSummary, Placed, Unplaced, Wish
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import Outcome, take_turn
-from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue
 
 JOB, SLICE, CROWD = Key("job/j"), Key("slice/j/0"), Key("task/j/0")
 DEFAULT = TaskConfig(resources=Resources(1), command=Command("x"))
@@ -120,9 +120,7 @@ def test_who_found_no_host_rests_and_then_wishes_again() -> None:
     tasks = crowd(ready=Bits.of(1, 2))
     notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
     reasons = (("no room: cpu", 3),)
-    turn = take_turn(
-        KIND, SOME, message=Unplaced(1, Bits.of(2), reasons), at=at(tasks, 0.5, notes)
-    )
+    turn = take_turn(KIND, SOME, message=Unplaced(1, Bits.of(2), reasons), at=at(tasks, 0.5, notes))
     assert turn.notes.resting == Bits.of(2) and not turn.sends
     assert turn.because == "no host: no room: cpu on 3"
     assert recall_s(turn.notes) == 0.5 + PLACE_RETRY_S
@@ -158,6 +156,56 @@ def test_a_refusal_travels_with_the_next_wish() -> None:
     found = pursue(SOME, at(tasks, 1.0, turn.notes))
     assert isinstance(found, Decision) and found.sends[0].message.refused == (summary,)
     assert found.notes.refused == ()
+
+
+def limited(grant: int, goal: TaskGoals = TaskGoals.SUCCEEDED, *stopped: int) -> Outcome:
+    message = m.SetSliceGoal(1, JOB, 0, goal, Bits.of(*stopped), OPENING, grant)
+    return take_turn(KIND, None, message=message, at=at(crowd()))
+
+
+def begun(turn: Any) -> list[tuple[TaskGoals, list[int]]]:
+    """The tasks that are made to exist, by their goal."""
+    told = [s for s in turn.sends if isinstance(s.message, SetTaskGoal)]
+    return [(s.message.goal, [*s.members]) for s in told]
+
+
+def test_of_a_limited_slice_only_as_many_begin_as_it_is_granted() -> None:
+    turn = limited(3, TaskGoals.SUCCEEDED, 1)
+    assert begun(turn) == [(TaskGoals.KILLED, [1]), (TaskGoals.SUCCEEDED, [0, 2, 3])]
+    after = turn.state
+    assert after.waiting == Bits.span(4, 10)
+    again = take_turn(KIND, after, message=Pursue(), at=at(crowd(ended=Bits.of(1))))
+    assert not begun(again), "their tasks are on their way"
+    tasks = crowd(ended=Bits.of(1, 2), running=Bits.of(0, 3))
+    assert begun(pursue(after, at(tasks))) == [(TaskGoals.SUCCEEDED, [4])]
+    higher = m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(1), None, 5)
+    turn = take_turn(KIND, after, message=higher, at=at(tasks))
+    assert turn.state.grant == 5 and turn.state.waiting == Bits.span(7, 10)
+
+
+def test_members_that_never_began_are_seen_to_end_with_the_job() -> None:
+    some = limited(2).state
+    tasks = crowd(running=Bits.of(0, 1))
+    part = m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(5), None, 2)
+    turn = take_turn(KIND, some, message=part, at=at(tasks))
+    assert (TaskGoals.KILLED, [5]) in begun(turn) and 5 not in turn.state.waiting
+    whole = m.SetSliceGoal(3, JOB, 0, TaskGoals.KILLED, Bits(), None, 2)
+    turn = take_turn(KIND, turn.state, message=whole, at=at(tasks))
+    assert (TaskGoals.KILLED, [2, 3, 4, 6, 7, 8, 9]) in begun(turn)
+    assert not turn.state.closed
+    gone = m.SetSliceGoal(4, JOB, 0, TaskGoals.DELETED)
+    turn = take_turn(KIND, some, message=gone, at=at(tasks))
+    assert begun(turn) == [(TaskGoals.DELETED, [0, 1])], "who never began cannot vanish"
+
+
+def test_members_that_wait_for_others_are_counted_and_say_so() -> None:
+    some = limited(2).state
+    tasks = crowd(running=Bits.of(0, 1))
+    assert tally(some, at(tasks)).counts == (("INITIALIZED", 8), ("RUNNING", 2))
+    views = list_instances(some, m.ListInstances(1, 4), at(tasks))
+    assert [(view.instance, view.state, view.code) for view in views] == [
+        (1, "RUNNING", ""), (2, "INITIALIZED", "LIMIT"), (3, "INITIALIZED", "LIMIT"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,6 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "config.sla.minimumRunningInstances: a gang of instances is not supported yet"),
     ("gang of too many", field("sla.minimumRunningInstances", 4),
      "Job specified MinimumRunningInstances > MaximumRunningInstances"),
-    ("limited", field("sla.maximumRunningInstances", 2),
-     "config.sla.maximumRunningInstances: a limit of them is not supported yet"),
     ("limited to too many", field("sla.maximumRunningInstances", 4),
      "Job specified MaximumRunningInstances > InstanceCount"),
     ("timed", field("sla.maxRunningTime", 5), "config.sla.maxRunningTime"),

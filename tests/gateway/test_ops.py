@@ -54,6 +54,22 @@ def test_why_a_pool_is_waited_for(town: Town) -> None:
     stop(town, job_id)
 
 
+def test_a_job_that_may_run_two_at_once(town: Town) -> None:
+    request = town.request(5, defaultConfig=default_config(seconds=60))
+    request.config.sla.maximumRunningInstances = 2
+    job_id = town.create(request)
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    assert (reason.code, reason.state, reason.instances) == ("job-limit", "INITIALIZED", 3)
+    some = task.StopRequest(jobId=named(job_id))
+    some.ranges.add(**{"from": 0, "to": 1})
+    town.tasks.Stop(some)
+    third = town.until(lambda: town.task(job_id, 2).result.runtime.state == task.RUNNING)
+    assert third and town.task(job_id, 3).result.runtime.state == task.INITIALIZED
+    stop(town, job_id)
+    assert dict(town.job(job_id).runtime.taskStats)["KILLED"] == 5
+
+
 def test_why_an_instance_was_killed(town: Town) -> None:
     job_id = town.create(town.request(3, defaultConfig=default_config(seconds=60)))
     town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 3)

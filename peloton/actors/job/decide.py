@@ -11,6 +11,7 @@ from typing import Any
 
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
+from peloton.actors.job.grants import count_of, higher, limited
 from peloton.actors.job.slice.messages import (
     SetSliceGoal,
     SliceGone,
@@ -63,8 +64,8 @@ def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
         # every later one. It goes by a message of its own, because an answer that comes with a
         # fact is remembered under the client's request key, and the refusal would stick.
         drop = (Send(SELF, m.DropPieces()),) if job.overrides else ()
-        refused = Refused(INCOMPLETE, text, "config.instanceConfig")
-        return Decision(sends=drop, reply=refused, because=text)
+        short = Refused(INCOMPLETE, text, "config.instanceConfig")
+        return Decision(sends=drop, reply=short, because=text)
     spec = message.spec
     pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
@@ -152,7 +153,20 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
         return Decision()
     if known is not None and known.tally == message.tally:
         return Decision()
-    return Decision(facts=(f.JobTallied(message.number, message.version, message.tally, at.now),))
+    fact = f.JobTallied(message.number, message.version, message.tally, at.now)
+    folded = _evolve(job, fact)
+    if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
+        return Decision(facts=(fact,))
+    tallies = {number: folded.words[number].tally for number in sorted(folded.words)}
+    more = higher(job.spec, folded.grants, tallies=tallies)
+    if not more:
+        return Decision(facts=(fact,))
+    raised = f.GrantsRaised(more)
+    return Decision(
+        facts=(fact, raised),
+        sends=_goals(_evolve(folded, raised), Bits.of(*(number for number, _ in more))),
+        because=f"{len(more)} slices may have more instances under way",
+    )
 
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
@@ -228,7 +242,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
     assert spec is not None
     opening = None
     if job.goal != m.JobGoals.DELETED:
-        count = min(SLICE_SIZE, spec.instances - number * SLICE_SIZE)
+        count = count_of(spec, number)
         opening = SliceOpening(
             job=job.key.partition("/")[2],
             name=spec.name,
@@ -248,6 +262,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
         goal=TaskGoals(int(job.goal)),
         stopped=job.stopped.get(number, Bits()),
         opening=opening,
+        grant=job.grants.get(number, 0) if limited(spec) else None,
     )
 
 
@@ -277,7 +292,7 @@ def _touched(ranges: tuple[tuple[int, int], ...]) -> list[int]:
 
 def _members(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...]) -> Bits:
     assert job.spec is not None
-    count = min(SLICE_SIZE, job.spec.instances - number * SLICE_SIZE)
+    count = count_of(job.spec, number)
     return members_in(number, ranges, count=count) - job.stopped.get(number, Bits())
 
 

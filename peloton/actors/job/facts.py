@@ -70,6 +70,12 @@ class SliceVanished(Fact, frozen=True, gc=False, array_like=True):
     number: int
 
 
+class GrantsRaised(Fact, frozen=True, gc=False, array_like=True):
+    """These slices may have so many instances under way at once."""
+
+    grants: tuple[tuple[int, int], ...]
+
+
 class JobForgotten(Fact, frozen=True, gc=False, array_like=True):
     """Nothing of the job exists any more."""
 
@@ -84,4 +90,5 @@ FACTS: dict[int, type] = {
     7: JobTallied,
     8: SliceVanished,
     9: JobForgotten,
+    10: GrantsRaised,
 }

@@ -13,6 +13,7 @@ import immutables
 import msgspec
 
 from peloton.actors.job import facts as f
+from peloton.actors.job.grants import count_of, first, limited
 from peloton.actors.job.messages import JobGoals, JobStates, StopWord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
@@ -48,6 +49,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     updated_at: float = 0.0
     stop: StopWord | None = None  # of the whole job
     part_stops: immutables.Map[int, StopWord] = immutables.Map()  # the last one of each slice
+    grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
 
     @property
     def slices(self) -> int:
@@ -57,7 +59,14 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def counts(self) -> dict[str, int]:
         """Instances by state."""
-        return total(self.words[number].tally for number in sorted(self.words))
+        counts = total(self.words[number].tally for number in sorted(self.words))
+        if self.spec is not None and limited(self.spec):
+            # A slice that was granted nothing yet has no tasks that could make it speak.
+            silent = [number for number in range(self.slices) if number not in self.words]
+            waiting = sum(count_of(self.spec, number) for number in silent)
+            if waiting:
+                counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
+        return dict(sorted(counts.items()))
 
 
 replace = msgspec.structs.replace
@@ -77,6 +86,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         pool_path=fact.pool_path,
         created_at=fact.at,
         updated_at=fact.at,
+        grants=immutables.Map(first(fact.spec) if limited(fact.spec) else ()),
     )
 
 
@@ -125,7 +135,7 @@ def _confirmed(job: Job, fact: f.SliceConfirmed) -> Job:
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     assert job.spec is not None
     words = job.words.set(fact.number, SliceWord(fact.version, fact.tally))
-    counts = total(words[number].tally for number in sorted(words))
+    counts = replace(job, words=words).counts
     controller = words[0].tally.controller if 0 in words else ""
     state = state_of(counts, job.spec.instances, known=job.state, controller=controller)
     return replace(
@@ -138,6 +148,13 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     )
 
 
+def _raised(job: Job, fact: f.GrantsRaised) -> Job:
+    grants, touched = job.grants, Bits()
+    for number, grant in fact.grants:
+        grants, touched = grants.set(number, grant), touched | Bits.of(number)
+    return replace(job, grants=grants, version=job.version + 1, confirmed=job.confirmed - touched)
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.OverridesGiven: _given,
     f.JobMade: _made,
@@ -148,4 +165,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.JobTallied: _tallied,
     f.SliceVanished: lambda job, fact: replace(job, gone=job.gone | Bits.of(fact.number)),
     f.JobForgotten: lambda job, fact: None,
+    f.GrantsRaised: _raised,
 }

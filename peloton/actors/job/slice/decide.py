@@ -13,11 +13,11 @@ import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
-from peloton.actors.job.slice.goals import PLACE_RETRY_S, ready_for_host
+from peloton.actors.job.slice.goals import PLACE_RETRY_S, create, ready_for_host
 from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
 from peloton.actors.task.messages import Place, Policy, SetTaskGoal, TaskGoals, crowd_key
 from peloton.placement.messages import Placed, Unplaced
-from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
 
 REFUSED_KEPT_MAX = 16
 REFUSED_REST_S = 0.2
@@ -30,20 +30,22 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
         return Decision(sends=(gone,), because="deleted, and nothing is left")
     if message.opening is None:
         return Decision(because="a goal without its opening opens no slice")
+    opened = f.SliceOpened(message.job, message.number, message.opening, message.grant is not None)
     rows, members = spec_rows(message.number, message.opening)
-    crowd = crowd_key(message.opening.job, message.number)
+    unborn = Slice(message.job, message.number, message.opening.count, rows, closed=members)
+    new = Bits.span(0, message.opening.count)
+    if opened.limited:
+        new = _to_end(message, new)  # all others begin as the grant allows: `goals.begin`
     sends: list[Send] = [Send(message.job, m.SliceOpen(message.number, message.version))]
-    for spec, (row, group) in enumerate(zip(rows, members, strict=True)):
-        for goal, some in _by_goal(message, group):
-            told = SetTaskGoal(message.version, goal, row.policy, spec, row.lot)
-            sends.append(Send(crowd, told, some))
-    return Decision(
-        facts=(
-            f.SliceOpened(message.job, message.number, message.opening),
-            f.SliceGoalSet(message.version, message.goal, message.stopped),
-        ),
-        sends=tuple(sends),
+    for goal, some in _by_goal(message, new):
+        sends += create(unborn, message.version, goal=goal, some=some)
+    facts: tuple[Fact, ...] = (
+        opened,
+        f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant),
     )
+    if opened.limited and new:
+        facts = (*facts, f.MembersBegun(new))
+    return Decision(facts=facts, sends=tuple(sends))
 
 
 def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
@@ -52,12 +54,19 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         answer = Send(slice_.job, m.SliceOpen(slice_.number, slice_.version))
         return Decision(sends=(answer,), because="goal known")
     sends = [Send(slice_.job, m.SliceOpen(slice_.number, message.version))]
-    for goal, some in _by_goal(message, Bits.span(0, slice_.count)):
+    waiting = slice_.waiting
+    for goal, some in _by_goal(message, Bits.span(0, slice_.count) - waiting):
         # The tasks exist: of what they are nothing is said anew.
         told = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(_crowd(slice_), told, some))
-    fact = f.SliceGoalSet(message.version, message.goal, message.stopped)
-    return Decision(facts=(fact,), sends=tuple(sends), because=_reason(message.goal))
+    fact = f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant)
+    facts: tuple[Fact, ...] = (fact,)
+    ends = _to_end(message, waiting)
+    if ends:
+        # They never began, and still have to be seen to end: they begin, and are withdrawn.
+        sends += create(slice_, message.version, goal=TaskGoals.KILLED, some=ends)
+        facts = (fact, f.MembersBegun(ends))
+    return Decision(facts=facts, sends=tuple(sends), because=_reason(message.goal))
 
 
 def placed(slice_: Slice, message: Placed, at: At) -> Decision:
@@ -133,6 +142,13 @@ def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bi
     stopped = members & message.stopped
     groups = ((message.goal, members - stopped), (TaskGoals.KILLED, stopped))
     return [(goal, some) for goal, some in groups if some]
+
+
+def _to_end(message: m.SetSliceGoal, members: Bits) -> Bits:
+    """Of members that do not exist yet, those that are to end. Who is to vanish never begins."""
+    if message.goal == TaskGoals.DELETED:
+        return Bits()
+    return members if message.goal == TaskGoals.KILLED else members & message.stopped
 
 
 def _reason(goal: TaskGoals) -> str:

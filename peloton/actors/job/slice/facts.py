@@ -11,11 +11,12 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class SliceOpened(Fact, frozen=True, gc=False, array_like=True):
-    """The slice and its instances exist."""
+    """The slice exists, and its instances; those of a limited one only as they begin."""
 
     job: Key
     number: int
     opening: SliceOpening
+    limited: bool = False
 
 
 class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
@@ -24,10 +25,17 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
     version: int
     goal: TaskGoals
     stopped: Bits
+    grant: int | None = None
+
+
+class MembersBegun(Fact, frozen=True, gc=False, array_like=True):
+    """These instances of a limited slice exist from now on."""
+
+    members: Bits
 
 
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The slice does not exist any more."""
 
 
-FACTS: dict[int, type] = {1: SliceOpened, 2: SliceGoalSet, 3: SliceForgotten}
+FACTS: dict[int, type] = {1: SliceOpened, 2: SliceGoalSet, 3: SliceForgotten, 4: MembersBegun}

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from peloton.actors.job.slice.facts import SliceForgotten
+from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.state import Slice, WishNotes
-from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.messages import SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Room, Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Bits, Decision, Rest, Send
@@ -31,8 +31,10 @@ class SliceStates(enum.Enum):
     EMPTY = "empty"  # no instance exists
 
 
-def state_of(at: At) -> SliceStates:
+def state_of(slice_: Slice, at: At) -> SliceStates:
     """How far the instances are."""
+    if slice_.closed and slice_.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+        return SliceStates.ACTIVE
     if at.index is None or not at.index.present:
         return SliceStates.EMPTY
     return SliceStates.ACTIVE if at.index.where(_acts) else SliceStates.ENDED
@@ -50,6 +52,9 @@ def ready_for_host(task: Task) -> bool:
 
 def wish(slice_: Slice, at: At) -> Decision | Rest:
     """Ask a placer for hosts, for members that nobody has been asked for."""
+    begun = begin(slice_, at)
+    if begun is not None:
+        return begun
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready = Bits(at.index.where(ready_for_host))
     waiting = notes.wished if at.now < notes.wished_at + WISH_TIMEOUT_S else Bits()
@@ -78,6 +83,40 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     )
     because = f"{len(fresh)} instances wait for a host"
     return Decision(sends=tuple(sends), because=because, notes=after)
+
+
+def begin(slice_: Slice, at: At) -> Decision | None:
+    """Let members begin that waited for others to end, the lowest first, up to the grant.
+
+    A member is under way from its beginning until it has ended and its pool knows: through all
+    its tries, so that whoever tries again never waits behind one that has not begun.
+    """
+    waiting = slice_.waiting
+    if not waiting:
+        return None
+    begun = Bits.span(0, slice_.count) - waiting
+    present = Bits(at.index.present) if at.index is not None else Bits()
+    # Their tasks come to be in this very frame; of those who are to end at once nothing runs.
+    under_way = len(begun - present - slice_.stopped)
+    if present:
+        under_way += len(Bits(at.index.where(_acts)))
+    grant = slice_.grant if slice_.grant is not None else slice_.count
+    some = waiting.lowest(max(grant - under_way, 0))
+    if not some:
+        return None
+    sends = create(slice_, slice_.version, goal=slice_.goal, some=some)
+    because = f"{len(some)} instances may begin: {under_way} of at most {grant} are under way"
+    return Decision(facts=(MembersBegun(some),), sends=tuple(sends), because=because)
+
+
+def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
+    """What makes tasks exist, of members that do not yet."""
+    crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
+    return [
+        Send(crowd, SetTaskGoal(version, goal, row.policy, spec, row.lot), group & some)
+        for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True))
+        if group & some
+    ]
 
 
 def _by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[Shape, Bits]]:
@@ -129,7 +168,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, Step]] = {
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
     """The next step towards the goal."""
-    return TABLE[state_of(at)][slice_.goal](slice_, at)
+    return TABLE[state_of(slice_, at)][slice_.goal](slice_, at)
 
 
 def recall_s(notes: WishNotes) -> float | None:

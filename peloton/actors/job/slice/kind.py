@@ -20,7 +20,7 @@ def _route(key: Key) -> str:
 
 def _ended(slice_: Slice, crowd: object) -> bool:
     at = At(now=0.0, key=slice_.job, index=crowd)
-    return slice_.goal != TaskGoals.DELETED and state_of(at) == SliceStates.ENDED
+    return slice_.goal != TaskGoals.DELETED and state_of(slice_, at) == SliceStates.ENDED
 
 
 def _fresh(message: object) -> bool:

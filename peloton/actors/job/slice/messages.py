@@ -69,13 +69,17 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
-    """Job to slice, absolute: the goal of all, but for the members that are stopped."""
+    """Job to slice, absolute: the goal of all, but for the members that are stopped.
+
+    `grant`: how many members may be under way at once; None where nothing limits them.
+    """
 
     job: Key
     number: int
     goal: TaskGoals
     stopped: Bits = Bits()
     opening: SliceOpening | None = None
+    grant: int | None = None
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
@@ -124,7 +128,8 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
 
     `because` says why it is not where it should be, `code` the same as one word: waiting for the
     pool ("POOL"), for a host ("HOST"), for a host that none of those there can be ("NEVER"), for
-    its next try ("RETRY"), for the host's answer ("LAUNCH"), or "" when it runs or has ended.
+    its next try ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
+    ("LIMIT"), or "" when it runs or has ended.
     """
 
     instance: int

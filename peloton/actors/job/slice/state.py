@@ -48,6 +48,16 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     version: int = 0
     goal: TaskGoals = TaskGoals.SUCCEEDED
     stopped: Bits = Bits()
+    grant: int | None = None  # how many may be under way at once
+    closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet, for want of a grant
+
+    @property
+    def waiting(self) -> Bits:
+        """The members that do not exist yet."""
+        found = Bits()
+        for members in self.closed:
+            found = found | members
+        return found
 
 
 class WishNotes(Value, frozen=True, gc=False, array_like=True):
@@ -123,13 +133,23 @@ def _row(
 
 
 def _opened(slice_: Slice | None, fact: f.SliceOpened) -> Slice:
-    rows, _ = spec_rows(fact.number, fact.opening)
-    return Slice(fact.job, fact.number, fact.opening.count, rows)
+    rows, members = spec_rows(fact.number, fact.opening)
+    closed = members if fact.limited else ()
+    return Slice(fact.job, fact.number, fact.opening.count, rows, closed=closed)
+
+
+def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
+    closed = tuple(members - fact.members for members in slice_.closed)
+    return msgspec.structs.replace(slice_, closed=closed if any(closed) else ())
 
 
 def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
     return msgspec.structs.replace(
-        slice_, version=fact.version, goal=fact.goal, stopped=fact.stopped
+        slice_,
+        version=fact.version,
+        goal=fact.goal,
+        stopped=fact.stopped,
+        grant=fact.grant,
     )
 
 
@@ -137,4 +157,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.SliceOpened: _opened,
     f.SliceGoalSet: _goal,
     f.SliceForgotten: lambda slice_, fact: None,
+    f.MembersBegun: _begun,
 }

@@ -10,7 +10,13 @@ from typing import Any
 
 from peloton.actors.delays import throttle_s
 from peloton.actors.job.slice.decide import why_unplaced
-from peloton.actors.job.slice.messages import InstanceView, ListInstances, SliceTally, Tally
+from peloton.actors.job.slice.messages import (
+    InstanceView,
+    ListInstances,
+    SliceTally,
+    Tally,
+    TaskConfig,
+)
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ENDED, Room, Task, TaskStates
@@ -21,7 +27,7 @@ _NAMES = {
     TaskStates.THROTTLED: "PENDING",
 }
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
-LAUNCH, NEW = "LAUNCH", "NEW"
+LAUNCH, NEW, LIMIT = "LAUNCH", "NEW", "LIMIT"
 
 
 def client_state(task: Task) -> str:
@@ -33,7 +39,11 @@ def client_state(task: Task) -> str:
 
 def tally(slice_: Slice, at: At) -> Tally:
     """Instances by state."""
-    counts = sorted(at.index.count(client_state).items())
+    found = dict(at.index.count(client_state))
+    waiting = len(slice_.waiting)
+    if waiting:
+        found["INITIALIZED"] = found.get("INITIALIZED", 0) + waiting
+    counts = sorted(found.items())
     controller = ""
     if slice_.number == 0 and slice_.specs[at.index.columns.read("spec", 0) or 0].config.controller:
         state = at.index.state_of(0)
@@ -54,6 +64,9 @@ def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[Instanc
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             found[member] = _view(slice_, member, task=state, at=at)
+    for row, members in zip(slice_.specs, slice_.closed, strict=False):
+        for member in members & wanted:
+            found[member] = _not_begun(slice_, member, config=row.config)
     return tuple(found[member] for member in sorted(found))
 
 
@@ -85,6 +98,26 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         retry_at=since + throttle_s(task.failures) if waits else None,
         counts=notes.reasons if code in (HOST, NEVER) else (),
         counted_at=notes.reasons_at if code in (HOST, NEVER) and notes.reasons else None,
+    )
+
+
+def _not_begun(slice_: Slice, member: int, *, config: TaskConfig) -> InstanceView:
+    return InstanceView(
+        instance=slice_.number * SLICE_SIZE + member,
+        state="INITIALIZED",
+        goal=slice_.goal,
+        run=1,
+        failures=0,
+        host="",
+        created_at=None,
+        launched_at=None,
+        started_at=None,
+        ended_at=None,
+        outcome=None,
+        runs=(),
+        config=config,
+        code=LIMIT,
+        because="waits for others of its job to end: as many are under way as may run at once",
     )
 
 
