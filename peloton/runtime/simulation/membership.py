@@ -69,7 +69,7 @@ class Line:
         self.told: SessionState | None = None
         self.waits = 0  # for a sign of life
         self.over = False  # the client is told nothing more
-        self.reading = False
+        self.reading = False  # a view, soon
         self.asked_s = 0.0  # no request is done before an earlier one
         self.news_s = 0.0  # no answer outruns earlier ones
         self.connected_s = 0.0
@@ -144,12 +144,11 @@ class Ensemble(Later):
 
     # ---- the truth ----
 
-    def changed(self) -> int:
+    def changed(self) -> None:
         """One more change; every watcher hears of it in its own time."""
         self.version += 1
         for client in self.clients:
             client.look()
-        return self.version
 
     def begin(self, line: Line) -> None:
         """A new session."""
@@ -338,10 +337,7 @@ class Client:
         service = self._service
         if line.through:
             members, owners = dict(service.members), dict(service.owners)
-            view = View(line.member, service.version, members, owners)
-            late_s = service.now + service.upto(service.faults.watch_s_max)
-            line.views_s = max(line.views_s, line.connected_s, late_s)
-            self._tell_at(line.views_s, line, view)
+            self._say(line, View(line.member, service.version, members, owners))
 
     def _ask(self, shard: ShardId, do: Callable[[ShardId, str], NodeAnswer]) -> None:
         line, service = self._line, self._service
@@ -371,14 +367,7 @@ class Client:
         self, line: Line, news: MembershipNews, *, broken: MembershipNews | None = None
     ) -> None:
         """In order; `broken` is said where a break meets the news under way."""
-        service = self._service
-        line.news_s = max(line.news_s, service.now + service.upto(service.faults.way_s_max))
-        self._tell_at(line.news_s, line, news, broken=broken)
-
-    def _tell_at(
-        self, at_s: float, line: Line, news: MembershipNews, *, broken: MembershipNews | None = None
-    ) -> None:
-        sent = line.breaks
+        service, sent = self._service, line.breaks
 
         def arrive() -> None:
             said = news if line.breaks == sent else broken
@@ -387,7 +376,13 @@ class Client:
             line.over = isinstance(said, Session) and said.state is SessionState.LOST
             self._tell(said)
 
-        self._service.at(at_s, arrive)
+        at_s = service.now + service.upto(service.faults.way_s_max)
+        if isinstance(news, View):
+            at_s += service.upto(service.faults.watch_s_max)
+            line.views_s = at_s = max(line.views_s, line.connected_s, at_s)
+        else:
+            line.news_s = at_s = max(line.news_s, at_s)
+        service.at(at_s, arrive)
 
     def _say_state(self, line: Line, state: SessionState) -> None:
         if line.told is not state:
@@ -398,7 +393,6 @@ class Client:
             self._say(line, session, broken=session)
 
     def _later(self, line: Line, do: Callable[[Line], None]) -> None:
-        """When a request said now arrives."""
         service = self._service
         line.asked_s = max(line.asked_s, service.now + service.upto(service.faults.way_s_max))
         service.at(line.asked_s, lambda: do(line))
