@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Iterator
@@ -83,6 +84,17 @@ def test_stopping_one_and_then_all(cluster: c.Cluster) -> None:
     assert cluster.cli("wait", job, check=False).returncode == 125
 
 
+def test_never_more_than_two_at_a_time(cluster: c.Cluster) -> None:
+    job = submit(cluster, "two_at_a_time.yaml")
+    cluster.cli("wait", job)
+    steps: list[tuple[float, int]] = []
+    for instance in range(10):
+        began, ended = cluster.cli("task", "logs", job, str(instance)).stdout.split()
+        steps += [(float(began), 1), (float(ended), -1)]
+    running = [*itertools.accumulate(step for _, step in sorted(steps))]
+    assert max(running) == 2, "their own clocks say so"
+
+
 def test_too_big_says_why(cluster: c.Cluster) -> None:
     job = submit(cluster, "too_big.yaml")
     said = c.wait_for(
@@ -92,9 +104,11 @@ def test_too_big_says_why(cluster: c.Cluster) -> None:
     )
     assert "3" in said[0]
     shown = cluster.cli("task", "get", job, "0").stdout
-    assert "insufficient_offer_resources" in shown
+    lacks = "3 of 3 hosts lack cpu (wants 8, the largest has 4 in all): it can never fit"
+    assert lacks in said[0] and lacks in shown
     for verb in ("status", "get"):
-        assert "insufficient_offer_resources" in cluster.cli("job", verb, job).stderr
+        told = cluster.cli("job", verb, job).stderr
+        assert lacks in told and "insufficient_offer_resources 3" in told
     cluster.cli("task", "stop", job)
 
 
