@@ -6,6 +6,7 @@ that was said since the last loss arrives; every ask is answered or unavailable.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 from concurrent.futures import Future
@@ -215,6 +216,22 @@ class Story:
         source.say(target, self.count, place=place, sender=sender, epoch=epoch)
         self.said[source.me, target.me, sender, place].append((epoch, self.count))
 
+    def every_pair_speaks(self) -> None:
+        daemons = self.world.daemons.values()
+        for source, target in itertools.permutations(daemons, 2):
+            source.say(target, 0, place="nowhere")
+
+    def arrived_after(self, mark: int) -> int:
+        """How many of the words and asks said after that one were heard and answered."""
+        heard = [
+            amount
+            for daemon in self.world.daemons.values()
+            for words in daemon.heard.values()
+            for _, amount in words
+        ]
+        answered = [n for _, n, future in self.asked if n > mark and future.result(0) == w.Total(n)]
+        return sum(amount > mark for amount in heard) + len(answered)
+
     def check(self) -> None:
         """Each at most once and in order, and nothing that was not said."""
         for daemon in [*self.world.daemons.values(), *self.world.dead]:
@@ -239,23 +256,16 @@ def test_whatever_strikes_words_keep_their_order_and_asks_are_answered(seed: int
     story.world.calm()
     story.check()
     story.check_answers()
+    # A stream may look alive to one end only; the first words on it find that out, and where the
+    # peer has forgotten this side they are lost. From then on nothing is.
+    story.every_pair_speaks()
+    story.world.calm()
     mark = story.count
-    words = {name: [link.counts.copy() for link in d.shell.links.values()]
-             for name, d in story.world.daemons.items()}  # fmt: skip
     for _ in range(60):
         story.word(story.world.chance)
     story.world.calm()
     story.check()
-    arrived = sum(
-        amount > mark
-        for daemon in story.world.daemons.values()
-        for heard in daemon.heard.values()
-        for _, amount in heard
-    )
-    answered = sum(
-        future.result(0) == w.Total(amount) for _, amount, future in story.asked if amount > mark
-    )
-    assert arrived + answered == 60, words
+    assert story.arrived_after(mark) == 60
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -27,6 +27,7 @@ The window is credit that the receiver grants in its greeting: so much may be un
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -113,6 +114,7 @@ class _Sealed(NamedTuple):
     number: int
     body: bytes
     letters: int
+    asks: list[int]
 
 
 class Link:
@@ -123,6 +125,7 @@ class Link:
         self.dials = me < peer
         self.stream: int | None = None
         self.greeted = False
+        self.lost: list[int] = []  # asks that may never have arrived; the shell takes them
         self.counts = dict.fromkeys(
             ("dropped", "forgotten", "repeats", "gaps", "troubles", "streams"), 0
         )
@@ -133,7 +136,7 @@ class Link:
         self._peer_birth = 0
         self._heard = 0  # the last parcel that arrived
         self._owes_ack = False
-        self._waiting: deque[tuple[int, bytes]] = deque()  # (view, letter)
+        self._waiting: deque[tuple[int, bytes, Sequence[int]]] = deque()
         self._sealed: deque[_Sealed] = deque()
         self._under_way = 0  # so many of the sealed ones were sent on this stream
         self._next = 1
@@ -148,15 +151,18 @@ class Link:
 
     # ---- what waits ----
 
-    def say(self, letter: bytes, view: int) -> bool:
-        """Queue a letter behind what was said before; False where there is no room for it."""
+    def say(self, letter: bytes, view: int, *, asks: Sequence[int] = ()) -> bool:
+        """Queue a letter behind what was said before; False where there is no room for it.
+
+        `asks` are the numbers of the asks in it.
+        """
         if (
             len(letter) > LETTER_BYTES_MAX
             or self._held_bytes + len(letter) > self._limits.link_bytes_max
         ):
             self.counts["dropped"] += 1
             return False
-        self._waiting.append((view, letter))
+        self._waiting.append((view, letter, asks))
         self._held_bytes += len(letter)
         return True
 
@@ -326,6 +332,7 @@ class Link:
     def _forget(self) -> None:
         """What may have arrived, at a peer that does not know it any more, never goes again."""
         self.counts["forgotten"] += sum(sealed.letters for sealed in self._sealed)
+        self.lost += [ask for sealed in self._sealed for ask in sealed.asks]
         self._drop_until(self._next)
 
     def _drop_until(self, number: int) -> None:
@@ -355,17 +362,18 @@ class Link:
         return few or not self._under_way
 
     def _seal(self) -> _Sealed:
-        view, letter = self._waiting.popleft()
-        letters, size = [msgspec.Raw(letter)], len(letter)
+        view, letter, numbers = self._waiting.popleft()
+        letters, size, asks = [msgspec.Raw(letter)], len(letter), [*numbers]
         while self._waiting:
-            other, letter = self._waiting[0]
+            other, letter, numbers = self._waiting[0]
             if other != view or size + len(letter) > PARCEL_BYTES:
                 break
             self._waiting.popleft()
             letters.append(msgspec.Raw(letter))
             size += len(letter)
+            asks += numbers
         body = encode(Parcel(self._next, self._heard, view, letters))
-        sealed = _Sealed(self._next, body, len(letters))
+        sealed = _Sealed(self._next, body, len(letters), asks)
         self._next += 1
         self._held_bytes += len(body) - size
         return sealed

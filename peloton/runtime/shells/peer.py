@@ -150,7 +150,7 @@ class PeerShell(Shell):
     def _mail(self, letter: Outbound, batch: list[bytes], *, asks: list[int]) -> None:
         envelopes = [msgspec.Raw(body) for body in batch]
         mailed = encode(Mailed(letter.place, letter.sender, letter.epoch, envelopes))
-        if not self.links[letter.peer].say(mailed, letter.view):
+        if not self.links[letter.peer].say(mailed, letter.view, asks=asks):
             text = f"too much waits for {letter.peer}"
             self._asks.give_up(asks, peer=letter.peer, text=text)
 
@@ -317,6 +317,10 @@ class PeerShell(Shell):
     def _tend(self, link: Link, now: float) -> None:
         if link.look(now):
             self._close(link)
+        if link.lost:
+            text = f"{link.peer} has forgotten this daemon, and perhaps the ask"
+            self._asks.give_up(link.lost, peer=link.peer, text=text)
+            link.lost = []
         dial_s = link.dial_s()
         if dial_s is not None and dial_s <= now:
             stream = self._exchange.dial(self._addresses[link.peer])
