@@ -57,22 +57,26 @@ def lack_of(index: HostIndex, need: Need, *, failed: Mapping[str, Flags], could:
     never = not could.any()
     parts = [*_parts(index, need, failed=failed, total=total)]
     if never:
-        parts += _never(index, need)
+        parts += _never(index, need, told=MISMATCH_CONSTRAINTS in failed)
     text = f"no host fits: {', '.join(parts)}"
     return Lack(counts, f"{text}: {NEVER}" if never else text, never)
 
 
-def _never(index: HostIndex, need: Need) -> Iterator[str]:
-    """What the parts cannot tell one by one: each may be had, and yet not together."""
+def _never(index: HostIndex, need: Need, *, told: bool) -> Iterator[str]:
+    """What the parts cannot tell one by one: each may be had, and yet not together.
+
+    `told`: the parts speak of the constraint. They do not where all hosts lack room as well.
+    """
+    unmet = [leaf for leaf in _of_hosts(need.shape.constraint) if not _anywhere(index, leaf)]
+    if unmet and not told:
+        yield f"no host is as wanted: {_texts(unmet)}"
     enough = index.capacity >= np.array(need.least[:PORTS])[:, None]
     enough &= index.has_host
     if not enough.any(axis=1).all():
         return  # some resource is more than any host has, and that is told
     if not enough.all(axis=0).any():
         yield "no single host is large enough for all of it"
-    elif not all(_anywhere(index, leaf) for leaf in _of_hosts(need.shape.constraint)):
-        return  # the label that nobody has is told
-    else:
+    elif not unmet:
         yield "the hosts that are large enough may not be used for it"
 
 
@@ -140,9 +144,7 @@ def _constraints(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> I
     known = _of_hosts(constraint)
     unmet = [leaf for leaf in known if not _anywhere(index, leaf)]
     named = unmet or known
-    told = " and ".join(_text(leaf) for leaf in named[:LEAVES_TOLD_MAX])
-    if len(named) > LEAVES_TOLD_MAX:
-        told += f" and {len(named) - LEAVES_TOLD_MAX} more"
+    told = _texts(named)
     nobody = "; no host is so" if unmet else ""
     wanted = f" (wants {told}{nobody})" if told else ""
     yield f"{_these(mismatch, total, verbs=('do', 'does'))} not meet the constraint{wanted}"
@@ -154,6 +156,12 @@ def _of_hosts(constraint: Constraint | None) -> list[Constraint]:
 
 def _anywhere(index: HostIndex, leaf: Constraint) -> bool:
     return bool((index.has_host & (truths(leaf, index) >= MATCH)).any())
+
+
+def _texts(conditions: list[Constraint]) -> str:
+    told = " and ".join(_text(leaf) for leaf in conditions[:LEAVES_TOLD_MAX])
+    rest = len(conditions) - LEAVES_TOLD_MAX
+    return f"{told} and {rest} more" if rest > 0 else told
 
 
 def _text(leaf: Constraint) -> str:

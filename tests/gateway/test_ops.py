@@ -54,6 +54,25 @@ def test_why_a_pool_is_waited_for(town: Town) -> None:
     stop(town, job_id)
 
 
+def test_why_a_pool_will_never_admit_it(town: Town) -> None:
+    config = default_config()
+    config.resource.cpuLimit = 13.0
+    job_id = town.create(town.request(1, defaultConfig=config))
+    town.until(lambda: town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons[0].position)
+    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    assert (reason.code, reason.position) == ("can-never-run", 1)
+    never = "wants 13 cpu, but the limit of pool /work is 12 in all: it can never be admitted"
+    assert reason.text.startswith(never)
+    behind = town.create(town.request(1))
+    town.until(lambda: town.ops.Why(ops.WhyRequest(job_id=behind)).reasons[0].position == 2)
+    (reason,) = town.ops.Why(ops.WhyRequest(job_id=behind)).reasons
+    assert reason.code == "pool-queue"
+    first = "1 asks of the same pool stand before it, and the first of them waits: "
+    assert reason.text.startswith(first + never)
+    stop(town, job_id)
+    town.ended(behind)
+
+
 def test_a_job_that_may_run_two_at_once(town: Town) -> None:
     request = town.request(5, defaultConfig=default_config(seconds=60))
     request.config.sla.maximumRunningInstances = 2

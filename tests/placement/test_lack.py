@@ -66,6 +66,12 @@ def alike(count: int, free: float, **rest: object) -> list[HostSummary]:
             Shape(res(1), constraint=Constraint("and", members=(NOT_R1,))),
             "1 of 1 hosts does not meet the constraint (wants no rack=r1; no host is so)" + NEVER,
         ),
+        (
+            alike(1, 1.0, labels=RACK),
+            Shape(res(2), constraint=R9),
+            "1 of 1 hosts lacks cpu (wants 2, the best has 1 free, 1 short), "
+            "no host is as wanted: rack=r9" + NEVER,
+        ),
         (alike(2, 12.0, up=False), Shape(res(1)), "2 of 2 hosts are not up"),
         (
             alike(1, 12.0, ports=1),
