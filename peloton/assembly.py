@@ -103,7 +103,7 @@ class Minicluster:
         self._region = self._root.region
         self._wait(self._root.opened.done, "its shards")
         gone = self._greet(backend_key)
-        self._backend.start(self._region.tell)
+        self._backend.start(self._region.tell, self._region.trouble)
         self._undo.append(self._backend.close)
         # Only now: a host that is no more has its backend kill what it left.
         self._region.tell([Envelope(host, HostGone()) for host in gone])
@@ -143,9 +143,7 @@ class Minicluster:
         known = {view.summary.host for view in self._hosts()}
         wanted = {key("host", host.name): host for host in self._settings.hosts}
         gone = sorted(known - wanted.keys())
-        region.tell(
-            [Envelope(name, _configured(host, backend)) for name, host in wanted.items()]
-        )
+        region.tell([Envelope(name, _configured(host, backend)) for name, host in wanted.items()])
         for host in gone:
             self.warnings.append(f"{host} is not part of the cluster any more: its tasks are lost")
         return gone

@@ -3,6 +3,9 @@
 Turns messages of host actors into keeper requests, and keeper reports into messages for them. One
 instance serves every virtual host of this daemon. It must not judge an end or decide a retry, and
 it never waits: the keeper's client has a thread of its own and calls `tell` from there.
+
+Whether the keeper can be asked is said under a lock, by either thread: otherwise "it is down", read
+before it came back and said after, would be a host's last word of it.
 """
 
 from __future__ import annotations
@@ -15,13 +18,19 @@ from pathlib import Path
 from peloton.actors.host import messages as m
 from peloton.actors.resources import amount
 from peloton.actors.task.messages import End, Outcome
-from peloton.backends import process_runs as keeper
+from peloton.backends import process_words as words
+from peloton.backends.keeper.kinds import NOT_RUNNABLE
+from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
 BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take to be reported."""
+_NOT_REACHED = "keeper: not reached yet"
+
+Tell = Callable[[Iterable[Envelope]], None]
+Trouble = Callable[[str, str], None]
 
 
 class ProcessBackend:
@@ -29,20 +38,28 @@ class ProcessBackend:
 
     own_thread = False  # the keeper's client has one; nothing here waits
 
-    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, hosts: Sequence[str], *, silent_max_s: float = SILENT_MAX_S
+    ) -> None:
         self._folder = folder
-        self._hosts = list(hosts)
-        self._runs: keeper.ProcessRuns | None = None
-        self._tell: Callable[[Iterable[Envelope]], None] | None = None
+        self._silent_max_s = silent_max_s
+        self._hosts = dict.fromkeys(hosts)  # who is told whether the keeper can be asked
+        self._runs: ProcessRuns | None = None
+        self._tell: Tell | None = None
+        self._trouble: Trouble | None = None
+        self._down = _NOT_REACHED  # why the keeper cannot be asked; empty when it can
+        self._saying = threading.Lock()
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
         self._started = threading.Event()
 
-    def start(self, tell: Callable[[Iterable[Envelope]], None]) -> None:
-        """Begin to talk with the keeper; `tell` takes messages for hosts, from any thread."""
+    def start(self, tell: Tell, trouble: Trouble | None = None) -> None:
+        """Begin to talk with the keeper; `tell` takes messages for hosts, from any thread, and
+        `trouble` what is wrong, by the name of who says so; empty when nothing is any more."""
         self._tell = tell
-        self._runs = keeper.ProcessRuns(self._folder, self._hear)
+        self._trouble = trouble
+        self._runs = ProcessRuns(self._folder, self._hear, silent_max_s=self._silent_max_s)
         self._started.set()
 
     @property
@@ -57,15 +74,15 @@ class ProcessBackend:
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
-        if self._runs is None:
-            return ()
         for envelope in envelopes:
             message = envelope.message
+            if isinstance(message, m.ListRuns | m.AskBackend):
+                # Also one that is not part of the cluster any more, and may have to kill.
+                self._hosts.setdefault(message.host.partition("/")[2])
+            if self._runs is None:
+                continue
             if isinstance(message, m.StartRuns):
-                name = self._greet(message.host, message.epoch)
-                requests = [_request(name, run) for run in message.runs]
-                self._alive.update((run.run, name) for run in message.runs)
-                self._runs.launch(name, message.epoch, runs=requests)
+                self._launch(message, self._runs)
             elif isinstance(message, m.StopRuns):
                 name = self._greet(message.host, message.epoch)
                 for run in message.runs:
@@ -74,7 +91,26 @@ class ProcessBackend:
                 self._runs.ack(message.runs)
             elif isinstance(message, m.ListRuns):
                 self._runs.list(self._greet(message.host, message.epoch))
+                self._say_whether_up(message.host, only_down=True)
+            elif isinstance(message, m.AskBackend):
+                self._say_whether_up(message.host, only_down=False)
         return ()
+
+    def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
+        """An order that makes no sense ends its own run, and no other."""
+        name = self._greet(order.host, order.epoch)
+        requests, bad = [], []
+        for run in order.runs:
+            try:
+                requests.append(_request(name, run))
+            except _POISON as trouble:
+                bad.append(words.BadRun(run.run, f"{type(trouble).__name__}: {trouble}"))
+        self._alive.update((request.run_id, name) for request in requests)
+        bad += runs.launch(name, order.epoch, runs=requests)
+        if bad:
+            for each in bad:
+                self._buried(each.run_id)
+            self._say(name, m.RunsEnded(tuple(_refused(each) for each in bad)))
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
@@ -87,8 +123,10 @@ class ProcessBackend:
         return self._none_alive.wait(grace_s + STOP_SLACK_S)
 
     def reset(self) -> None:
-        """Only what the hosts' epochs are is held here; the next order greets anew."""
+        """Orders were lost with the mail that could not be handled: every host is to compare."""
         self._epochs = {}
+        for name in [*self._hosts]:
+            self._say_whether_up(key("host", name), only_down=False)
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
@@ -103,34 +141,56 @@ class ProcessBackend:
             self._runs.hello(name, epoch)
         return name
 
-    def _hear(self, report: keeper.RunReport) -> None:
+    def _say_whether_up(self, host: Key, *, only_down: bool) -> None:
+        """To a host that asks. Down is also the answer to an order that nobody can answer."""
+        if self._tell is None:
+            return
+        with self._saying:
+            if self._down:
+                self._tell([Envelope(host, m.BackendDown(self._down))])
+            elif not only_down:
+                self._tell([Envelope(host, m.BackendUp())])
+
+    def _now(self, down: str) -> None:
+        """The keeper can be asked, or not any more and why: told to all hosts, and to health."""
+        assert self._tell is not None
+        if self._trouble is not None:
+            self._trouble(BACKEND, down)
+        with self._saying:
+            self._down = down
+            word: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
+            self._tell([Envelope(key("host", name), word) for name in [*self._hosts]])
+
+    def _hear(self, report: words.RunReport) -> None:
         """A report of the keeper, on its client's thread.
 
         It begins to report before `start` has the client in its hands; a host that then asked for
         its runs would ask nobody, and wait for ever.
         """
-        assert self._tell is not None
         self._started.wait()
-        if isinstance(report, keeper.BackendUp):
-            self._tell([Envelope(key("host", name), m.BackendUp()) for name in self._hosts])
-        elif isinstance(report, keeper.BackendDown):
-            down = m.BackendDown(f"keeper: {report.why}")
-            self._tell([Envelope(key("host", name), down) for name in self._hosts])
-        elif isinstance(report, keeper.RunStarted):
+        assert self._runs is not None
+        if isinstance(report, words.BackendUp):
+            self._now("")
+        elif isinstance(report, words.BackendDown):
+            self._now(f"keeper: {report.why}")
+        elif isinstance(report, words.RunStarted):
             self._say(report.host, m.RunsStarted((report.run_id,)))
-        elif isinstance(report, keeper.RunEnded):
+        elif isinstance(report, words.RunEnded):
             self._buried(report.run_id)
             self._say(report.host, m.RunsEnded((_end(report),)))
-        elif isinstance(report, keeper.RunsListed):
+        elif isinstance(report, words.RunsListed):
             for run in report.runs:
                 if run.ended is None:
                     self._alive[run.run_id] = report.host
                 else:
                     self._buried(run.run_id)
             self._say(report.host, _listed(report))
-        # RunUnknown: the host asked to kill what the keeper never heard of. It is not in the
-        # next listing either, and that is where the ledger is mended. EpochRefused: another
-        # owner has the host; the journal fences us by itself.
+        elif isinstance(report, words.RunUnknown):
+            # The host asked to kill what the keeper never heard of. It waits for an end that
+            # nobody will report, until a listing shows that there is no such run.
+            self._buried(report.run_id)
+            self._runs.list(report.host)
+        # EpochRefused: another owner has the host; the journal fences us by itself.
 
     def _buried(self, run: str) -> None:
         self._alive.pop(run, None)
@@ -142,9 +202,18 @@ class ProcessBackend:
         self._tell([Envelope(key("host", host), message)])
 
 
-def _request(host: str, run: m.StartRun) -> keeper.RunRequest:
+# What an order raises that has in it what no command or environment can have.
+_POISON = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
+
+
+def _refused(bad: words.BadRun) -> m.RunEnd:
+    text = f"cannot be ordered: {bad}"
+    return m.RunEnd(bad.run_id, Outcome(End.FAILED, reason=NOT_RUNNABLE, message=text))
+
+
+def _request(host: str, run: m.StartRun) -> words.RunRequest:
     spec = run.spec
-    return keeper.RunRequest(
+    return words.RunRequest(
         run_id=run.run,
         host=host,
         value=spec.value,
@@ -155,7 +224,7 @@ def _request(host: str, run: m.StartRun) -> keeper.RunRequest:
     )
 
 
-def _end(report: keeper.RunEnded) -> m.RunEnd:
+def _end(report: words.RunEnded) -> m.RunEnd:
     signal = _signal_name(report.signal) if report.signal else ""
     outcome = Outcome(
         end=End[report.outcome],
@@ -165,7 +234,7 @@ def _end(report: keeper.RunEnded) -> m.RunEnd:
         message=report.message,
         system=report.outcome == "LOST",
     )
-    return m.RunEnd(report.run_id, outcome)
+    return m.RunEnd(report.run_id, outcome, report.at)
 
 
 def _signal_name(number: int) -> str:
@@ -175,7 +244,7 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"  # a real-time signal has a number only
 
 
-def _listed(report: keeper.RunsListed) -> m.RunsListed:
+def _listed(report: words.RunsListed) -> m.RunsListed:
     running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
     return m.RunsListed(running, ends)

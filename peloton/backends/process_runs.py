@@ -6,6 +6,11 @@ its caller waiting, and must never be the parent of a task.
 
 One thread owns the socket. What was asked and not answered is asked again of a successor: the
 keeper answers a repeat from its records, so nothing is started twice. Reports may come twice.
+
+A keeper that hangs is told from one that has nothing to say by a question it can always answer.
+Its connection is kept: over another one, a listing could overtake a launch that lies in the first,
+and the run would begin after everybody had agreed that it does not exist. Should this thread fail
+on what nobody foresaw, another takes its place.
 """
 
 from __future__ import annotations
@@ -16,115 +21,77 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import NamedTuple
 
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.calling import Book, KeeperUnavailable, dial, start_keeper
-from peloton.backends.keeper.kinds import RUN_ID
-
-State = Literal["queued", "running", "ended"]
-Outcome = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
+from peloton.backends.process_words import (
+    BackendDown,
+    BackendUp,
+    BadRun,
+    RunReport,
+    RunRequest,
+    read,
+    wire_form,
+)
 
 LAUNCHES_PER_LINE_MAX = 64
+LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.02, 2.0
+SILENT_MAX_S = 10.0
+"""How long the keeper may leave a question unanswered. It answers none while it waits for a slow
+disk, so less would call it dead when it only works."""
+_PULSES_PER_SILENCE = 4
 _READ_BYTES = 262144
+# A hello of nobody's host: keepers of every version answer it, and it changes nothing.
+_ARE_YOU_THERE: wire.Message = {"q": "hello", "host": "", "epoch": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
-    (the first is the name the program sees; none at all means `value` alone)."""
+class KeeperSettings(NamedTuple):
+    """What a keeper is started with, in its order."""
 
-    run_id: str
-    host: str
-    value: str
-    shell: bool = True
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    memory_mb: float = 0.0
+    idle_s: float = 60.0  # without runs and daemons, until it leaves
+    sandboxes_kept_max: int = 1000
+    round_s: float = 1.0  # between two looks at memory and at the folder
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
-    host: str
-    run_id: str
-    pid: int
-    at: float
+class Pulse:
+    """When to ask the keeper whether it is there, and since when it has owed the answer."""
 
+    def __init__(self, silent_max_s: float) -> None:
+        self.silent_max_s = silent_max_s
+        self._next_at_s = 0.0
+        self._asked_at_s: float | None = None
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
-    """`exit_code` and `signal` are what the process left with; both None if nobody knows."""
+    def asks(self, now_s: float) -> bool:
+        """Whether to ask now: then it counts as asked. One question is open at a time."""
+        if self._asked_at_s is not None or now_s < self._next_at_s:
+            return False
+        self._asked_at_s = now_s
+        return True
 
-    host: str
-    run_id: str
-    outcome: Outcome
-    exit_code: int | None
-    signal: int | None
-    reason: str
-    message: str
-    at: float
+    def heard(self, now_s: float) -> None:
+        """Whatever it said, it is there."""
+        self._asked_at_s = None
+        self._next_at_s = now_s + self.silent_max_s / _PULSES_PER_SILENCE
 
+    def begin(self) -> None:
+        """A new connection: ask at once."""
+        self._asked_at_s, self._next_at_s = None, 0.0
 
-@dataclass(frozen=True, slots=True)
-class RunUnknown:
-    """The answer to the kill of a run the keeper has no record of."""
+    def is_silent(self, now_s: float) -> bool:
+        """Whether the answer is overdue."""
+        return self._asked_at_s is not None and now_s - self._asked_at_s >= self.silent_max_s
 
-    host: str
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListedRun:
-    run_id: str
-    state: State
-    pid: int
-    started_at: float
-    ended: RunEnded | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunsListed:
-    """All runs of a host that are not acknowledged. A launch made after the listing was asked
-    for may be missing in it."""
-
-    host: str
-    runs: tuple[ListedRun, ...]
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class HelloAnswered:
-    host: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRefused:
-    """Somebody owns the host with a higher epoch: nothing that was asked for it is done."""
-
-    host: str
-    epoch: int
-    known: int
-
-
-@dataclass(frozen=True, slots=True)
-class BackendUp:
-    """The keeper answers; a listing of every host follows by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackendDown:
-    why: str
-
-
-RunReport = (
-    RunStarted | RunEnded | RunUnknown | RunsListed
-    | HelloAnswered | EpochRefused | BackendUp | BackendDown
-)  # fmt: skip
+    def wait_s(self, now_s: float) -> float:
+        """Until something is to be done about it."""
+        if self._asked_at_s is None:
+            return max(0.0, self._next_at_s - now_s)
+        if self.is_silent(now_s):
+            return self.silent_max_s
+        return self._asked_at_s + self.silent_max_s - now_s
 
 
 class ProcessRuns:
@@ -135,13 +102,12 @@ class ProcessRuns:
         folder: Path,
         report: Callable[[RunReport], None],
         *,
-        idle_s: float = 60.0,
-        sandboxes_kept_max: int = 1000,
-        round_s: float = 1.0,
+        settings: KeeperSettings = KeeperSettings(),  # noqa: B008
+        silent_max_s: float = SILENT_MAX_S,
     ) -> None:
         self._folder = folder.resolve()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._settings = [str(idle_s), str(sandboxes_kept_max), str(round_s)]
+        self._settings = [str(setting) for setting in settings]
         self._report = report
         self._asked: deque[wire.Message] = deque()
         self._bell, self._ringer = socket.socketpair()
@@ -152,20 +118,33 @@ class ProcessRuns:
         self._sock: socket.socket | None = None
         self._lines = wire.Lines()
         self._unsent = bytearray()
-        self._thread = threading.Thread(target=self._run, name="process-runs", daemon=True)
-        self._thread.start()
+        self._pulse = Pulse(silent_max_s)
+        self._up: bool | None = None  # as last reported
+        self._pause_s = BACKOFF_FIRST_S
+        self._begin("")
 
     def hello(self, host: str, epoch: int) -> None:
         self._ask({"q": "hello", "host": host, "epoch": epoch})
 
-    def launch(self, host: str, epoch: int, *, runs: Sequence[RunRequest]) -> None:
-        """ValueError: a run id that cannot name a folder."""
+    def launch(self, host: str, epoch: int, *, runs: Sequence[RunRequest]) -> list[BadRun]:
+        """The runs that cannot even be asked for; all others are."""
+        bad: list[BadRun] = []
+        part: list[wire.Message] = []
+        part_bytes = 0
         for run in runs:
-            if not RUN_ID.fullmatch(run.run_id):
-                raise ValueError(f"not a run id: {run.run_id!r}")
-        for first in range(0, len(runs), LAUNCHES_PER_LINE_MAX):
-            part = [_wire_form(run) for run in runs[first : first + LAUNCHES_PER_LINE_MAX]]
+            try:
+                form, size_bytes = wire_form(run)
+            except BadRun as trouble:
+                bad.append(trouble)
+                continue
+            part_bytes += size_bytes
+            if part and (len(part) == LAUNCHES_PER_LINE_MAX or part_bytes > LAUNCH_LINE_BYTES_MAX):
+                self._ask({"q": "launch", "host": host, "epoch": epoch, "runs": part})
+                part, part_bytes = [], size_bytes
+            part.append(form)
+        if part:
             self._ask({"q": "launch", "host": host, "epoch": epoch, "runs": part})
+        return bad
 
     def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
         """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello."""
@@ -185,7 +164,10 @@ class ProcessRuns:
         """Leaves the keeper and its runs as they are. What was asked before is still sent."""
         self._closing = True
         self._ring()
-        self._thread.join()
+        joined = None
+        while joined is not self._thread:  # one that failed has put another in its place
+            joined = self._thread
+            joined.join()
         self._bell.close()
         self._ringer.close()
 
@@ -200,22 +182,48 @@ class ProcessRuns:
 
     # The thread.
 
-    def _run(self) -> None:
-        pause_s, down = BACKOFF_FIRST_S, False
+    def _begin(self, trouble: str) -> None:
+        """The thread, or after it failed of this trouble, the next one."""
+        self._thread = threading.Thread(
+            target=self._run, args=(trouble,), name="process-runs", daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, trouble: str) -> None:
+        """A failure that nobody foresaw goes to the thread's hook, which prints it; the next
+        thread says what it was and begins anew, a little later each time."""
+        try:
+            if trouble:
+                self._rest()
+                self._say_down(trouble)
+            self._work()
+        except BaseException as failure:
+            self._hang_up()
+            if not self._closing:
+                self._begin(f"its client failed: {type(failure).__name__}: {failure}")
+            raise
+
+    def _work(self) -> None:
         while not self._closing:
             try:
                 self._connect()
-                pause_s, down = BACKOFF_FIRST_S, False
-                self._report(BackendUp())
                 self._converse()
             except (OSError, wire.BadLine, KeeperUnavailable) as trouble:
                 self._hang_up()
-                if not down:
-                    self._report(BackendDown(str(trouble)))
-                    down = True
-                self._rest(pause_s)
-                pause_s = min(pause_s * 2, BACKOFF_LAST_S)
+                self._say_down(str(trouble))
+                self._rest()
         self._hang_up()
+
+    def _say_up(self) -> None:
+        self._pause_s = BACKOFF_FIRST_S
+        if self._up is not True:
+            self._up = True
+            self._report(BackendUp())
+
+    def _say_down(self, why: str) -> None:
+        if self._up is not False:
+            self._up = False
+            self._report(BackendDown(why))
 
     def _connect(self) -> None:
         """First the keeper that may be there, then one of our own. Another one holding the lock
@@ -226,6 +234,7 @@ class ProcessRuns:
             start_keeper(self._folder, self._settings)
             self._sock = dial(self._folder)
         self._lines, self._unsent = wire.Lines(), bytearray()
+        self._pulse.begin()
         for message in self._book.again():
             self._unsent += wire.encode(message)
 
@@ -234,9 +243,10 @@ class ProcessRuns:
             self._sock.close()
             self._sock = None
 
-    def _rest(self, pause_s: float) -> None:
+    def _rest(self) -> None:
         """New questions are only noted down: `again` asks them of the next keeper."""
-        until = time.monotonic() + pause_s
+        until = time.monotonic() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, BACKOFF_LAST_S)
         while not self._closing and (left_s := until - time.monotonic()) > 0:
             poll = select.poll()
             poll.register(self._bell, select.POLLIN)
@@ -249,13 +259,19 @@ class ProcessRuns:
         while True:
             for message in self._take_asked():
                 self._unsent += wire.encode(message)
+            now_s = time.monotonic()
+            if self._pulse.asks(now_s):
+                self._unsent += wire.encode(_ARE_YOU_THERE)
             self._push(sock)
-            if self._closing and not self._unsent and not self._asked:
+            silent = self._pulse.is_silent(now_s)
+            if self._closing and (silent or not (self._unsent or self._asked)):
                 return
+            if silent:
+                self._say_down(f"no answer for {self._pulse.silent_max_s:g} s")
             poll = select.poll()
             poll.register(self._bell, select.POLLIN)
             poll.register(sock, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-            for fd, event in poll.poll():
+            for fd, event in poll.poll(self._pulse.wait_s(now_s) * 1000 + 1):
                 if fd == sock.fileno() and event & ~select.POLLOUT:
                     self._hear(sock)
 
@@ -284,57 +300,12 @@ class ProcessRuns:
             return
         if not data:
             raise KeeperUnavailable("the keeper closed the connection")
+        self._pulse.heard(time.monotonic())
+        self._say_up()
         for message in self._lines.feed(data):
             self._book.strike(message)
             if message["a"] == "bad":
                 self._book.forget_questions()
                 raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
-            self._report(_read(message))
-
-
-def _wire_form(run: RunRequest) -> wire.Message:
-    return {
-        "run": run.run_id,
-        "value": run.value,
-        "shell": run.shell,
-        "arguments": list(run.arguments),
-        "environment": dict(run.environment),
-        "memory_mb": run.memory_mb,
-    }
-
-
-def _read(message: wire.Message) -> RunReport:
-    answer, host = message["a"], message["host"]
-    if answer == "started":
-        return RunStarted(host, message["run"], message["pid"], message["at"])
-    if answer == "ended":
-        return _read_end(host, message["run"], end=message)
-    if answer == "listed":
-        runs = tuple(_read_listed(host, run) for run in message["runs"])
-        return RunsListed(host, runs, message["at"])
-    if answer == "unknown":
-        return RunUnknown(host, message["run"])
-    if answer == "hello":
-        return HelloAnswered(host, message["epoch"])
-    if answer == "refused":
-        return EpochRefused(host, message["epoch"], message["known"])
-    raise wire.BadLine(f"an unknown answer: {answer!r}")
-
-
-def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> RunEnded:
-    return RunEnded(
-        host,
-        run_id,
-        end["outcome"],
-        end["exit_code"],
-        end["signal"],
-        end["reason"],
-        end["message"],
-        end["at"],
-    )
-
-
-def _read_listed(host: str, run: dict[str, Any]) -> ListedRun:
-    end = run["end"]
-    ended = None if end is None else _read_end(host, run["run"], end=end)
-    return ListedRun(run["run"], run["state"], run["pid"], run["at"], ended)
+            if message["host"]:
+                self._report(read(message))

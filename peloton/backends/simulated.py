@@ -41,16 +41,20 @@ class SimulatedBackend:
     own_thread = False
 
     def __init__(self, hosts: Sequence[str], fates: Fates = USUAL) -> None:
-        self._hosts = list(hosts)
+        self._hosts = dict.fromkeys(key("host", name) for name in hosts)
         self._fates = fates
         self._woken = False  # after a reset: the hosts have yet to be told that they can ask
         self._ends: list[tuple[float, str, Key]] = []  # heap of (time, run, host)
         self._running: dict[str, m.RunSpec | None] = {}
 
-    def start(self, tell: Callable[[Iterable[Envelope]], None]) -> None:
-        """All hosts can be asked at once."""
+    def start(
+        self,
+        tell: Callable[[Iterable[Envelope]], None],
+        trouble: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """All hosts can be asked at once; there is never any trouble to tell."""
         self._woken = False
-        tell([Envelope(key("host", name), m.BackendUp()) for name in self._hosts])
+        tell([Envelope(host, m.BackendUp()) for host in self._hosts])
 
     @property
     def wake_at(self) -> float | None:
@@ -68,7 +72,7 @@ class SimulatedBackend:
         out: list[Envelope] = []
         if self._woken:
             self._woken = False
-            out += [Envelope(key("host", name), m.BackendUp()) for name in self._hosts]
+            out += [Envelope(host, m.BackendUp()) for host in self._hosts]
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.StartRuns):
@@ -77,6 +81,8 @@ class SimulatedBackend:
                 out.append(self._stop(message))
             elif isinstance(message, m.ListRuns):
                 out.append(self._list(message, now))
+            elif isinstance(message, m.AskBackend) and message.host in self._hosts:
+                out.append(Envelope(message.host, m.BackendUp()))
         out += self._due(now)
         return out
 

@@ -31,10 +31,10 @@ DONE = Outcome(End.SUCCEEDED, 0)
 EPOCH = 3
 
 
-def hears(host: Host | None, message: Message, *members: int) -> Turn:
+def hears(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
     """One turn of a host, on a word of these members or of its backend."""
     some = Bits.of(*members) if members else None
-    at = At(now=9.0, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
+    at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
     return take_turn(KIND, host, message=message, at=at)
 
 
@@ -279,3 +279,80 @@ def test_the_version_rises_with_every_change_of_room() -> None:
     started = hears(granted, m.RunsStarted((pod(0),))).state
     ended = hears(started, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
     assert host.version < granted.version == started.version < ended.version
+
+
+def gone(host: Host) -> Host:
+    """The host, after it was said not to be part of the cluster any more."""
+    return hears(host, m.HostGone()).state  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("state", HostStates)
+def test_who_looks_again_takes_nothing_for_granted(state: HostStates) -> None:
+    """A host out of reach asks whether the backend is up; only that answer makes it unsure."""
+    host = up() if state != HostStates.UNSURE else hears(up(), m.BackendUp()).state
+    if state in (HostStates.UNREACHABLE, HostStates.LOST):
+        host = hears(host, m.BackendDown("gone")).state
+    if state == HostStates.LOST:
+        host = hears(host, Due("unreachable")).state
+    turn = hears(host, m.LookAgain())
+    if state in (HostStates.UP, HostStates.UNSURE):
+        assert turn.state.state == HostStates.UNSURE
+        assert orders(turn) == [m.ListRuns(HOST, EPOCH)]
+        return
+    assert turn.state == host and orders(turn) == [m.AskBackend(HOST)]
+    asked = hears(turn.state, m.BackendUp())
+    assert hears(asked.state, m.RunsListed(())).state.state == HostStates.UP
+
+
+@pytest.mark.parametrize("phase", [None, Phase.ENDED, Phase.REFUSED])
+def test_a_start_that_nobody_owns_is_killed(phase: Phase | None) -> None:
+    host = up() if phase is None else with_run(phase)
+    turn = hears(host, m.RunsStarted((pod(0),)))
+    assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)] and not turn.facts
+
+
+def test_an_end_heard_of_late_has_its_own_time() -> None:
+    """A run ended while nobody listened: the task is told when, now and at every repeat."""
+    host = with_run(Phase.STARTED)
+    end = m.RunsEnded((m.RunEnd(pod(0), DONE, 50.03),))
+    assert said(hears(host, end, now=51.0)) == [(t.Ended(1, DONE), [0])], "just now"
+    late = hears(host, end, now=90.0)
+    assert said(late) == [(t.Ended(1, DONE, 50.1), [0])]
+    assert [send.message for send in owed(late.state)] == [t.Ended(1, DONE, 50.1)]
+    listed = m.RunsListed((), (m.RunEnd(pod(0), DONE, 50.03),))
+    assert said(hears(host, listed, now=90.0)) == [(t.Ended(1, DONE, 50.1), [0])]
+    early = m.RunsEnded((m.RunEnd(pod(0), DONE, 1.0),))
+    assert said(hears(host, early, now=90.0)) == [(t.Ended(1, DONE, 9.0), [0])], "a clock set back"
+
+
+@pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.STARTED, Phase.KILLING])
+def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: Phase) -> None:
+    turn = hears(with_run(phase), m.HostGone())
+    assert turn.state.removed and turn.state.free == ROOM
+    assert said(turn)[0][0].outcome.end == End.LOST  # type: ignore[attr-defined]
+    assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
+    assert not hears(turn.state, m.HostGone()).facts
+    assert len(owed(turn.state)) == 1, "its tasks are told until they have seen it"
+
+
+def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:
+    host = gone(with_run(Phase.STARTED))
+    for word in (m.BackendUp(), m.LookAgain()):
+        turn = hears(host, word)
+        assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH)]
+    ends = (m.RunEnd(pod(1), DONE),)
+    turn = hears(host, m.RunsListed((pod(0),), ends))
+    assert turn.state == host, "no list makes it part of the cluster"
+    assert orders(turn) == [
+        m.StopRuns(HOST, EPOCH, (pod(0),), 30.0),
+        m.ForgetRuns(HOST, (pod(1),)),
+    ]
+    assert isinstance(said(hears(host, m.Launch(2, SPEC), 0))[0][0], t.RunRefused)
+
+
+def test_a_host_that_is_no_more_may_come_back() -> None:
+    host = gone(up())
+    back = hears(host, m.ConfigureHost(ROOM, (), BACKEND, (31000, 31003)))
+    assert back.facts and not back.state.removed, "though nothing else of it changed"
+    host = hears(back.state, m.BackendUp()).state
+    assert hears(host, m.RunsListed(())).state.state == HostStates.UP

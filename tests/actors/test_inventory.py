@@ -5,10 +5,12 @@ Must not place or grant anything: placers and hosts do.
 
 from __future__ import annotations
 
+import msgspec
+
 from peloton.actors.host.inventory.decide import list_hosts, report
 from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import BackendUp
+from peloton.actors.host.messages import LookAgain
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
@@ -21,6 +23,10 @@ ME = Key("inventory/0")
 def host(state: HostStates = HostStates.UP, cpus: int = 4, version: int = 1) -> Host:
     room = Resources(cpus * UNIT)
     return Host(state, room, (), Key("backend/b"), (1, 2), 60.0, version=version)
+
+
+def removed() -> Host:
+    return msgspec.structs.replace(host(HostStates.LOST, version=2), removed=True)
 
 
 def told(index: Hosts, position: int = 1) -> list[tuple[Key, Message]]:
@@ -44,7 +50,7 @@ def test_the_sum_leaves_out_what_is_lost() -> None:
 
 def test_only_what_changed_is_told_and_numbered() -> None:
     index = hosts(a=host(HostStates.UNREACHABLE), b=host(HostStates.LOST))
-    words = told(index)
+    words = [word for word in told(index) if word[1] != LookAgain()]
     assert [to for to, _ in words] == [PLACERS_ALL, ROOT]
     first = words[0][1]
     assert isinstance(first, HostDeltas) and first.snapshot and first.sequence == 1
@@ -63,12 +69,28 @@ def test_a_change_without_a_version_is_nobodys_business() -> None:
     assert told(index) == []
 
 
-def test_after_a_recovery_hosts_compare_their_ledgers_once() -> None:
+def test_after_a_recovery_every_host_looks_again_once() -> None:
+    """Also a lost one: the word that its backend is up again may have been lost with the shard."""
     states = {state.name.lower(): host(state) for state in HostStates}
-    index = hosts(**states)
-    asked = [to for to, message in told(index) if message == BackendUp()]
-    assert asked == ["host/unsure", "host/up"], "a backend that never answered is not asked"
-    assert not [to for to, message in told(index) if message == BackendUp()]
+    index = hosts(**states, removed=removed())
+    asked = [to for to, message in told(index) if message == LookAgain()]
+    assert asked == [f"host/{name}" for name in (*states, "removed")]
+    assert not [to for to, message in told(index) if message == LookAgain()]
+
+
+def test_a_host_that_is_no_more_is_counted_nowhere() -> None:
+    index = hosts(a=host(), b=host())
+    told(index)
+    index.put(Key("host/b"), old=host(), new=removed())
+    (_, deltas), (_, sums) = told(index, position=5)
+    assert isinstance(deltas, HostDeltas) and deltas.snapshot, "a delta cannot take a host away"
+    assert [summary.host for summary in deltas.hosts] == ["host/a"]
+    assert sums == Capacity(5, ME, Resources(4 * UNIT))
+    views = list_hosts(Inventory(), ListHosts(), At(now=0.0, key=ME, index=index))
+    assert [view.summary.host for view in views] == ["host/a"]
+    index.put(Key("host/b"), old=removed(), new=host(HostStates.UNREACHABLE, version=3))
+    (_, back), _ = told(index, position=6)
+    assert [summary.host for summary in back.hosts] == ["host/b"]  # type: ignore[attr-defined]
 
 
 def test_hosts_are_listed_by_name() -> None:

@@ -47,7 +47,7 @@ class Machines:
         self.stop_s = stop_s  # how long a process takes to die
         self.deaf = False  # orders arrive and nothing is done: a launch that never starts
         self.running: dict[str, Process] = {}
-        self.ended: dict[str, tuple[Key, Outcome]] = {}  # not yet forgotten by their host
+        self.ended: dict[str, tuple[Key, m.RunEnd]] = {}  # not yet forgotten by their host
         self.started: dict[str, Key] = {}  # every run that ever ran, and where
         self.results: dict[str, Outcome] = {}  # how every run ended in truth
         self.epochs: dict[Key, int] = {}
@@ -64,7 +64,10 @@ class Machines:
         """One order."""
         host: Key = message.host  # type: ignore[attr-defined]
         if host in self.cut_off:
-            return []
+            asks = isinstance(message, m.ListRuns | m.AskBackend)
+            return [Envelope(host, m.BackendDown("out of reach"))] if asks else []
+        if isinstance(message, m.AskBackend):
+            return [Envelope(host, m.BackendUp())]
         epoch = getattr(message, "epoch", None)
         if epoch is not None:
             if epoch < self.epochs.get(host, 0):
@@ -88,7 +91,7 @@ class Machines:
         starts: dict[Key, list[str]] = {}
         ends: dict[Key, list[m.RunEnd]] = {}
         while self._events and self._events[0][0] <= now:
-            _, _, run, outcome = heapq.heappop(self._events)
+            at, _, run, outcome = heapq.heappop(self._events)
             process = self.running.get(run)
             if process is None:
                 continue
@@ -96,9 +99,9 @@ class Machines:
                 starts.setdefault(process.host, []).append(run)
                 continue
             del self.running[run]
-            self.ended[run] = (process.host, outcome)
             self.results[run] = outcome
-            ends.setdefault(process.host, []).append(m.RunEnd(run, outcome))
+            self.ended[run] = (process.host, m.RunEnd(run, outcome, at))
+            ends.setdefault(process.host, []).append(self.ended[run][1])
         words = [Envelope(host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()]
         words += [Envelope(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
         return [word for word in words if word.to not in self.cut_off]
@@ -131,7 +134,7 @@ class Machines:
 
     def _list(self, host: Key) -> m.RunsListed:
         running = tuple(run for run, process in self.running.items() if process.host == host)
-        ends = tuple(m.RunEnd(run, end) for run, (at, end) in self.ended.items() if at == host)
+        ends = tuple(end for at, end in self.ended.values() if at == host)
         return m.RunsListed(running, ends)
 
     def _at(self, at: float, run: str, outcome: Outcome | None) -> None:

@@ -19,6 +19,7 @@ from peloton.actors.host.reports import (
     backend_down,
     backend_up,
     host_gone,
+    look_again,
     runs_ended,
     runs_listed,
     runs_started,
@@ -32,6 +33,8 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Ke
 def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
     """What the machine has; unchanged is nothing."""
     fact = _configured(message)
+    if host.removed:
+        return Decision(facts=(fact,), because="part of the cluster again")
     known = f.HostConfigured(
         host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
     )
@@ -157,7 +160,7 @@ def word(run: Run) -> Message:
     """The message that tells a run's phase."""
     if run.phase == Phase.ENDED:
         assert run.outcome is not None
-        return t.Ended(run.run, run.outcome)
+        return t.Ended(run.run, run.outcome, run.ended_at)
     if run.phase == Phase.REFUSED:
         return t.RunRefused(run.run, run.reason)
     return t.Started(run.run) if run.phase == Phase.STARTED else t.Accepted(run.run)
@@ -190,6 +193,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RunSeen: seen,
     m.BackendUp: backend_up,
     m.BackendDown: backend_down,
+    m.LookAgain: look_again,
     m.HostGone: host_gone,
     m.RunsStarted: runs_started,
     m.RunsEnded: runs_ended,
@@ -218,6 +222,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunSeen: _nothing,
     m.BackendUp: _nothing,
     m.BackendDown: _nothing,
+    m.LookAgain: _nothing,
     m.HostGone: _nothing,
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,

@@ -85,6 +85,12 @@ class HostLost(Fact, frozen=True, gc=False, array_like=True):
     reason: str
 
 
+class HostRemoved(Fact, frozen=True, gc=False, array_like=True):
+    """The machine is not part of the cluster any more, and every run on it is lost."""
+
+    reason: str
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -97,4 +103,5 @@ FACTS: dict[int, type] = {
     9: HostReachable,
     10: HostReconciled,
     11: HostLost,
+    12: HostRemoved,
 }

@@ -41,6 +41,7 @@ class Run(Value, frozen=True, gc=False, array_like=True):
     outcome: Outcome | None = None
     reason: str = ""
     since: float = 0.0  # when it was accepted
+    ended_at: float | None = None  # where the end was heard of long after it
 
     @property
     def pod(self) -> str:

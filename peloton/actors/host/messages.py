@@ -77,16 +77,20 @@ class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class BackendUp(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: I can be asked. Answered by asking what runs.
-
-    The inventory says it too, after a recovery: the backend need not know that the shard was away.
-    """
+    """Backend to host: I can be asked. Answered by asking what runs."""
 
 
 class BackendDown(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: nothing is known of your runs for now."""
 
     text: str = ""
+
+
+class LookAgain(Message, frozen=True, gc=False, array_like=True):
+    """Inventory to host, after a recovery: words of your backend may have been lost; ask it.
+
+    The backend need not know that the shard was away.
+    """
 
 
 class HostGone(Message, frozen=True, gc=False, array_like=True):
@@ -100,10 +104,11 @@ class RunsStarted(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunEnd(Value, frozen=True, gc=False, array_like=True):
-    """One run and how it ended."""
+    """One run and how it ended; `at` is when, where the backend knows."""
 
     run: str
     outcome: Outcome
+    at: float | None = None
 
 
 class RunsEnded(Message, frozen=True, gc=False, array_like=True):
@@ -169,6 +174,12 @@ class ListRuns(Message, frozen=True, gc=False, array_like=True):
     known: tuple[KnownRun, ...] = ()
 
 
+class AskBackend(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: can you be asked? Answered with `BackendUp`, or `BackendDown` and why."""
+
+    host: Key
+
+
 # ---- questions ----
 
 
@@ -187,4 +198,5 @@ MESSAGES: dict[int, type] = {
     8: RunsStarted,
     9: RunsEnded,
     10: RunsListed,
+    11: LookAgain,
 }

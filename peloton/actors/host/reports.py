@@ -7,36 +7,46 @@ that only one of the two knows is healed by the rule that is written beside it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-
-import msgspec
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd, start_run
 from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send
 
 STOP_GRACE_S = 30.0
+LATE_S = 2.0
+"""An end heard of so long after it is told with its own time. Earlier, the moment at which the
+task hears of it will do, and many ends are one word."""
+LATE_STEPS_PER_S = 10
+"""Times of late ends are rounded up to such a part of a second, so that a thousand of them are
+not a thousand words."""
 
 
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
-    """Processes run."""
-    known = [host.runs[pod] for pod in message.runs if pod in host.runs]
-    fresh = [run for run in known if run.phase == Phase.ACCEPTED]
-    if not fresh:
-        return Decision()
-    return Decision(
-        facts=(f.ProcessesStarted(tuple(run.pod for run in fresh)),),
-        sends=_tell_started(fresh),
-    )
+    """Processes run. Those that nobody owns (the order was given, then the host was lost and its
+    runs with it) are killed: they take room that the ledger calls free."""
+    fresh = []
+    strange = []
+    for pod in message.runs:
+        run = host.runs.get(pod)
+        if run is None or run.phase not in HOLDING:
+            strange.append(pod)
+        elif run.phase == Phase.ACCEPTED:
+            fresh.append(run)
+    facts = (f.ProcessesStarted(tuple(run.pod for run in fresh)),) if fresh else ()
+    stops = _orders(host, at, again=[], stops=tuple(strange))
+    because = "runs that nobody owns are killed" if strange else ""
+    return Decision(facts=facts, sends=(*_tell_started(fresh), *stops), because=because)
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     """Processes are over; the backend may forget them once this is safe."""
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
-    ends = tuple(_judged(host, end) for end in message.ends if _holds(host, end.run))
+    ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     # One of the runs that keep the host from being up may be over: look again.
     look = (_list(host, at),) if host.state == HostStates.UNSURE else ()
     if not ends:
@@ -56,10 +66,12 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     ledger: nobody owns it: kill, and be up only when it is gone, because it still takes room that
     the ledger calls free.
     """
+    if host.removed:
+        return Decision(sends=_bury(host, message, at), because="the host is no more")
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
         return Decision(because="a list from before the backend went away")
     listed = {*message.running, *(end.run for end in message.ends)}
-    ends = tuple(_judged(host, end) for end in message.ends if _holds(host, end.run))
+    ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     outcome = lost_outcome("the backend does not know the run any more")
     missing = []
     again: list[Run] = []
@@ -96,8 +108,30 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
 
 
+def _bury(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
+    """Whatever a machine still runs that is not part of the cluster is to end, and is forgotten."""
+    stops = _orders(host, at, again=[], stops=message.running)
+    ended = tuple(end.run for end in message.ends)
+    return (*stops, Send(host.backend, m.ForgetRuns(at.key, ended))) if ended else stops
+
+
+def look_again(host: Host, message: m.LookAgain, at: At) -> Decision:
+    """Words of the backend may have been lost, its own that it is up among them.
+
+    Who heard last that it is up asks at once what runs; who did not, asks whether it is up: to
+    take it for up unasked would forget since when the machine has been out of reach.
+    """
+    if host.removed:
+        return Decision(sends=(_list(host, at),), because="does anything run here still?")
+    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
+        return Decision(sends=(Send(host.backend, m.AskBackend(at.key)),), because="looked again")
+    return backend_up(host, m.BackendUp(), at)
+
+
 def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     """The backend can be asked: what runs?"""
+    if host.removed:
+        return look_again(host, m.LookAgain(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
     return Decision(facts=facts, sends=(_list(host, at),), because="backend is up")
 
@@ -122,22 +156,21 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     Its runs are lost to their tasks, which may start anew elsewhere: where the backend can still
     reach them (a virtual host does not go away with its name), they are killed.
     """
-    held = tuple(run.pod for run in _held(host))
-    lost = _lose(host, "the host is not part of the cluster any more")
-    if not held:
-        return lost
-    stop = Send(host.backend, m.StopRuns(at.key, at.epoch, held, STOP_GRACE_S))
-    return msgspec.structs.replace(lost, sends=(*lost.sends, stop))
+    if host.removed:
+        return Decision(because="it is known to be no more")
+    reason = "the host is not part of the cluster any more"
+    lost = lost_outcome(reason)
+    held = _held(host)
+    stops = _orders(host, at, again=[], stops=tuple(run.pod for run in held))
+    told = _tell(host, tuple(m.RunEnd(run.pod, lost) for run in held))
+    return Decision(facts=(f.HostRemoved(reason),), sends=(*told, *stops), because=reason)
 
 
 def unreachable(host: Host, message: Due, at: At) -> Decision:
     """The backend was silent for too long."""
-    return _lose(host, f"host unreachable for {host.unreachable_timeout_s:g} s")
-
-
-def _lose(host: Host, reason: str) -> Decision:
     if host.state == HostStates.LOST:
         return Decision()
+    reason = f"host unreachable for {host.unreachable_timeout_s:g} s"
     outcome = lost_outcome(reason)
     ends = tuple(m.RunEnd(run.pod, outcome) for run in _held(host))
     return Decision(facts=(f.HostLost(reason),), sends=_tell(host, ends), because=reason)
@@ -153,24 +186,35 @@ def _holds(host: Host, pod: str) -> bool:
     return run is not None and run.phase in HOLDING
 
 
-def _judged(host: Host, end: m.RunEnd) -> m.RunEnd:
-    """A run that was ordered to end, and did not succeed all the same, was killed."""
+def _judged(host: Host, end: m.RunEnd, at: At) -> m.RunEnd:
+    """The end as the task is told it.
+
+    A run that was ordered to end, and did not succeed all the same, was killed.
+    """
     run, outcome = host.runs[end.run], end.outcome
+    ended_at = _late(end.at, since=run.since, now=at.now)
     if run.phase != Phase.KILLING or outcome.end != t.End.FAILED:
-        return end
+        return m.RunEnd(end.run, outcome, ended_at)
     killed = t.Outcome(t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message)
-    return m.RunEnd(end.run, killed)
+    return m.RunEnd(end.run, killed, ended_at)
+
+
+def _late(ended_at: float | None, *, since: float, now: float) -> float | None:
+    """When a run ended of which we hear late; None for just now. Never before it was accepted:
+    a clock that was set back must not make a run end before it began."""
+    if ended_at is None or now - ended_at < LATE_S:
+        return None
+    rounded = math.ceil(ended_at * LATE_STEPS_PER_S) / LATE_STEPS_PER_S
+    return max(since, rounded)
 
 
 def _tell(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
-    groups: dict[tuple[str, int, t.Outcome], list[int]] = {}
+    groups: dict[tuple[Key, t.Ended], list[int]] = {}
     for end in ends:
         run = host.runs[end.run]
-        groups.setdefault((run.crowd, run.run, end.outcome), []).append(run.member)
-    return tuple(
-        Send(crowd, t.Ended(number, outcome), Bits.of(*members))
-        for (crowd, number, outcome), members in groups.items()
-    )
+        word = t.Ended(run.run, end.outcome, end.at)
+        groups.setdefault((run.crowd, word), []).append(run.member)
+    return tuple(Send(crowd, word, Bits.of(*members)) for (crowd, word), members in groups.items())
 
 
 def _tell_started(started: Iterable[Run]) -> tuple[Send, ...]:
@@ -179,9 +223,7 @@ def _tell_started(started: Iterable[Run]) -> tuple[Send, ...]:
     )
 
 
-def _orders(
-    host: Host, at: At, *, again: list[Run], stops: tuple[str, ...]
-) -> tuple[Send, ...]:
+def _orders(host: Host, at: At, *, again: list[Run], stops: tuple[str, ...]) -> tuple[Send, ...]:
     orders: tuple[Send, ...] = ()
     if again:
         starts = tuple(start_run(run.pod, run.spec, ports=run.ports) for run in again if run.spec)

@@ -42,6 +42,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     used: Resources = Resources()
     version: int = 0
     because: str = ""
+    removed: bool = False  # not part of the cluster any more; what it ran is still answered for
 
     @property
     def free(self) -> Resources:
@@ -82,6 +83,7 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
         ports=fact.ports,
         unreachable_timeout_s=fact.unreachable_timeout_s,
         version=host.version + 1,
+        removed=False,
     )
 
 
@@ -127,21 +129,27 @@ def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
     return evolve
 
 
-def _end(host: Host, ends: Iterable[tuple[str, Outcome]]) -> Host:
+def _end(host: Host, ends: Iterable[tuple[str, Outcome, float | None]]) -> Host:
     used = host.used
     with host.runs.mutate() as runs:
-        for pod, outcome in ends:
+        for pod, outcome, at in ends:
             run = runs[pod]
             used = used - run.resources
             runs[pod] = replace(
-                run, phase=Phase.ENDED, outcome=outcome, spec=None, resources=Resources(), ports=()
+                run,
+                phase=Phase.ENDED,
+                outcome=outcome,
+                spec=None,
+                resources=Resources(),
+                ports=(),
+                ended_at=at,
             )
         ledger = runs.finish()
     return replace(host, runs=ledger, used=used, version=host.version + 1)
 
 
 def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
-    return _end(host, ((end.run, end.outcome) for end in fact.ends))
+    return _end(host, ((end.run, end.outcome, end.at) for end in fact.ends))
 
 
 def _forgotten(host: Host, fact: f.RunsForgotten) -> Host:
@@ -160,8 +168,12 @@ def lost_outcome(reason: str) -> Outcome:
 def _lost(host: Host, fact: f.HostLost) -> Host:
     outcome = lost_outcome(fact.reason)
     held = [pod for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
-    host = _end(host, ((pod, outcome) for pod in held))
+    host = _end(host, ((pod, outcome, None) for pod in held))
     return replace(host, state=HostStates.LOST, because=fact.reason, version=host.version + 1)
+
+
+def _removed(host: Host, fact: f.HostRemoved) -> Host:
+    return replace(_lost(host, f.HostLost(fact.reason)), removed=True)
 
 
 def _state(state: HostStates) -> Callable[[Host, Any], Host]:
@@ -182,4 +194,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostReachable: _state(HostStates.UNSURE),
     f.HostReconciled: _state(HostStates.UP),
     f.HostLost: _lost,
+    f.HostRemoved: _removed,
 }

@@ -35,9 +35,7 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     """The slice opens: the instance begins to exist, unless it is to vanish anyway."""
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
-    return Decision(
-        facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),)
-    )
+    return Decision(facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),))
 
 
 def queued(task: Task, message: m.Queued, at: At) -> Decision:
@@ -108,7 +106,7 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         return Decision(sends=seen, because="end of another run")
     outcome = message.outcome
     because = outcome.message or outcome.reason
-    return Decision(facts=(f.RunEnded(outcome),), sends=seen, because=because)
+    return Decision(facts=(f.RunEnded(outcome, message.at),), sends=seen, because=because)
 
 
 def gone(task: Task, message: m.Gone, at: At) -> Decision:

@@ -70,9 +70,10 @@ class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunEnded(Fact, frozen=True, gc=False, array_like=True):
-    """The run is over."""
+    """The run is over; `at` is when it ended, where that is long before this was written."""
 
     outcome: Outcome
+    at: float | None = None
 
 
 class TaskRetried(Fact, frozen=True, gc=False, array_like=True):

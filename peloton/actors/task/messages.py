@@ -124,12 +124,13 @@ class Started(Message, frozen=True, gc=False, array_like=True):
 
 
 class Ended(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run is over."""
+    """Host to tasks: this run is over. `at` is when it ended, where that is long ago."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
     outcome: Outcome
+    at: float | None = None
 
 
 class Gone(Message, frozen=True, gc=False, array_like=True):

@@ -48,9 +48,7 @@ class Room(enum.IntEnum):
     LEAVING = 4
 
 
-ENDED = frozenset(
-    (TaskStates.SUCCEEDED, TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED)
-)
+ENDED = frozenset((TaskStates.SUCCEEDED, TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED))
 ON_HOST = frozenset(
     (
         TaskStates.LAUNCHING,
@@ -173,7 +171,10 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
     f.TaskStarted: lambda fact, now: {"started_at": now},
-    f.RunEnded: lambda fact, now: {"ended_at": now, "outcome": fact.outcome},
+    f.RunEnded: lambda fact, now: {
+        "ended_at": now if fact.at is None else min(fact.at, now),
+        "outcome": fact.outcome,
+    },
     f.TaskRetried: lambda fact, now: _FRESH,
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},

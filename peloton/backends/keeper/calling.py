@@ -80,20 +80,25 @@ class Book:
         self._kills.clear()
 
     def again(self) -> Iterator[wire.Message]:
+        """The lists last: one that overtook a launch would say that its run does not exist."""
         for host, epoch in self._epochs.items():
             yield {"q": "hello", "host": host, "epoch": epoch}
-            yield {"q": "list", "host": host, "epoch": epoch}
         yield from self._launches.values()
         yield from self._kills.values()
+        for host, epoch in self._epochs.items():
+            yield {"q": "list", "host": host, "epoch": epoch}
 
 
 def dial(folder: Path) -> socket.socket:
-    """Through a descriptor of the folder: a socket's path has room for 107 bytes only."""
+    """Through a descriptor of the folder: a socket's path has room for 107 bytes only.
+
+    It never waits: where too many wait already, nobody takes them in, and that is a trouble.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.connect(f"/proc/self/fd/{fd}/socket")
         sock.setblocking(False)
+        sock.connect(f"/proc/self/fd/{fd}/socket")
     except OSError:
         sock.close()
         raise

@@ -38,6 +38,10 @@ class BadRequest(Exception):
     """The sender said something no honest one says."""
 
 
+# What reading a request raises that lacks a field, or has another thing in its place.
+_MALFORMED = (BadRequest, KeyError, TypeError, ValueError, AttributeError)
+
+
 class Runs:
     def __init__(self, folder: str, memory: Memory, *, journal: Journal, boxes: Sandboxes) -> None:
         self.folder = folder
@@ -67,11 +71,15 @@ class Runs:
             self.memory.epochs[host] = epoch
 
     def launch(self, host: str, requests: Iterable[Record]) -> None:
-        """A repeat is answered from what is known."""
+        """A repeat is answered from what is known; nonsense fails its own run only."""
         for request in requests:
             known = self.memory.runs.get(request["run"])
             if known is None:
-                run = _run_of(host, request)
+                try:
+                    run = _run_of(host, request)
+                except _MALFORMED as trouble:
+                    self._refuse(host, request["run"], why=f"{type(trouble).__name__}: {trouble}")
+                    continue
                 self.memory.runs[run.run_id] = run
                 self._queue.append(run)
             elif known.host == host:
@@ -302,6 +310,11 @@ class Runs:
     def _not_started(self, run: Run, message: str) -> None:
         if run.end is None:
             self._finish(run, kinds.LOST, reason=kinds.NOT_STARTED, message=message)
+
+    def _refuse(self, host: str, run_id: str, *, why: str) -> None:
+        """Not recorded: said again, it is refused again."""
+        end = kinds.end_of(kinds.FAILED, reason=kinds.NOT_RUNNABLE, message=why, at=time.time())
+        self.events.append((host, kinds.ended_event(run_id, end)))
 
     def _refuse_used(self, host: str, run_id: str) -> None:
         """Not recorded: what this id once was is known by whoever acknowledged it."""

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.process_runs import ProcessRuns, RunEnded, RunReport, RunRequest
+from peloton.backends.process_runs import KeeperSettings, ProcessRuns
+from peloton.backends.process_words import RunEnded, RunReport, RunRequest
 
 DEADLINE_S = 20.0
 HOST = "host-1"
@@ -51,11 +52,13 @@ class Ear:
 class Daemon:
     """A daemon that owns one host."""
 
-    def __init__(self, folder: Path, *, epoch: int = 1, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, *, epoch: int = 1, silent_max_s: float = 10.0, **settings: Any
+    ) -> None:
         self.ear = Ear()
         self.epoch = epoch
-        settings = {"idle_s": 0.2, "round_s": 0.1, **settings}
-        self.runs = ProcessRuns(folder, self.ear, **settings)
+        started_with = KeeperSettings(**{"idle_s": 0.2, "round_s": 0.1, **settings})
+        self.runs = ProcessRuns(folder, self.ear, settings=started_with, silent_max_s=silent_max_s)
         self.runs.hello(HOST, epoch)
 
     def launch(self, run_id: str, value: str, **request: Any) -> None:

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from peloton.backends.process_runs import (
+from peloton.backends.process_runs import KeeperSettings, ProcessRuns
+from peloton.backends.process_words import (
     BackendUp,
-    ProcessRuns,
     RunEnded,
     RunReport,
     RunRequest,
@@ -48,7 +48,7 @@ class Daemon:
         self._read(ledger)
         self.ledger = ledger.open("a", buffering=1)
         self.inbox: queue.Queue[RunReport] = queue.Queue()
-        self.runs = ProcessRuns(folder, self.inbox.put, idle_s=1, round_s=0.2)
+        self.runs = ProcessRuns(folder, self.inbox.put, settings=KeeperSettings(1, round_s=0.2))
         self.runs.hello(HOST, epoch)
         self.runs.list(HOST)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.keeper.calling import dial
-from peloton.backends.process_runs import (
+from peloton.backends.process_words import (
     BackendDown,
     BackendUp,
     EpochRefused,
@@ -28,7 +28,7 @@ from peloton.backends.process_runs import (
     RunUnknown,
 )
 
-KEEPER = Path(sys.modules["peloton.backends.process_runs"].__file__ or "").parent / "keeper"
+KEEPER = Path(sys.modules["peloton.backends.process_words"].__file__ or "").parent / "keeper"
 START = [sys.executable, "-I", "-S", str(KEEPER / "__main__.py")]
 
 
@@ -369,8 +369,10 @@ def test_sandboxes_are_pruned_to_the_newest(daemon_of, folder, procs):
 
 def test_a_run_id_must_name_a_folder_of_its_own(daemon):
     for bad in ("", "../x", "a/b", ".hidden", "x" * 300):
-        with pytest.raises(ValueError, match="not a run id"):
-            daemon.launch(bad, "true")
+        runs = [RunRequest(bad, "host-1", "true"), RunRequest("r-0-1", "host-1", "true")]
+        (refused,) = daemon.runs.launch("host-1", 1, runs=runs)
+        assert (refused.run_id, str(refused)) == (bad, "not a run id")
+    assert daemon.end("r-0-1").outcome == "SUCCEEDED", "the others of the order run"
 
 
 def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):

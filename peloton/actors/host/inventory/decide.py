@@ -17,7 +17,7 @@ from peloton.actors.host.inventory.messages import (
     OpenInventory,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import BackendUp
+from peloton.actors.host.messages import LookAgain
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.messages import SnapshotWanted
 from peloton.runtime.vocabulary import At, Decision, Send
@@ -57,13 +57,13 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     """What has changed: to placers (they notice gaps), and the sum to the root pool.
 
-    After a recovery hosts are told to compare their ledgers, whether or not a backend knows that
-    their shard was away.
+    After a recovery hosts are told to look again, whether or not a backend knows that their shard
+    was away.
     """
     hosts: Hosts = at.index
     deltas = hosts.take(at.key)
     capacity = hosts.take_capacity()
-    told = tuple(Send(host, BackendUp()) for host in hosts.take_unsure())
+    told = tuple(Send(host, LookAgain()) for host in hosts.take_unsure())
     if deltas is not None:
         told = (*told, Send(PLACERS_ALL, deltas))
     if capacity is None:

@@ -25,7 +25,8 @@ class Hosts:
     """The hosts of one shard: their summaries, the sum of their capacity, and what changed.
 
     `take` hands out what changed since the last time, numbered; the first after a recovery is a
-    snapshot, because nobody knows what the placers have heard.
+    snapshot, because nobody knows what the placers have heard, and so is the first after a host
+    was removed, because a delta cannot say that a host is no more.
     """
 
     def __init__(self) -> None:
@@ -35,23 +36,26 @@ class Hosts:
         self._sequence = 0
         self._snapshot = True
         self._told: Resources | None = None
-        self._new = True
+        self._unsure: dict[Key, None] | None = {}  # None once they were handed out
 
     def take_unsure(self) -> list[Key]:
-        """Of a new index, the hosts that a backend had answered for; afterwards none.
+        """Of a new index, all hosts, those that are no more included; afterwards none.
 
         An index is new after a recovery. Then orders to backends may have been lost between the
-        journal and the wire, and reports of backends on their way to the journal.
+        journal and the wire, and reports of backends on their way to the journal: also the only
+        word that a backend is up again, without which its hosts would stay lost for good.
         """
-        new, self._new = self._new, False
-        answered = (HostStates.UP, HostStates.UNSURE)
-        return [key for key, host in self.hosts.items() if new and host.state in answered]
+        unsure, self._unsure = self._unsure, None
+        return [*unsure] if unsure else []
 
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """A host has a new state."""
         self.capacity = self.capacity + _capacity(new) - _capacity(old)
-        if new is None:
-            self.hosts.pop(key, None)
+        if self._unsure is not None:
+            self._unsure[key] = None
+        if new is None or new.removed:
+            if self.hosts.pop(key, None) is not None:
+                self._snapshot = True
             return
         self.hosts[key] = new
         if old is None or old.version != new.version:

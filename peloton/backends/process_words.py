@@ -1,0 +1,183 @@
+"""What a daemon and its keeper say to each other, as values.
+
+Turns requests into the keeper's wire form and its answers into reports. It must not judge what a
+report means, nor hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from peloton.backends.keeper import wire
+from peloton.backends.keeper.kinds import RUN_ID
+
+State = Literal["queued", "running", "ended"]
+Outcome = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
+
+RUN_BYTES_MAX = 4 * 1024 * 1024
+"""Twice what a kernel takes for a program's arguments and environment."""
+
+
+class BadRun(Exception):
+    """A run that cannot be asked for, and why."""
+
+    def __init__(self, run_id: str, why: str) -> None:
+        super().__init__(why)
+        self.run_id = run_id
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
+    (the first is the name the program sees; none at all means `value` alone)."""
+
+    run_id: str
+    host: str
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    memory_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    host: str
+    run_id: str
+    pid: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """`exit_code` and `signal` are what the process left with; both None if nobody knows."""
+
+    host: str
+    run_id: str
+    outcome: Outcome
+    exit_code: int | None
+    signal: int | None
+    reason: str
+    message: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnknown:
+    """The answer to the kill of a run the keeper has no record of."""
+
+    host: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    run_id: str
+    state: State
+    pid: int
+    started_at: float
+    ended: RunEnded | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunsListed:
+    """All runs of a host that are not acknowledged. A launch made after the listing was asked
+    for may be missing in it."""
+
+    host: str
+    runs: tuple[ListedRun, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HelloAnswered:
+    host: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRefused:
+    """Somebody owns the host with a higher epoch: nothing that was asked for it is done."""
+
+    host: str
+    epoch: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackendUp:
+    """The keeper answers; a listing of every host that said hello follows by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendDown:
+    """Nothing is known of any run for now. Said once for each outage."""
+
+    why: str
+
+
+RunReport = (
+    RunStarted | RunEnded | RunUnknown | RunsListed
+    | HelloAnswered | EpochRefused | BackendUp | BackendDown
+)  # fmt: skip
+
+
+def wire_form(run: RunRequest) -> tuple[wire.Message, int]:
+    """A run as the keeper is told it, and its size in bytes. BadRun: it cannot be told."""
+    if not RUN_ID.fullmatch(run.run_id):
+        raise BadRun(run.run_id, "not a run id")
+    try:
+        form = {
+            "run": run.run_id,
+            "value": run.value,
+            "shell": run.shell,
+            "arguments": list(run.arguments),
+            "environment": dict(run.environment),
+            "memory_mb": run.memory_mb,
+        }
+        size_bytes = len(wire.encode(form))
+    except (TypeError, ValueError) as trouble:
+        raise BadRun(run.run_id, str(trouble)) from trouble
+    if size_bytes > RUN_BYTES_MAX:
+        why = f"command and environment have {size_bytes} bytes, more than {RUN_BYTES_MAX}"
+        raise BadRun(run.run_id, why)
+    return form, size_bytes
+
+
+def read(message: wire.Message) -> RunReport:
+    answer, host = message["a"], message["host"]
+    if answer == "started":
+        return RunStarted(host, message["run"], message["pid"], message["at"])
+    if answer == "ended":
+        return _read_end(host, message["run"], end=message)
+    if answer == "listed":
+        runs = tuple(_read_listed(host, run) for run in message["runs"])
+        return RunsListed(host, runs, message["at"])
+    if answer == "unknown":
+        return RunUnknown(host, message["run"])
+    if answer == "hello":
+        return HelloAnswered(host, message["epoch"])
+    if answer == "refused":
+        return EpochRefused(host, message["epoch"], message["known"])
+    raise wire.BadLine(f"an unknown answer: {answer!r}")
+
+
+def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> RunEnded:
+    return RunEnded(
+        host,
+        run_id,
+        end["outcome"],
+        end["exit_code"],
+        end["signal"],
+        end["reason"],
+        end["message"],
+        end["at"],
+    )
+
+
+def _read_listed(host: str, run: dict[str, Any]) -> ListedRun:
+    end = run["end"]
+    ended = None if end is None else _read_end(host, run["run"], end=end)
+    return ListedRun(run["run"], run["state"], run["pid"], run["at"], ended)

@@ -1,0 +1,242 @@
+"""The backend over a real keeper, as hosts and health see it: hangs, nonsense, lost words.
+
+Turns orders of hosts into what they are told. It must not look into the keeper, and waits for
+words with a deadline, never for a time to pass.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.actors.host import messages as m
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.messages import End, Outcome
+from peloton.backends import process
+from peloton.backends.process_runs import Pulse
+from peloton.backends.process_words import RUN_BYTES_MAX, RunReport, RunRequest, wire_form
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Key, Message
+
+HOST, OTHER = Key("host/a"), Key("host/b")
+DEADLINE_S = 20.0
+
+
+class Hosts:
+    """All that hosts were told, in order, and what health says."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[Key, Message]] = []
+        self.troubles: dict[str, str] = {}
+        self._changed = threading.Condition()
+        self._at = 0
+
+    def tell(self, envelopes: Iterable[Envelope]) -> None:
+        with self._changed:
+            self.words += [(envelope.to, envelope.message) for envelope in envelopes]
+            self._changed.notify_all()
+
+    def trouble(self, name: str, text: str) -> None:
+        self.troubles[name] = text
+
+    def hear(self, kind: type, to: Key = HOST) -> Any:
+        """The next word of a kind to a host; those before it are passed over."""
+
+        def there() -> bool:
+            while self._at < len(self.words):
+                found, message = self.words[self._at]
+                self._at += 1
+                if found == to and isinstance(message, kind):
+                    return True
+            return False
+
+        with self._changed:
+            assert self._changed.wait_for(there, DEADLINE_S), f"no {kind.__name__}: {self.words}"
+            return self.words[self._at - 1][1]
+
+
+class Machine:
+    """The backend of two hosts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hosts = Hosts()
+        self.backend = process.ProcessBackend(folder, ["a", "b"], silent_max_s=0.4)
+        self.backend.start(self.hosts.tell, self.hosts.trouble)
+
+    def order(self, *messages: Message) -> None:
+        list(self.backend.receive([Envelope(process.BACKEND, each) for each in messages], 0.0))
+
+
+def start(run: str, value: str = "true", **environment: str) -> m.StartRun:
+    spec = m.RunSpec(Resources(UNIT), value)
+    return m.StartRun(run, spec, tuple(environment.items()))
+
+
+@pytest.fixture
+def machine(folder: Path) -> Iterator[Machine]:
+    made = Machine(folder)
+    yield made
+    made.backend.close()
+
+
+def test_an_end_is_told_with_its_time(machine: Machine) -> None:
+    machine.hosts.hear(m.BackendUp)
+    machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "exit 3"),)))
+    (end,) = machine.hosts.hear(m.RunsEnded).ends
+    assert (end.run, end.outcome.exit_code) == ("r-0-1", 3) and end.at > 1e9
+    machine.order(m.ListRuns(HOST, 1))
+    (listed,) = machine.hosts.hear(m.RunsListed).ends
+    assert listed == end
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        pytest.param(start("../escape"), id="no name for a folder"),
+        pytest.param(start("big-0-1", A="x" * RUN_BYTES_MAX), id="too large"),
+        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(0, "x"), ""), ()), id="no number"),  # type: ignore[arg-type]
+        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(), b"x"), ()), id="no text"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_poison_order_fails_its_own_run_only(machine: Machine, poison: m.StartRun) -> None:
+    machine.hosts.hear(m.BackendUp)
+    runs = (start("r-0-1"), poison, start("r-1-1"))
+    machine.order(m.StartRuns(HOST, 1, runs), m.StartRuns(OTHER, 1, (start("o-0-1"),)))
+    (refused,) = machine.hosts.hear(m.RunsEnded).ends
+    assert refused.run == poison.run and refused.outcome.end == End.FAILED
+    assert refused.outcome.message.startswith("cannot be ordered: ")
+    ends = [machine.hosts.hear(m.RunsEnded).ends[0] for _ in range(2)]
+    assert sorted(end.run for end in ends) == ["r-0-1", "r-1-1"]
+    assert machine.backend.stop_all(5.0)
+
+
+def test_the_keeper_refuses_one_run_not_the_line(machine: Machine) -> None:
+    """What only the keeper sees to be nonsense: the connection and all other runs live on."""
+    machine.hosts.hear(m.BackendUp)
+    assert machine.backend._runs is not None
+    good, _ = wire_form(RunRequest("r-0-1", "a", "true"))
+    runs = [{"run": "bad-0-1", "value": "true"}, {**good, "run": "../x"}, good]
+    machine.backend._runs._ask({"q": "launch", "host": "a", "epoch": 1, "runs": runs})
+    ends = [machine.hosts.hear(m.RunsEnded).ends[0] for _ in range(3)]
+    assert {end.run: end.outcome.end for end in ends} == {
+        "bad-0-1": End.FAILED,
+        "../x": End.FAILED,
+        "r-0-1": End.SUCCEEDED,
+    }
+
+
+def test_a_kill_of_what_the_keeper_does_not_know_is_followed_by_a_list(machine: Machine) -> None:
+    """Else the host would wait for ever for the end of a run whose order was lost."""
+    machine.hosts.hear(m.BackendUp)
+    machine.order(m.StopRuns(HOST, 1, ("lost-0-1",), 1.0))
+    assert machine.hosts.hear(m.RunsListed) == m.RunsListed(())
+
+
+def test_after_a_reset_every_host_compares(machine: Machine) -> None:
+    for host in (HOST, OTHER):
+        machine.hosts.hear(m.BackendUp, host)
+    machine.backend.reset()
+    for host in (HOST, OTHER):
+        machine.hosts.hear(m.BackendUp, host)
+
+
+def test_who_asks_is_told_whether_the_keeper_can_be_asked(machine: Machine) -> None:
+    machine.hosts.hear(m.BackendUp, OTHER)
+    machine.order(m.AskBackend(HOST))
+    machine.hosts.hear(m.BackendUp)
+
+
+def test_a_host_that_is_no_more_is_told_too_once_it_asked(folder: Path) -> None:
+    """It asks after the recovery, before the keeper was reached; its old runs are to be killed."""
+    made = Machine.__new__(Machine)
+    made.hosts, old = Hosts(), Key("host/old")
+    made.backend = process.ProcessBackend(folder, ["a"])
+    made.order(m.ListRuns(old, 1))
+    made.backend.start(made.hosts.tell)
+    made.hosts.hear(m.BackendUp, old)
+    made.backend.close()
+
+
+def test_a_keeper_that_hangs_is_noticed_and_all_is_well_when_it_goes_on(
+    machine: Machine, folder: Path, procs: Any
+) -> None:
+    machine.hosts.hear(m.BackendUp)
+    machine.order(m.StartRuns(HOST, 1, (start("long-0-1", "sleep 60"),)))
+    machine.hosts.hear(m.RunsStarted)
+    pid = procs.keeper_pid(folder)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        down = machine.hosts.hear(m.BackendDown)
+        assert down.text == "keeper: no answer for 0.4 s"
+        assert machine.hosts.troubles == {process.BACKEND: down.text}
+        # Orders and questions of this time wait in the one connection, in their order.
+        machine.order(m.StartRuns(HOST, 1, (start("late-0-1", "sleep 60"),)))
+        machine.order(m.ListRuns(HOST, 1))
+        assert machine.hosts.hear(m.BackendDown) == down, "who asks meanwhile hears why"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    machine.hosts.hear(m.BackendUp)
+    assert machine.hosts.troubles == {process.BACKEND: ""}
+    listed = machine.hosts.hear(m.RunsListed)
+    assert sorted(listed.running) == ["late-0-1", "long-0-1"], "no list overtakes a launch"
+    assert machine.backend.stop_all(0.0)
+    ends = [machine.hosts.hear(m.RunsEnded).ends[0] for _ in range(2)]
+    assert {end.outcome.end for end in ends} == {End.KILLED}
+    assert procs.keeper_pid(folder) == pid, "no second keeper was needed"
+
+
+def test_a_keeper_that_hung_before_it_was_reached(
+    folder: Path, procs: Any, machine: Machine
+) -> None:
+    """Its socket takes connections all the same: only an answer shows that it is there."""
+    machine.hosts.hear(m.BackendUp)
+    pid = procs.keeper_pid(folder)
+    os.kill(pid, signal.SIGSTOP)
+    second = Machine(folder)
+    try:
+        second.hosts.hear(m.BackendDown)
+        assert [word for _, word in second.hosts.words if isinstance(word, m.BackendUp)] == []
+        large = [start(f"large-{n}-1", A="x" * 2_000_000) for n in range(3)]
+        second.order(m.StartRuns(HOST, 1, tuple(large)))
+        second.backend.close()  # a daemon that leaves does not hang with it, though more is unsent
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_failure_planted_in_the_client_is_told_and_survived(machine: Machine) -> None:
+    machine.hosts.hear(m.BackendUp)
+    runs = machine.backend._runs
+    assert runs is not None
+    hear = runs._report
+
+    def fails_once(report: RunReport) -> None:
+        runs._report = hear
+        raise RuntimeError("planted")
+
+    runs._report = fails_once
+    machine.order(m.ListRuns(HOST, 1))
+    down = machine.hosts.hear(m.BackendDown)
+    assert down.text == "keeper: its client failed: RuntimeError: planted"
+    machine.hosts.hear(m.BackendUp)
+    machine.order(m.StartRuns(HOST, 1, (start("r-0-1"),)))
+    assert machine.hosts.hear(m.RunsEnded).ends[0].outcome == Outcome(
+        End.SUCCEEDED, 0, reason="exited", message="exit code 0"
+    )
+
+
+def test_a_pulse_asks_one_thing_at_a_time() -> None:
+    pulse = Pulse(8.0)
+    assert pulse.asks(100.0) and not pulse.asks(101.0)
+    assert not pulse.is_silent(107.9) and pulse.wait_s(107.0) == 1.0
+    assert pulse.is_silent(108.0)
+    pulse.heard(108.0)
+    assert not pulse.is_silent(200.0) and not pulse.asks(109.9) and pulse.asks(110.0)
+    pulse.begin()
+    assert pulse.asks(0.0), "a new connection is asked at once"
