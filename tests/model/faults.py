@@ -1,0 +1,262 @@
+"""Mistakes to plant in the real code, one rule broken each, and bounds within which each shows.
+
+A search that finds nothing proves something only if it finds these. The module must not be
+imported by anything but the tests of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from peloton.runtime.adapters.memory_rows import MemoryRows
+from peloton.runtime.core import chain, fencing, register
+from peloton.runtime.core.fencing import Talk
+from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.statements import (
+    Advance,
+    Applied,
+    Bump,
+    Conditional,
+    DeleteSegment,
+    FrameRow,
+    InsertRow,
+    MoveFloor,
+    NotApplied,
+    Plain,
+    Reply,
+    Statement,
+)
+from peloton.runtime.ports import Committed, Damaged, Fenced, ShardId, Unclear
+from tests.model.protocol import Bounds
+
+COMMIT, DECIDE = fencing.commit, fencing._decide
+PLAIN, CONDITIONAL = MemoryRows._plain, MemoryRows._conditional
+Write = Advance | MoveFloor
+
+
+# ---- claims ----------------------------------------------------------------------------------
+
+
+def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+    """Reads after the bump, and does not ask whose bump it was."""
+    row = yield from fencing._register(shard)
+    yield (Bump(shard, row.epoch, op, owner),)
+    after = yield from fencing._register(shard)
+    return Hold(shard, after) if after.epoch == row.epoch + 1 else Fenced("")
+
+
+def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+    """Bumps, and goes on with what it read before the bump."""
+    row = yield from fencing._register(shard)
+    (reply,) = yield (Bump(shard, row.epoch, op, owner),)
+    if not isinstance(reply, Applied):
+        return Fenced("")
+    return Hold(shard, replace(row, epoch=row.epoch + 1, op=op))
+
+
+def op_without_process(process: bytes, count: int) -> bytes:
+    """Two processes use one name."""
+    return count.to_bytes(24, "big")
+
+
+def trouble_is_damage(hold: Hold, text: str) -> Talk[None]:
+    """Calls what it cannot read damaged, without a second look at the epoch."""
+    raise Damaged(text)
+    yield ()
+
+
+def lowest_epoch(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
+    """Of two rows at a position takes the older epoch's."""
+    rows = [row for row in found if isinstance(row, FrameRow) and row.position in tail]
+    best = {row.position: row for row in sorted(rows, key=lambda row: -row.epoch)}
+    return [[best[at]] for at in sorted(best)]
+
+
+# ---- conditional writes ----------------------------------------------------------------------
+
+
+def believes_a_read(hold: Hold, write: Write) -> Talk[Fenced | None]:
+    """After a timeout looks, sees nothing, and reports a failure."""
+    (reply,) = yield (write,)
+    if isinstance(reply, Applied):
+        return None
+    row = yield from fencing._register(hold.shard)
+    return None if row.op == write.op else Fenced("a read says that it failed", definite=True)
+
+
+def op_not_looked_at(hold: Hold, write: Write) -> Talk[Fenced | None]:
+    """Takes every refusal for a failure, its own success before it included."""
+    while True:
+        (reply,) = yield (write,)
+        if isinstance(reply, Applied):
+            return None
+        if isinstance(reply, NotApplied):
+            return Fenced("", definite=True)
+        yield Unclear("")
+
+
+def retries_in_secret(hold: Hold, write: Write) -> Talk[Fenced | None]:
+    """Sends again, as a driver of its own accord would: a refusal looks like that of one copy."""
+    while True:
+        talk = DECIDE(hold, write)
+        (reply,) = yield next(talk)  # type: ignore[misc]
+        if isinstance(reply, Applied | NotApplied):
+            try:
+                talk.send((reply,))
+            except StopIteration as end:
+                return end.value
+        yield Unclear("")
+
+
+def another_op(hold: Hold, write: Write) -> Talk[Fenced | None]:
+    """Sends again under a new name."""
+    (reply,) = yield (write,)
+    if isinstance(reply, Applied | NotApplied):
+        return None if isinstance(reply, Applied) else Fenced("")
+    yield Unclear("")
+    return (yield from DECIDE(hold, replace(write, op=write.op[:-1] + b"~")))
+
+
+# ---- order within a round --------------------------------------------------------------------
+
+
+def not_all_durable(statements: Iterable[Statement]) -> Talk[None]:
+    """Sends every row once, acknowledged or not."""
+    said = tuple(statements)
+    if said:
+        yield said
+
+
+def commit_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+    """Commits a frame before its rows are written."""
+    if plan.work.frame is None:
+        return (yield from COMMIT(hold, plan))
+    fenced = yield from DECIDE(hold, fencing._advance(hold, plan))
+    if fenced is not None:
+        return fenced
+    register.frame_done(hold, plan)
+    yield from fencing._write(InsertRow(hold.shard, row) for row in plan.frame_rows)
+    return Committed()
+
+
+def _floor(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
+    assert plan.work.floor is not None
+    position = plan.work.floor.position
+    move = MoveFloor(hold.shard, hold.epoch, plan.op, plan.floor_op, position)
+    return (yield from DECIDE(hold, move))
+
+
+def floor_before_parts(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+    """Moves the floor to a checkpoint that is not yet written."""
+    if plan.work.floor is None:
+        return (yield from COMMIT(hold, plan))
+    yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
+    fenced = yield from _floor(hold, plan)
+    yield from fencing._write_parts(hold, plan)
+    register.floor_done(hold, plan)
+    return fenced or Committed()
+
+
+def floor_before_ended(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+    """Moves the floor past ends whose final states are not yet written."""
+    if plan.work.floor is None:
+        return (yield from COMMIT(hold, plan))
+    yield from fencing._write_parts(hold, plan)
+    fenced = yield from _floor(hold, plan)
+    yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
+    register.floor_done(hold, plan)
+    return fenced or Committed()
+
+
+def cut_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+    """Cuts what the new floor allows before the floor is known to have moved."""
+    if plan.work.floor is not None:
+        doomed = range(plan.work.floor.position // fencing.SEGMENT_FRAMES)
+        yield from fencing._write(DeleteSegment(hold.shard, segment) for segment in doomed)
+    return (yield from COMMIT(hold, plan))
+
+
+# ---- the store -------------------------------------------------------------------------------
+
+
+def rows_without_epoch(rows: MemoryRows, ask: Plain) -> None:
+    """One row per position: an old owner's late one overwrites the one that was committed."""
+    if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
+        for segment in rows.journal.values():
+            for key in [key for key in segment if key[0] == ask.row.position]:
+                del segment[key]
+    PLAIN(rows, ask)
+
+
+def commit_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+    """A commit looks at the epoch only, so that a repeated one applies twice."""
+    if isinstance(ask, Advance):
+        ask = replace(ask, expected=rows.registers[ask.shard].op)
+    return CONDITIONAL(rows, ask)
+
+
+def floor_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+    """A floor looks at the epoch only, so that a repeated one falls back."""
+    if isinstance(ask, MoveFloor):
+        ask = replace(ask, expected=rows.registers[ask.shard].op)
+    return CONDITIONAL(rows, ask)
+
+
+def commit_without_epoch(rows: MemoryRows, ask: Conditional) -> Reply:
+    """No condition at all: an owner that was overtaken goes on."""
+    if isinstance(ask, Advance):
+        now = rows.registers[ask.shard]
+        ask = replace(ask, epoch=now.epoch, expected=now.op)
+    return CONDITIONAL(rows, ask)
+
+
+class Fault(NamedTuple):
+    """`broken` takes the place of `name` in `where`, and shows within the bounds."""
+
+    where: Any
+    name: str
+    broken: Callable[..., Any]
+    bounds: Bounds
+
+
+TAKEOVER = Bounds(troubles=0)
+DOUBT = Bounds()
+FLOOR = Bounds(checkpoints=1)
+FLOORS = Bounds(owners=1, checkpoints=2)
+OVERTAKEN = Bounds(epochs=3, checkpoints=2, cuts=1, troubles=0)
+
+FAULTS = (
+    Fault(fencing, "claim", claim_without_op, DOUBT),
+    Fault(fencing, "claim", claim_reads_first, TAKEOVER),
+    Fault(chain, "op_name", op_without_process, TAKEOVER),
+    Fault(fencing, "_trouble", trouble_is_damage, OVERTAKEN),
+    Fault(fencing, "pick", lowest_epoch, TAKEOVER),
+    Fault(fencing, "_decide", believes_a_read, DOUBT),
+    Fault(fencing, "_decide", op_not_looked_at, DOUBT),
+    Fault(fencing, "_decide", retries_in_secret, DOUBT),
+    Fault(fencing, "_decide", another_op, DOUBT),
+    Fault(fencing, "_write", not_all_durable, DOUBT),
+    Fault(fencing, "commit", commit_first, TAKEOVER),
+    Fault(fencing, "commit", floor_before_parts, FLOOR),
+    Fault(fencing, "commit", floor_before_ended, FLOOR),
+    Fault(fencing, "commit", cut_first, FLOOR),
+    Fault(MemoryRows, "_plain", rows_without_epoch, TAKEOVER),
+    Fault(MemoryRows, "_conditional", commit_without_op, DOUBT),
+    Fault(MemoryRows, "_conditional", floor_without_op, FLOORS),
+    Fault(MemoryRows, "_conditional", commit_without_epoch, TAKEOVER),
+)
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """The code with the mistake in it."""
+    right = getattr(fault.where, fault.name)
+    setattr(fault.where, fault.name, fault.broken)
+    try:
+        yield
+    finally:
+        setattr(fault.where, fault.name, right)

@@ -1,0 +1,238 @@
+"""Owners of the model: the real talks of `core/fencing.py`, made into values that can be kept.
+
+A search must take the same owner two ways, and a running generator cannot be copied. But a talk
+is a function of what it is told. So an owner between two talks is a frozen copy of its `Hold`
+(a `Rest`), and an owner within a talk is that rest, the name of the talk, and the replies heard
+so far (a `Node`); to go on from a node is to tell a new generator the old replies again. The
+module must not know the store, and must not judge what an owner does (`promises`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from peloton.runtime.core import fencing, register
+from peloton.runtime.core.fencing import Piece
+from peloton.runtime.core.register import Hold, Ops
+from peloton.runtime.core.statements import RegisterRow, Reply, Statement
+from peloton.runtime.ports import (
+    CheckpointPart,
+    Cut,
+    EndedRow,
+    Fenced,
+    Floor,
+    Frame,
+    Overtaken,
+    ShardId,
+    Unclear,
+    Work,
+)
+
+SHARD = ShardId("g", 0)
+
+Frozen = tuple[tuple[str, Any], ...]
+
+
+class Rest(NamedTuple):
+    """An owner between two talks."""
+
+    process: int
+    """Name of the process; a crash gives another."""
+    count: int = 0
+    """Conditional writes it has named."""
+    hold: Frozen | None = None
+    """What it believes of the register; None: it is not the owner."""
+    history: tuple[bytes, ...] | None = None
+    """Frames it knows committed; None: it has claimed, and not yet read."""
+    ended_to: int = 0
+    """Frames up to here have their ended rows in the store, as far as it knows."""
+
+
+class Node(NamedTuple):
+    """An owner: at rest (no talk), or in a talk after some replies."""
+
+    rest: Rest
+    talk: str = ""
+    heard: tuple[tuple[Reply, ...] | None, ...] = ()
+    """Per ask its replies, and None where it went on after a doubt."""
+
+
+class Ended(NamedTuple):
+    """A talk came to its end: the next rest, and what the owner now says to the outside."""
+
+    rest: Rest
+    news: tuple[tuple[str, Any], ...] = ()
+
+
+Heard = tuple[Statement, ...] | Unclear | Ended
+Life = Generator[tuple[Statement, ...] | Unclear, tuple[Reply, ...], Ended]
+
+
+def resume(node: Node) -> Heard:
+    """What the owner says after all it has heard: statements, a doubt, or the end of its talk."""
+    if not node.talk:
+        return Ended(node.rest)
+    life = TALKS[node.talk](node.rest)
+    try:
+        said = next(life)
+        for replies in node.heard:
+            said = next(life) if replies is None else life.send(replies)
+    except StopIteration as end:
+        return end.value
+    return said
+
+
+# ---- the talks -------------------------------------------------------------------------------
+
+
+def claim(rest: Rest) -> Life:
+    """Take the shard; what was held before is dropped first."""
+    ops = _ops(rest)
+    out = Rest(rest.process, rest.count + 1)
+    got = yield from fencing.claim(SHARD, op=ops.next(), owner=str(rest.process))
+    if isinstance(got, Fenced):
+        return Ended(out)
+    return Ended(out._replace(hold=freeze(got)), (("claimed", got.epoch),))
+
+
+def load(rest: Rest) -> Life:
+    """Checkpoint, then tail. Overtaken is no trouble; Damaged and Broken go up to the search."""
+    hold, pieces = thaw(rest), []
+    try:
+        for reading in (fencing.load_checkpoint(hold), fencing.load_tail(hold)):
+            replies = None
+            while True:
+                try:
+                    said = next(reading) if replies is None else reading.send(replies)
+                except StopIteration:
+                    break
+                replies = None
+                if isinstance(said, Piece):
+                    pieces += said.items
+                else:
+                    replies = yield said
+    except Overtaken:
+        return Ended(Rest(rest.process, rest.count))
+    parts = b"".join(one for one in pieces if isinstance(one, bytes))
+    tail = tuple(one.body for one in pieces if isinstance(one, Frame))
+    history = (*(body for body in parts.split(b",") if body), *tail)
+    news = (("loaded", (hold.epoch, history)),)
+    return Ended(rest._replace(hold=freeze(hold), history=history, ended_to=hold.floor[0]), news)
+
+
+def frame(rest: Rest) -> Life:
+    """Commit one more frame; its body is like no other."""
+    hold, history = thaw(rest), rest.history or ()
+    body = b"%d.%d" % (rest.process, rest.count)
+    work = Work(SHARD, hold.epoch, Frame(len(history) + 1, body))
+    return (yield from _commit(rest, hold, work))
+
+
+def checkpoint(rest: Rest) -> Life:
+    """Final states of what ended since the last one, a checkpoint of all, and its floor.
+
+    In the model each frame ends one key, named by the frame's position.
+    """
+    hold, history = thaw(rest), rest.history or ()
+    last = len(history)
+    ended = tuple(
+        EndedRow("k", str(at), at, history[at - 1]) for at in range(rest.ended_to + 1, last + 1)
+    )
+    part = CheckpointPart(last, 0, b",".join(history), last=True)
+    work = Work(SHARD, hold.epoch, ended=ended, parts=(part,), floor=Floor(last))
+    return (yield from _commit(rest, hold, work))
+
+
+def cut(rest: Rest) -> Life:
+    hold = thaw(rest)
+    return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut())))
+
+
+def leave(rest: Rest) -> Life:
+    """Give the shard back of its own will."""
+    hold, ops = thaw(rest), _ops(rest)
+    yield from fencing.release(hold, ops.next())
+    return Ended(Rest(rest.process, ops.count))
+
+
+def _commit(rest: Rest, hold: Hold, work: Work) -> Life:
+    ops = _ops(rest)
+    plan = register.plan(hold, work, ops=ops)
+    answer = yield from fencing.commit(hold, plan)
+    out = Rest(rest.process, ops.count)
+    news: tuple[tuple[str, Any], ...] = ()
+    if isinstance(answer, Fenced):
+        if answer.definite and work.frame is not None:
+            news = (("refused", work.frame.body),)
+        return Ended(out, news)
+    history, ended_to = rest.history or (), rest.ended_to
+    if work.frame is not None:
+        history, news = (*history, work.frame.body), (("acknowledged", work.frame.body),)
+    if work.ended:
+        ended_to = work.ended[-1].position
+    return Ended(out._replace(hold=freeze(hold), history=history, ended_to=ended_to), news)
+
+
+TALKS = {
+    "claim": claim,
+    "load": load,
+    "frame": frame,
+    "checkpoint": checkpoint,
+    "cut": cut,
+    "leave": leave,
+}
+
+
+def may(rest: Rest) -> tuple[str, ...]:
+    """Talks that make sense for an owner at rest, besides a claim."""
+    if rest.hold is None:
+        return ()
+    held = dict(rest.hold)
+    last, wants = held["last_position"], ["frame"]
+    if last > max(held["begun"], held["floor"][0]):
+        wants.append("checkpoint")
+    if held["manifest"] is not None and held["manifest"].previous[0]:
+        wants.append("cut")
+    return (*wants, "leave")
+
+
+# ---- a hold as a value -----------------------------------------------------------------------
+
+_TYPES = {
+    name: type(value)
+    for name, value in vars(Hold(SHARD, RegisterRow(0, b"", "", 0, b"", 0, 0))).items()
+}
+
+
+def freeze(hold: Hold) -> Frozen:
+    """All that the hold holds; sets sorted, mappings as pairs."""
+    return tuple((name, _frozen(value)) for name, value in vars(hold).items())
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(value.items())
+    if isinstance(value, set):
+        return tuple(sorted(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def thaw(rest: Rest) -> Hold:
+    """A hold of its own, equal to the one that was frozen."""
+    assert rest.hold is not None
+    hold = object.__new__(Hold)
+    for name, value in rest.hold:
+        kind = _TYPES[name]
+        setattr(hold, name, kind(value) if kind in (set, list) or _maps(kind) else value)
+    return hold
+
+
+def _maps(kind: type) -> bool:
+    return issubclass(kind, dict)
+
+
+def _ops(rest: Rest) -> Ops:
+    ops = Ops(rest.process.to_bytes(16, "big"))
+    ops.count = rest.count
+    return ops

@@ -1,0 +1,50 @@
+"""The store of the model: the tables of `MemoryRows`, frozen into a value between two statements.
+
+What a statement does is what the real rows in memory do with it, so a fault planted there is
+searched like any other. The module must not know owners, fates or order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from peloton.runtime.adapters.memory_rows import MemoryRows
+from peloton.runtime.core.statements import CreateRegister, RegisterRow, Reply, Statement
+from tests.model.owners import SHARD
+
+Table = tuple[tuple[Any, tuple[tuple[Any, Any], ...]], ...]
+
+
+class Store(NamedTuple):
+    """Everything that is durable."""
+
+    register: RegisterRow
+    journal: Table = ()
+    checkpoint: Table = ()
+    ended: Table = ()
+
+
+def bootstrapped() -> Store:
+    rows = MemoryRows()
+    rows.run([CreateRegister(SHARD, b"boot")])
+    return Store(rows.registers[SHARD])
+
+
+def run(store: Store, statement: Statement) -> tuple[Store, Reply]:
+    """The store after the statement, and what it answers."""
+    rows = MemoryRows()
+    rows.registers[SHARD] = store.register
+    rows.journal = _thawed(store.journal)
+    rows.checkpoint = _thawed(store.checkpoint)
+    rows.ended = _thawed(store.ended)
+    (reply,) = rows.run([statement])
+    tables = (_frozen(one) for one in (rows.journal, rows.checkpoint, rows.ended))
+    return Store(rows.registers[SHARD], *tables), reply
+
+
+def _thawed(table: Table) -> dict[Any, dict[Any, Any]]:
+    return {key: dict(rows) for key, rows in table}
+
+
+def _frozen(table: dict[Any, dict[Any, Any]]) -> Table:
+    return tuple((key, tuple(sorted(table[key].items()))) for key in sorted(table))

@@ -1,0 +1,123 @@
+"""The fencing protocol searched to the end within small bounds, and with planted mistakes.
+
+Prints states, depth and seconds (`pytest -s`); `script/model` searches further. What is searched
+is the code itself, see `protocol.py`. Must not hold examples; those are in `tests/core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.model.faults import FAULTS, Fault, planted
+from tests.model.owners import Node, Rest, resume
+from tests.model.protocol import Bounds, Protocol, tiny_segments
+from tests.model.search import Move, State, search
+
+BOUNDS = {
+    "doubts": (Bounds(checkpoints=2, cuts=1, troubles=2), 400_000),
+    "crashes": (Bounds(checkpoints=1, crashes=1), 100_000),
+    "takeovers": (Bounds(epochs=3, frames=3), 100_000),
+    "overtaken": (Bounds(epochs=3, checkpoints=2, cuts=1, leaves=1, troubles=0), 50_000),
+    "three": (Bounds(owners=3, epochs=3, troubles=0), 100_000),
+}
+"""Each with the fewest states that it must have: a search that shrinks has lost something."""
+
+
+@pytest.fixture(autouse=True)
+def segments() -> Iterator[None]:
+    with tiny_segments():
+        yield
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_no_order_of_events_breaks_a_promise(name: str) -> None:
+    bounds, states_min = BOUNDS[name]
+    found = search(Protocol(bounds))
+    print(f"\n{name}: {bounds}\n{found}")
+    assert not found.wrong, str(found)
+    assert found.complete
+    assert found.states >= states_min
+
+
+def test_the_model_gets_to_what_it_is_about() -> None:
+    model = Protocol(Bounds(checkpoints=2, cuts=1))
+    assert search(model).complete
+    stories, stores = model.stories.values, model.stores.values
+    assert any({one.epoch for one in story.committed} == {1, 2} for story in stories)
+    assert any(story.refused for story in stories), "a frame is refused for good"
+    assert any(store.register.floor == 2 for store in stores)
+    cut = [store for store in stores if store.register.floor == 2 and len(store.journal) == 1]
+    assert cut, "a segment is cut under a floor"
+    losers = [row for store in stores for _, rows in store.journal for row in rows]
+    assert len({key for key, _ in losers if key[0] == 1}) > 1, "a row that lost stays in the way"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.broken.__name__ for fault in FAULTS])
+def test_a_planted_mistake_is_found(fault: Fault) -> None:
+    with planted(fault):
+        found = search(Protocol(fault.bounds))
+    print(f"\n{fault.broken.__name__}: {fault.broken.__doc__}\n{found}")
+    assert found.wrong, str(found)
+    assert len(found.trace) == found.depth + 1, "the way is a shortest one"
+    assert not search(Protocol(fault.bounds), states_max=found.states).wrong
+
+
+def test_an_owner_is_a_value() -> None:
+    model = Protocol(Bounds(checkpoints=1, troubles=0))
+    search(model)
+    rests = [node.rest for node in model.nodes.values if not node.talk]
+    assert any(rest.hold is not None for rest in rests)
+    for node in model.nodes.values:
+        assert resume(node) == resume(node), "a talk told the same says the same"
+    assert resume(Node(Rest(1), "claim")) == resume(Node(Rest(2), "claim"))
+
+
+# ---- the search itself -----------------------------------------------------------------------
+
+
+class Mistaken(Exception):
+    pass
+
+
+class Stairs:
+    """Steps of one or two up to a height; the step onto `trap` is wrong."""
+
+    wrong: type[Exception] = Mistaken
+
+    def __init__(self, height: int, trap: int = -1) -> None:
+        self.height = height
+        self.trap = trap
+
+    def start(self) -> State:
+        return (0,)
+
+    def moves(self, state: State) -> Iterator[Move]:
+        yield from ((1,), (2,))
+
+    def after(self, state: State, move: Move) -> State | None:
+        to = state[0] + move[0]
+        if to == self.trap:
+            raise Mistaken(f"on {to}")
+        return (to,) if to <= self.height else None
+
+    def explain(self, state: State, move: Move) -> str:
+        return f"{state[0]}+{move[0]}"
+
+
+def test_a_search_visits_every_state_once() -> None:
+    found = search(Stairs(10))
+    assert (found.states, found.steps, found.depth, found.complete) == (11, 22, 5, True)
+
+
+def test_a_search_tells_the_shortest_way() -> None:
+    found = search(Stairs(10, trap=5))
+    assert (found.wrong, found.trace) == ("on 5", ("0+1", "1+2", "3+2"))
+    assert not found.complete
+    assert str(found).splitlines()[1:] == ["  1. 0+1", "  2. 1+2", "  3. 3+2", "WRONG: on 5"]
+
+
+def test_a_search_may_be_stopped() -> None:
+    found = search(Stairs(10**6), states_max=100)
+    assert not found.complete and 100 <= found.states <= 102
