@@ -22,6 +22,7 @@ from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.chaos.cluster.machines import Fate, Fates, Machines
 from peloton.kinds import kinds
 from peloton.placement.messages import PLACER_ANY
 from peloton.placement.placer import Placer
@@ -34,7 +35,6 @@ from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import CheckpointPart, EndedRow, Frame, ShardId
 from peloton.runtime.vocabulary import Key, Kind, Message, Query, kind_of
 from tests.worlds import checks
-from tests.worlds.backend import Fate, Fates, Machines
 from tests.worlds.network import CALM, Network, Storm
 
 SMALL = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}

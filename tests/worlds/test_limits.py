@@ -10,9 +10,9 @@ import pytest
 
 from peloton.actors.job.messages import DeleteJob, JobStates, StopJob
 from peloton.actors.job.spec import JobSpec
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Key
 from tests.worlds import checks
-from tests.worlds.backend import FAILURE, SUCCESS, Fate
 from tests.worlds.harness import NEED, ROOM, World, spec
 from tests.worlds.network import CALM, Storm
 

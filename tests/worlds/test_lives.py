@@ -25,9 +25,9 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import GetLot, lot_key
 from peloton.actors.respool.messages import DeletePool, PoolDone
 from peloton.actors.task.messages import End, Outcome
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from tests.worlds import checks
-from tests.worlds.backend import FAILURE, SUCCESS, Fate
 from tests.worlds.harness import NEED, ROOM, World, job_id, spec
 
 

@@ -28,11 +28,11 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import Leave
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import End, Outcome
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
 from peloton.kinds import kinds
 from peloton.runtime.core.digest import digest
 from peloton.runtime.vocabulary import Absent, Decision, Kind, Refused
 from tests.worlds import checks
-from tests.worlds.backend import FAILURE, SUCCESS, Fate, Fates
 from tests.worlds.harness import NEED, Order, World, job_id, spec
 from tests.worlds.network import CALM, Storm
 

@@ -87,7 +87,7 @@ class Stepper:
         self.note(f"{self.clock.now_s:.3f} {shell.name} {shell.actor_inbox.qsize()}")
         shell.grant(self.chance.randint(1, LETTERS_PER_STEP_MAX))
         if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
-            self.rung(shell)
+            shell.driver.rung(shell)
         return True
 
     def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:
@@ -111,6 +111,13 @@ class Stepper:
         self._ready = [shell for shell in self._ready if id(shell) not in gone]
         self._wakes = [wake for wake in self._wakes if id(wake[2]) not in gone]
         heapq.heapify(self._wakes)
+
+    def hold(self, shells: list[Shell]) -> list[Shell]:
+        """These shells' process stands still; those that were about to be stepped."""
+        held = {id(shell): None for shell in shells}
+        waiting = [shell for shell in self._ready if id(shell) in held]
+        self._ready = [shell for shell in self._ready if id(shell) not in held]
+        return waiting
 
     def note(self, text: str) -> None:
         """Put something into the trace."""

@@ -27,7 +27,6 @@ The ten, and where each comes from:
 from __future__ import annotations
 
 import enum
-import heapq
 import random
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -60,6 +59,9 @@ from peloton.runtime.simulation.cells import Cells, partition
 
 COMPLETED = 0.5
 """Share of half accepted writes that a later look completes; the others never were."""
+OVERTAKEN_MAX = 20
+"""How many later statements may overtake one that is late, at the same time."""
+NEVER = 1 << 62
 REGISTERS_KEPT_MAX = 3
 """How many register rows back a read at ONE may be."""
 
@@ -97,10 +99,11 @@ KINDS = (
 
 
 class Late(NamedTuple):
-    """A statement on its way: done at its time, whatever its sender was told."""
+    """A statement on its way, whatever its sender was told: done at its time, or once the store
+    has been asked so many statements in all."""
 
     at_s: float
-    number: int
+    asked: int
     statement: Conditional | Plain
     stamp_us: int
 
@@ -127,8 +130,7 @@ class SimulatedStore:
         self._before: dict[ShardId, list[RegisterRow]] = {}
         self._accepted: dict[ShardId, Conditional] = {}
         self._late: list[Late] = []
-        self._kept = 0
-        self._writes = 0
+        self._asked = 0
         self._cut: dict[str, None] = {}
         self._flushed: Flushed | None = None
 
@@ -154,8 +156,11 @@ class SimulatedStore:
     def advance(self) -> None:
         """Do what is due by now."""
         now_s = self.clock.now()
-        while self._late and self._late[0].at_s <= now_s:
-            self._do(heapq.heappop(self._late))
+        due = [late for late in self._late if late.at_s <= now_s or late.asked <= self._asked]
+        if due:
+            self._late = [late for late in self._late if late not in due]
+            for late in sorted(due, key=lambda late: late.at_s):
+                self._do(late)
         flush_s, last = self.faults.flush_s, self._flushed
         if flush_s and (last is None or now_s - last.at_s >= flush_s):
             registers = dict(self.registers.registers)
@@ -178,18 +183,21 @@ class SimulatedStore:
 
     def run(self, asker: MemberRows, statements: Sequence[Statement]) -> list[Reply]:
         """As the port says, for one daemon."""
-        self.advance()
         if asker.member in self._cut:
             self.struck["cut"] += len(statements)
             return [Failed(f"{asker.member} does not reach the store") for _ in statements]
         order = list(range(len(statements)))
         if len(order) > 1 and self._strikes("reorder_plain", self.faults.reorder_plain):
             self.chance.shuffle(order)
-        replies: dict[int, Reply] = {at: self._run(asker, statements[at]) for at in order}
+        replies: dict[int, Reply] = {}
+        for at in order:
+            self.advance()
+            replies[at] = self._run(asker, statements[at])
         return [replies[at] for at in range(len(statements))]
 
     def _run(self, asker: MemberRows, ask: Statement) -> Reply:
         faults = self.faults
+        self._asked += 1
         if faults.power_cut and self.chance.random() < faults.power_cut:
             self.power_cut()
             return Failed("connection closed")
@@ -222,7 +230,6 @@ class SimulatedStore:
         if not held or not self._strikes("either_order", self.faults.either_order):
             return None
         self._late.remove(held[0])
-        heapq.heapify(self._late)
         if self.chance.random() < 0.5:
             return held[0]
         self._do(held[0])
@@ -288,11 +295,13 @@ class SimulatedStore:
     # ---- later ----
 
     def _keep(self, ask: Conditional | Plain, stamp_us: int) -> None:
-        """Half of what is late is done before the next call, the rest within `late_s`."""
-        delay_s = self.chance.choice((0.0, self.chance.random() * self.faults.late_s))
-        self._kept += 1
-        late = Late(self.clock.now() + delay_s, self._kept, ask, stamp_us)
-        heapq.heappush(self._late, late)
+        """A third of what is late is done at once, before the next statement, a third behind a few
+        more (calls take no time, so time alone would let nothing be overtaken), the rest in time.
+        """
+        delay_s = self.chance.random() * self.faults.late_s
+        some = self.chance.randint(1, OVERTAKEN_MAX)
+        asked = self._asked + self.chance.choice((0, some, NEVER))
+        self._late.append(Late(self.clock.now() + delay_s, asked, ask, stamp_us))
 
     def _do(self, late: Late) -> None:
         if isinstance(late.statement, CONDITIONAL):
@@ -301,11 +310,10 @@ class SimulatedStore:
             self.cells.write(late.statement, late.stamp_us)
 
     def _stamp_us(self, asker: MemberRows) -> int:
-        """The time of a write by its daemon's clock. Virtual time stands still during many writes,
-        so they are counted too: else a delete would not outdate what was written just before."""
-        self._writes += 1
+        """The time of a write by its daemon's clock. Virtual time stands still during many
+        statements, so these count too: else a delete would spare what was written just before."""
         now_s = self.clock.now() + asker.off * self.faults.skew_s
-        return int(now_s * 1_000_000) + self._writes
+        return int(now_s * 1_000_000) + self._asked
 
     def _strikes(self, kind: str, strength: float) -> bool:
         struck = strength > 0 and self.chance.random() < strength
