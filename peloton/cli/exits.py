@@ -39,10 +39,13 @@ def of_error(error: errors.PelotonError) -> int:
     return next(code for kind, code in BY_ERROR if isinstance(error, kind))
 
 
-def of_job(state: str, code: int) -> int:
-    """What `wait` exits with: the code the server named, kept out of the tool's own range."""
+def of_job(state: str, code: int, *, raw: bool = False) -> int:
+    """What `wait` exits with: the code the server named, kept out of the tool's own range.
+
+    `raw`: as it is. Then a task's 66 and a job that does not exist look the same.
+    """
     if state == "SUCCEEDED":
         return OK
     if state != "FAILED":
         return NO_EXIT_CODE
-    return min(code, TASK_MAX) if code > 0 else SOME_FAILED
+    return min(code, 255 if raw else TASK_MAX) if code > 0 else SOME_FAILED

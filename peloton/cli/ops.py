@@ -70,7 +70,8 @@ def row(reason: Any, now: float) -> Sequence[object]:
     metavar="TIME",
     help="Stop waiting after this; exits with 124.",
 )
-def wait(job: str, within_s: float | None) -> int:
+@click.option("--raw-exit", is_flag=True, help="Exit with the task's code even where above 62.")
+def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     """Wait for JOB to end, and exit as it did.
 
     \b
@@ -81,7 +82,8 @@ def wait(job: str, within_s: float | None) -> int:
       0         the job succeeded
       1 to 62   the exit code of its lowest instance that failed
       63        that code was 63 or higher: 64 and above are this tool's own.
-                `--output json` has the real one in exit_code
+                `--output json` has the real one in exit_code, and
+                with --raw-exit it is the exit code here, too
       64 to 77  the command itself went wrong: 64 usage, 66 no such job,
                 69 the server does not answer
       124       the time of --within is over, and the job goes on
@@ -109,7 +111,7 @@ def wait(job: str, within_s: float | None) -> int:
         return exits.WAIT_OVER
     if ended.state != "SUCCEEDED":
         hint(f"next: {command('why', job)}")
-    return exits.of_job(ended.state, ended.exit_code)
+    return exits.of_job(ended.state, ended.exit_code, raw=raw_exit)
 
 
 @click.command(cls=OwnCommand)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import EPSILON, amount
-from peloton.placement.constraints import MATCH, leaves, truths
+from peloton.placement.constraints import MATCH, asks_tasks, truths
 from peloton.placement.index import PORTS, Flags, HostIndex, Need
 from peloton.placement.messages import Constraint
 from peloton.placement.reasons import (
@@ -151,7 +151,12 @@ def _constraints(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> I
 
 
 def _of_hosts(constraint: Constraint | None) -> list[Constraint]:
-    return [leaf for leaf in leaves(constraint) if leaf.kind == "host"] if constraint else []
+    """All that must hold of a host at once: an "or" is one condition, however many would do."""
+    if constraint is None:
+        return []
+    if constraint.form == "and":
+        return [one for member in constraint.members for one in _of_hosts(member)]
+    return [] if asks_tasks(constraint) else [constraint]
 
 
 def _anywhere(index: HostIndex, leaf: Constraint) -> bool:
@@ -166,6 +171,9 @@ def _texts(conditions: list[Constraint]) -> str:
 
 def _text(leaf: Constraint) -> str:
     """A condition on a host as people say it."""
+    if leaf.form != "label":
+        within = f" {leaf.form} ".join(_text(member) for member in leaf.members)
+        return f"({within})"
     label, number = f"{leaf.label.key}={leaf.label.value}", leaf.requirement
     if (leaf.condition, number) == ("greater", 0):
         return label

@@ -342,6 +342,14 @@ def test_wait_ends_with_the_code_of_the_job(
     assert json.loads(peloton("job", "wait", JOB, "-o", "json").out)["exit_code"] == server
 
 
+def test_wait_hands_on_the_real_code_where_that_is_wanted(peloton: Terminal) -> None:
+    for state, server, code in (("FAILED", 70, 70), ("FAILED", 3, 3), ("KILLED", 1, 125)):
+        peloton.cluster.waits = [ops.WaitJobResponse(state=state, done=True, exit_code=server)]
+        assert peloton("wait", JOB, "--raw-exit").code == code
+    for code in ("0 ", "63 ", "124 ", "125 ", "130 "):
+        assert f"\n    {code}" in peloton("wait", "--help").out, "the help lists the codes"
+
+
 def test_wait_within_a_time(peloton: Terminal) -> None:
     peloton.cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
     printed = peloton("wait", JOB, "--within", "50ms")

@@ -72,6 +72,12 @@ def alike(count: int, free: float, **rest: object) -> list[HostSummary]:
             "1 of 1 hosts lacks cpu (wants 2, the best has 1 free, 1 short), "
             "no host is as wanted: rack=r9" + NEVER,
         ),
+        (
+            alike(2, 12.0, labels=RACK),
+            Shape(res(1), constraint=Constraint("or", members=(R9, NOT_R1))),
+            "2 of 2 hosts do not meet the constraint (wants (rack=r9 or no rack=r1); no host is so)"
+            + NEVER,
+        ),
         (alike(2, 12.0, up=False), Shape(res(1)), "2 of 2 hosts are not up"),
         (
             alike(1, 12.0, ports=1),
