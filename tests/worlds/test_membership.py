@@ -56,7 +56,7 @@ def storm(seed: int) -> Town:
         unsure=draw.choice([0.0, 0.3]),
         cuts_per_s=draw.choice([0.0, 0.02, 0.1]),
         expiries_per_s=draw.choice([0.0, 0.02]),
-        pauses_per_s=draw.choice([0.0, 0.01]),
+        pauses_per_s=draw.choice([0.0, 0.02]),
     )
     town.ensemble.storm(faults)
     failing = draw.choice([0.0, 0.02])
@@ -103,7 +103,7 @@ def test_after_a_storm_every_shard_is_with_its_first_in_rank(seed: int):
 
 def test_storms_reach_the_rare_branches_and_replay_alike():
     struck: Counter[str] = Counter()
-    for seed in range(8):
+    for seed in range(16):
         struck += storm(seed).ensemble.struck
     rare = ["cut", "expired", "pause", "timed out", "request lost", "answer lost", "suspended"]
     assert all(struck[name] for name in [*rare, "lost", "changes seen as one"]), struck
