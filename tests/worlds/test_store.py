@@ -46,7 +46,7 @@ from peloton.runtime.simulation.store import KINDS, Level, SimulatedStore, Store
 from tests.core import test_fencing
 from tests.worlds.journals import SHARD, Sea, Wrong, drawn
 
-SEEDS = 1000
+SEEDS = 600
 PLANTED_SEEDS_MAX = 1000
 """Within so many seeds a planted fault is found; the rarest took 42 when this was written."""
 
