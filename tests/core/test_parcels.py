@@ -234,6 +234,16 @@ def test_an_older_stream_is_never_taken_for_a_newer_one() -> None:
     assert pair.b.stream == 2 and pair.b.greeted
 
 
+def test_on_a_newer_stream_all_that_is_open_goes_again_though_the_older_did_not_end() -> None:
+    pair = joined()
+    say(pair.b, 1)
+    assert len(pair.b.frames(NOW)) == 1  # lost, and only the other side knows that
+    pair.a.closed(NOW)
+    assert pair.join() == ""
+    pair.flow()
+    assert pair.heard["a"] == [1]
+
+
 def test_only_the_lower_member_dials() -> None:
     pair = Pair()
     assert pair.a.dial_s() is not None and pair.b.dial_s() is None
@@ -328,6 +338,21 @@ def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> 
     pair.flow()
     pair.hang_up()
     assert pair.a.dial_s() == pytest.approx(NOW + 0.1)
+
+
+def test_a_stream_that_lived_long_makes_up_for_those_that_failed() -> None:
+    pair = Pair()
+    for stream in range(8):
+        pair.a.dialled(stream, NOW)
+        pair.a.closed(NOW)
+    assert pair.join() == ""
+    pair.now = NOW + p.RETRY_S_MAX
+    pair.hang_up()
+    assert pair.a.dial_s() == pytest.approx(pair.now + p.RETRY_S_MAX), "not long enough"
+    assert pair.join() == ""
+    pair.now += p.RETRY_S_MAX + 1
+    pair.hang_up()
+    assert pair.a.dial_s() == pytest.approx(pair.now + p.RETRY_FIRST_S)
 
 
 def test_how_long_a_peer_is_out_of_reach() -> None:

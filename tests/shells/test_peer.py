@@ -13,14 +13,17 @@ import msgspec
 import pytest
 
 from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import Packing, Place
+from peloton.runtime.core.packing import Mailed, Packing, Place
+from peloton.runtime.core.parcels import Limits, Link, Parcel
 from peloton.runtime.ports import Ears, ShardId
 from peloton.runtime.shells import asks
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.letters import Ref, resolve, tell
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.post import Arrived, Outbound, Peers
+from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Unavailable, key
 from tests.toy import words as w
 from tests.toy.kinds import KINDS
@@ -109,8 +112,9 @@ class Hall:
 class Both:
     """Two daemons, each with its own thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, packing_of_a: Packing = PACKING) -> None:
         self.threads = Threads(SystemClock())
+        self.packings = {"a": packing_of_a, "b": PACKING}
         self.wires = Wires()
         self.halls = {name: Hall() for name in "ab"}
         self.refs: dict[str, Ref] = {name: self.begin(name) for name in "ab"}
@@ -122,7 +126,7 @@ class Both:
             name,
             self.threads.driver(name),
             exchange=Wire(self.wires, name),
-            packing=PACKING,
+            packing=self.packings[name],
             hall=self.halls[name],
         )
 
@@ -201,9 +205,148 @@ def test_who_is_no_member_is_out_of_reach_at_once(both: Both) -> None:
     assert isinstance(both.ask(w.Add(1)), Unavailable)
 
 
+def test_an_ask_that_the_other_side_does_not_understand_is_unavailable() -> None:
+    messages = {**NOTE.messages, 77: w.Draw}
+    newer = msgspec.structs.replace(NOTE, messages=messages)
+    both = Both(Packing({"note": newer}))
+    try:
+        answer = both.ask(w.Draw(1))
+        assert isinstance(answer, Unavailable) and "77" in answer.text
+        assert both.ask(w.Add(5)) == w.Total(5)
+    finally:
+        both.threads.stop()
+
+
+def test_nobody_answers_for_another() -> None:
+    table, future = asks.Asks(), Future[Any]()
+    number = table.open(future, X, peer="a", now=0.0)
+    table.give_up([number], peer="b", text="not b's to give up")
+    assert table.take(number, "b") is None and not future.done()
+    assert table.take(number, "a") is not None and len(table) == 0
+    assert table.open(future, X, peer="a", now=0.0) != number
+
+
 def test_an_asker_that_gave_up_is_left_alone(both: Both) -> None:
     gone: Future[Any] = Future()
     gone.cancel()
     tell(both.refs["a"], Outbound("b", both.view, HERE, [Envelope(X, w.Add(1), ask=gone)]))
     assert both.ask(w.Add(5)) == w.Total(5)
     assert not both.halls["a"].broken
+
+
+class Page:
+    """An `Exchange` that writes down what it is told, and does nothing."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self.dialled = 0
+
+    def listen(self, ears: Ears) -> None:
+        self.ears = ears
+
+    def dial(self, address: str) -> int:
+        self.told.append(("dial", address))
+        self.dialled += 1
+        return self.dialled
+
+    def send(self, stream: int, data: bytes) -> None:
+        self.told.append(("send", stream))
+
+    def close(self, stream: int) -> None:
+        self.told.append(("close", stream))
+
+
+class Alone:
+    """One daemon, "b", driven by hand; its peer "a" is a link in the test's own hand."""
+
+    def __init__(self) -> None:
+        self.stepper, self.page, self.hall = Stepper(1), Page(), Hall()
+        self.ref = PeerShell.start(
+            "b", self.stepper, exchange=self.page, packing=PACKING, hall=self.hall
+        )
+        self.a = Link("a", "b", birth=1, limits=Limits())
+        tell(self.ref, Peers(1, {"a": "at-a", "b": "at-b"}))
+        self.run()
+
+    def run(self) -> list[tuple[object, ...]]:
+        """Until the shell has read its mail: what it told the exchange."""
+        shell = self.stepper.shells[-1]
+        while not shell.actor_inbox.empty():
+            self.stepper.step()
+        told, self.page.told = self.page.told, []
+        return told
+
+    def come(self, stream: int, *frames: bytes) -> list[tuple[object, ...]]:
+        for frame in frames:
+            self.page.ears.arrived(stream, frame)
+        return self.run()
+
+    def greet(self, stream: int) -> list[tuple[object, ...]]:
+        self.page.ears.accepted(stream)
+        return self.come(stream, self.a.dialled(stream, self.stepper.clock.now_s))
+
+
+def parcel(number: int, amount: int) -> bytes:
+    body = msgspec.Raw(PACKING.pack(Envelope(X, w.Add(amount))))
+    letter = msgspec.Raw(encode(Mailed(HERE, None, 1, [body])))
+    return encode(Parcel(number, 0, 1, [letter]))
+
+
+def test_an_older_stream_is_closed_before_a_newer_is_read_and_never_read_again() -> None:
+    alone = Alone()
+    assert alone.greet(7) == [("send", 7)]
+    assert alone.greet(8) == [("close", 7), ("send", 8)]
+    assert alone.come(7, parcel(1, 100)) == []
+    alone.page.ears.closed(7, "late")
+    assert alone.come(8, parcel(1, 101)) == [("send", 8)]
+    assert alone.hall.heard == [101]
+
+
+def test_a_gap_closes_the_stream_and_nothing_behind_it_is_read() -> None:
+    alone = Alone()
+    alone.greet(7)
+    assert ("close", 7) in alone.come(7, parcel(1, 100), parcel(3, 103), parcel(2, 102))
+    assert alone.hall.heard == [100]
+
+
+def test_a_stranger_is_sent_away() -> None:
+    alone = Alone()
+    alone.a = Link("c", "b", birth=1, limits=Limits())
+    assert alone.greet(7) == [("close", 7)]
+    alone.page.ears.accepted(8)
+    assert alone.come(8, b"not a greeting") == [("close", 8)]
+    alone.page.ears.accepted(9)
+    alone.run()
+    while not (told := alone.run()):
+        alone.stepper.step()
+    assert told == [("close", 9)], "it never greeted"
+
+
+def test_letters_that_cannot_be_read_are_counted_and_the_others_heard() -> None:
+    alone = Alone()
+    alone.greet(7)
+    bad = msgspec.Raw(encode([77, "a letter of a later version"]))
+    good = msgspec.msgpack.decode(parcel(1, 101), type=Parcel).letters
+    unknown = Packing({"note": msgspec.structs.replace(NOTE, messages={77: w.Add})})
+    bodies = [
+        msgspec.Raw(unknown.pack(Envelope(X, w.Add(5)), 3)),
+        msgspec.Raw(encode("no envelope")),
+        msgspec.Raw(PACKING.pack(Envelope(X, w.Add(102)))),
+    ]
+    mixed = msgspec.Raw(encode(Mailed(HERE, None, 1, bodies)))
+    alone.come(7, encode(Parcel(1, 0, 1, [bad, *good, mixed])))
+    assert alone.hall.heard == [101, 102]
+    shell: Any = alone.stepper.shells[-1]
+    assert shell.counts == {"unreadable": 2, "unknown": 1}
+
+
+def test_a_peer_that_moved_is_dialled_where_it_is_now() -> None:
+    alone = Alone()
+    tell(alone.ref, Peers(2, {"b": "at-b", "c": "at-c"}))
+    assert alone.run()[0] == ("dial", "at-c")
+    tell(alone.ref, Peers(3, {"b": "at-b", "c": "elsewhere"}))
+    assert alone.run() == [("close", 1)]
+    while ("dial", "elsewhere") not in alone.run():
+        alone.stepper.step()
+    tell(alone.ref, Peers(2, {}))
+    assert alone.run() == [], "an older view is no news"
