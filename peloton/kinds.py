@@ -11,10 +11,14 @@ from peloton.actors.job.slice import kind as slice_
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
 from peloton.actors.task import kind as task
+from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.vocabulary import Kind
 
 GROUPS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 """Shards of each group in a small cluster; written once, in the cluster record."""
+
+SOFTS = {"placer": PLACER_MESSAGES}
+"""What soft machines hear from other daemons, by the prefix of their keys."""
 
 
 def kinds(sizes: Mapping[str, int]) -> dict[str, Kind]:

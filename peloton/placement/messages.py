@@ -115,3 +115,7 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
     reasons: tuple[tuple[str, int], ...]
     text: str = ""
     never: bool = False
+
+
+PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas}
+"""What placers hear, by the numbers under which it travels to those of other daemons."""

@@ -24,12 +24,16 @@ from peloton.runtime.shells.shell import begin
 
 
 class Fleet(NamedTuple):
-    """What a daemon needs to be one of many. `process` is unique for each process ever started."""
+    """What a daemon needs to be one of many. `process` is unique for each process ever started.
+
+    `softs` are the messages that travel to soft machines: prefix → number → class.
+    """
 
     process: str
     node: MemberNode
     membership: Membership
     exchange: Exchange
+    softs: Mapping[str, Mapping[int, type]] = {}
 
 
 class Setup(NamedTuple):
@@ -78,7 +82,11 @@ def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
     """The shells that only a daemon among others has; the claim shell, which begins by itself."""
     region = house.region
     peer = PeerShell(
-        "", house.driver, exchange=fleet.exchange, packing=Packing(house.kinds), hall=region
+        "",
+        house.driver,
+        exchange=fleet.exchange,
+        packing=Packing(house.kinds, fleet.softs),
+        hall=region,
     )
     peers = begin(peer)
     region.post = lambda letter: tell(peers, letter)

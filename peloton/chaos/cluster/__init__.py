@@ -1,0 +1,1 @@
+"""The parts of the harness that know jobs, hosts and their clients."""

@@ -1,0 +1,134 @@
+"""A whole simulated cluster from one seed: daemons, hosts, machines, pools and clients.
+
+Turns a seed into a fleet that runs jobs. It must not judge: `checks.py` and `history.py` do.
+
+    cluster = Cluster(seed=7, daemons=3, hosts=4)
+    job = cluster.create(instances=5)
+    cluster.world.run_until(cluster.over, within_s=300)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from peloton.actors.host import messages as host_messages
+from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
+from peloton.actors.job.messages import job_key
+from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.totals import TERMINAL
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.actors.task.state import ENDED, Room
+from peloton.chaos.cluster.clients import Clients
+from peloton.chaos.cluster.hands import BACKEND, Floor, Hands
+from peloton.chaos.cluster.history import Operation
+from peloton.chaos.cluster.machines import Fate, Fates, Machines
+from peloton.kinds import SOFTS, kinds
+from peloton.machines import PlacerMachine
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.simulation.world import World
+from peloton.runtime.vocabulary import Key, key
+
+SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
+ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
+ROOM = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
+NEED = Resources(UNIT, UNIT, 0, 0)
+GREET_S = 3.0
+POOL = pool_key("p")
+
+
+class Cluster:
+    """The world, and all that makes it a cluster."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        daemons: int = 3,
+        hosts: int = 3,
+        sizes: Mapping[str, int] = SIZES,
+        limits: Limits = Limits(),  # noqa: B008
+        fates: Fates = lambda run: Fate(),
+    ) -> None:
+        self.world = World(kinds(sizes), seed=seed, sizes=sizes, limits=limits)
+        self.world.furnish = self._furnish
+        self.world.softs = SOFTS
+        self.machines = Machines(fates)
+        self.floor = Floor(self.world, self.machines)
+        self.clients = Clients(self.world, random.Random(f"{seed} clients"))
+        self.hosts = [key("host", f"h{number}") for number in range(hosts)]
+        self.jobs: list[Key] = []
+        self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
+        for number in range(daemons):
+            self.world.start(f"d{number + 1}", roles=ROLES)
+        self._greet()
+
+    # ---- what clients want ----
+
+    def create(
+        self, instances: int = 1, *, client: str = "c1", name: str = "", **config: object
+    ) -> Operation:
+        """A job; its id is the client's, as after a first try that was not answered."""
+        job = job_key(f"{name or f'j{len(self.jobs) + 1}':0>36}")
+        self.jobs.append(job)
+        config.setdefault("resources", NEED)
+        default = TaskConfig(command=Command("x"), **config)  # type: ignore[arg-type]
+        return self.clients.create(client, job, JobSpec("j", "me", POOL, instances, default))
+
+    # ---- what there is ----
+
+    def ready(self) -> bool:
+        """Every shard is open, every host known, and the pool stands."""
+        world = self.world
+        return (
+            world.whole()
+            and len(world.cells("host")) == len(self.hosts)
+            and POOL in world.cells("respool")
+        )
+
+    def over(self) -> bool:
+        """Every job has ended or is gone, nothing runs, nobody owes anybody anything."""
+        world = self.world
+        if self.clients.waiting or not world.whole():
+            return False
+        for job in world.cells("job").values():
+            if job.spec is None or job.state not in TERMINAL or job.goal.name == "DELETED":
+                return False
+        if self.machines.running or any(host.runs for host in world.cells("host").values()):
+            return False
+        if any(lot.waiting or lot.admitted for lot in world.cells("lot").values()):
+            return False
+        return all(
+            state.state in ENDED and state.room == Room.NONE
+            for crowd in world.crowds().values()
+            for state in crowd.classes
+        )
+
+    # ---- inside ----
+
+    def _furnish(self, daemon: Daemon) -> None:
+        daemon.region.register_soft("backend", Hands(self.floor, daemon))
+        placer = PlacerMachine(self._inventories)
+        daemon.region.register_soft("placer", placer, role="placement")
+
+    def _greet(self) -> None:
+        """An operator who says what there is until all of it is there."""
+        if self.ready():
+            return
+        for daemon in self.world.living()[:1]:
+            daemon.region.tell(self._greetings())
+        self.world.later.at(self.world.now + GREET_S, self._greet)
+
+    def _greetings(self) -> list[Envelope]:
+        configured = host_messages.ConfigureHost(ROOM, (), BACKEND)
+        config = PoolConfig("p", ROOT, Resources(), ROOM.times(len(self.hosts)))
+        return [
+            Envelope(ROOT, OpenRoot()),
+            *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
+            *(Envelope(host, configured) for host in self.hosts),
+            *(Envelope(host, host_messages.BackendUp()) for host in self.hosts),
+            Envelope(POOL, CreatePool(config)),
+        ]
