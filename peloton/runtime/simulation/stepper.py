@@ -79,8 +79,9 @@ class Stepper:
 
     def step(self) -> bool:
         """One step of one shell, or one jump of time; False when nothing will ever happen."""
-        if not self._ready and not self._jump():
-            return False
+        while not self._ready:
+            if not self._jump():
+                return False
         shell = self._ready.pop(self.chance.randrange(len(self._ready)))
         shell.queued = False
         self.steps += 1

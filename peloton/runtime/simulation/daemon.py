@@ -1,0 +1,216 @@
+"""One daemon of a simulated fleet, life after life: the real shells over simulated ports.
+
+Turns every call of a port into a moment at which the process may die, before it is done or after.
+A death never raises through an actor of pykka: the call raises once, all later calls of that
+process do too, and what the step still does in memory is thrown away with the memory. It must not
+know any kind, nor repair anything.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.statements import Reply, Statement
+from peloton.runtime.ports import (
+    Exchange,
+    MemberNode,
+    Membership,
+    ShardId,
+)
+from peloton.runtime.shells.fleet import Fleet, Setup
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.root import Root, assemble
+from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.simulation.membership import Client
+from peloton.runtime.simulation.process import Process
+from peloton.runtime.simulation.store import MemberRows
+from peloton.runtime.vocabulary import Kind
+
+if TYPE_CHECKING:
+    from peloton.runtime.simulation.world import World
+
+
+class Moment(enum.Enum):
+    """Which side of a port call it is."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Call(NamedTuple):
+    """One call of a port by one daemon: all that can be the last thing it does."""
+
+    daemon: str
+    port: str
+    name: str
+    moment: Moment
+
+
+class Died(Exception):
+    """The process ended within this port call."""
+
+
+class Daemon:
+    """One place for a process: its name and address stay, its lives come and go."""
+
+    def __init__(self, world: World, name: str, roles: tuple[str, ...]) -> None:
+        self.world = world
+        self.name = name
+        self.roles = roles
+        self.lives = 0
+        self.process: Process | None = None
+        self.client: Client | None = None
+        self.rows: MemberRows | None = None
+        self.root: Root | None = None
+        self.dying = False
+        self.leaving: Future[Any] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where its peers dial."""
+        return f"{self.name}:1"
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process, which may stand still."""
+        return self.process is not None and not self.dying
+
+    @property
+    def region(self) -> Region:
+        """The door of the life that is now."""
+        assert self.root is not None
+        return self.root.region
+
+    def begin(self, kinds: Mapping[str, Kind], skew_s: float = 0.0) -> None:
+        """A process starts."""
+        assert self.process is None
+        world = self.world
+        self.lives += 1
+        name = f"{self.name}.{self.lives}"
+        self.dying, self.leaving = False, None
+        self.process = Process(world.stepper, name, skew_s=skew_s)
+        self.client = Client(world.ensemble, name)
+        self.rows = world.store.rows(self.name)
+        node = MemberNode(self.address, self.roles)
+        exchange = _Exchange(self, world.network.endpoint(self.address))
+        fleet = Fleet(name, node, _Membership(self, self.client), exchange, world.softs)
+        self.root = assemble(
+            kinds,
+            FencedRows(_Rows(self, self.rows), process=world.draw_process()),
+            sizes=world.sizes,
+            drivers=self.process,
+            setup=Setup(world.limits, fleet),
+        )
+
+    def die(self) -> None:
+        """The process is gone, without a word to anybody."""
+        if self.process is None:
+            return
+        assert self.client is not None
+        self.process.end()
+        self.client.die()
+        self.world.network.die(self.address)
+        self.process = self.client = self.rows = self.root = None
+        self.dying, self.leaving = False, None
+
+    def leave(self) -> None:
+        """The process is told to end in good order; it does when all is given back."""
+        if self.root is not None and self.leaving is None:
+            self.leaving = self.root.leave()
+
+    def freeze(self) -> None:
+        """It stands still: no sign of life, and no idea of the time that passes."""
+        if self.process is not None and not self.process.frozen:
+            assert self.client is not None
+            self.client.cut()
+            self.process.freeze()
+
+    def thaw(self) -> None:
+        """It goes on where it was."""
+        if self.process is not None and self.process.frozen:
+            assert self.client is not None
+            self.process.thaw()
+            self.client.heal()
+
+    def shards(self) -> dict[ShardId, Shard]:
+        """The cores of the shards that are open here now."""
+        found: dict[ShardId, Shard] = {}
+        for shell in self.process.shells if self.process is not None else ():
+            if isinstance(shell, ShardShell) and shell.core is not None:
+                found[shell.shard] = shell.core
+        return found
+
+    def call(self, port: str, name: str, do: Callable[[], Any]) -> Any:
+        """One call of a port, unless the process dies at it."""
+        self.moment(port, name, Moment.BEFORE)
+        answer = do()
+        self.moment(port, name, Moment.AFTER)
+        return answer
+
+    def moment(self, port: str, name: str, moment: Moment) -> None:
+        """One side of a call; raises if it is the last thing the process does."""
+        call = Call(self.name, port, name, moment)
+        if self.dying or self.world.strikes(call):
+            self.dying = True
+            raise Died(f"{call}")
+
+
+class _Rows:
+    """The store, as a process calls it: it may die before any statement, or after all."""
+
+    def __init__(self, daemon: Daemon, rows: MemberRows) -> None:
+        self._daemon = daemon
+        self._rows = rows
+
+    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+        """As the port says; what was sent before the death is done."""
+        for at, statement in enumerate(statements):
+            try:
+                self._daemon.moment("store", type(statement).__name__, Moment.BEFORE)
+            except Died:
+                self._rows.run(statements[:at])
+                raise
+        replies = self._rows.run(statements)
+        if statements:
+            self._daemon.moment("store", type(statements[-1]).__name__, Moment.AFTER)
+        return replies
+
+    def sizes(self, shard: ShardId) -> Any:
+        """As the port says."""
+        return self._rows.sizes(shard)
+
+    def close(self) -> None:
+        """As the port says."""
+
+
+class _Membership:
+    """The membership service, likewise."""
+
+    def __init__(self, daemon: Daemon, client: Membership) -> None:
+        self._daemon = daemon
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        do = getattr(self._client, name)
+        if name == "listen":
+            return do
+        return lambda *args: self._daemon.call("membership", name, lambda: do(*args))
+
+
+class _Exchange:
+    """The streams to other daemons, likewise."""
+
+    def __init__(self, daemon: Daemon, exchange: Exchange) -> None:
+        self._daemon = daemon
+        self._exchange = exchange
+
+    def __getattr__(self, name: str) -> Any:
+        do = getattr(self._exchange, name)
+        if name == "listen":
+            return do
+        return lambda *args: self._daemon.call("exchange", name, lambda: do(*args))
