@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from peloton.runtime.adapters import memory_rows
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import chain, fencing, register
 from peloton.runtime.core.fencing import Talk
@@ -76,6 +77,16 @@ def lowest_epoch(found: tuple[object, ...], *, epoch: int, tail: range) -> list[
     return [[best[at]] for at in sorted(best)]
 
 
+class BlindWalk(chain.Walk):
+    """Does not follow the chain, so that holes go unnoticed."""
+
+    def step(self, row: FrameRow, body: bytes) -> None:
+        self.position, self.value = row.position, row.chain
+
+    def finish(self, last_position: int, last_chain: bytes) -> None:
+        """Anything will do."""
+
+
 # ---- conditional writes ----------------------------------------------------------------------
 
 
@@ -103,12 +114,13 @@ def retries_in_secret(hold: Hold, write: Write) -> Talk[Fenced | None]:
     """Sends again, as a driver of its own accord would: a refusal looks like that of one copy."""
     while True:
         talk = DECIDE(hold, write)
-        (reply,) = yield next(talk)  # type: ignore[misc]
+        (reply,) = yield next(talk)
         if isinstance(reply, Applied | NotApplied):
             try:
                 talk.send((reply,))
             except StopIteration as end:
-                return end.value
+                answer: Fenced | None = end.value
+                return answer
         yield Unclear("")
 
 
@@ -175,9 +187,15 @@ def floor_before_ended(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
 def cut_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
-        doomed = range(plan.work.floor.position // fencing.SEGMENT_FRAMES)
+        doomed = range(plan.work.floor.position // memory_rows.SEGMENT_FRAMES)  # type: ignore[attr-defined]
         yield from fencing._write(DeleteSegment(hold.shard, segment) for segment in doomed)
     return (yield from COMMIT(hold, plan))
+
+
+def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> Talk[list[Any]]:
+    """Deletes what an owner before it left, without a look at what the register names."""
+    return [(*key, 0) for key in left]
+    yield ()
 
 
 # ---- the store -------------------------------------------------------------------------------
@@ -227,6 +245,7 @@ TAKEOVER = Bounds(troubles=0)
 DOUBT = Bounds()
 FLOOR = Bounds(checkpoints=1)
 FLOORS = Bounds(owners=1, checkpoints=2)
+ALONE = Bounds(owners=1, checkpoints=1, sweeps=1, troubles=0)
 OVERTAKEN = Bounds(epochs=3, checkpoints=2, cuts=1, troubles=0)
 
 FAULTS = (
@@ -234,6 +253,7 @@ FAULTS = (
     Fault(fencing, "claim", claim_reads_first, TAKEOVER),
     Fault(chain, "op_name", op_without_process, TAKEOVER),
     Fault(fencing, "_trouble", trouble_is_damage, OVERTAKEN),
+    Fault(chain, "Walk", BlindWalk, OVERTAKEN),
     Fault(fencing, "pick", lowest_epoch, TAKEOVER),
     Fault(fencing, "_decide", believes_a_read, DOUBT),
     Fault(fencing, "_decide", op_not_looked_at, DOUBT),
@@ -244,6 +264,7 @@ FAULTS = (
     Fault(fencing, "commit", floor_before_parts, FLOOR),
     Fault(fencing, "commit", floor_before_ended, FLOOR),
     Fault(fencing, "commit", cut_first, FLOOR),
+    Fault(fencing, "_doomed", drops_the_floor, ALONE),
     Fault(MemoryRows, "_plain", rows_without_epoch, TAKEOVER),
     Fault(MemoryRows, "_conditional", commit_without_op, DOUBT),
     Fault(MemoryRows, "_conditional", floor_without_op, FLOORS),

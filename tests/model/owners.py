@@ -39,8 +39,8 @@ class Rest(NamedTuple):
 
     process: int
     """Name of the process; a crash gives another."""
-    count: int = 0
-    """Conditional writes it has named."""
+    named: int = 0
+    """Conditional writes it has given a name."""
     hold: Frozen | None = None
     """What it believes of the register; None: it is not the owner."""
     history: tuple[bytes, ...] | None = None
@@ -79,7 +79,8 @@ def resume(node: Node) -> Heard:
         for replies in node.heard:
             said = next(life) if replies is None else life.send(replies)
     except StopIteration as end:
-        return end.value
+        ended: Ended = end.value
+        return ended
     return said
 
 
@@ -89,7 +90,7 @@ def resume(node: Node) -> Heard:
 def claim(rest: Rest) -> Life:
     """Take the shard; what was held before is dropped first."""
     ops = _ops(rest)
-    out = Rest(rest.process, rest.count + 1)
+    out = Rest(rest.process, rest.named + 1)
     got = yield from fencing.claim(SHARD, op=ops.next(), owner=str(rest.process))
     if isinstance(got, Fenced):
         return Ended(out)
@@ -98,7 +99,8 @@ def claim(rest: Rest) -> Life:
 
 def load(rest: Rest) -> Life:
     """Checkpoint, then tail. Overtaken is no trouble; Damaged and Broken go up to the search."""
-    hold, pieces = thaw(rest), []
+    hold = thaw(rest)
+    pieces: list[bytes | Frame] = []
     try:
         for reading in (fencing.load_checkpoint(hold), fencing.load_tail(hold)):
             replies = None
@@ -113,7 +115,7 @@ def load(rest: Rest) -> Life:
                 else:
                     replies = yield said
     except Overtaken:
-        return Ended(Rest(rest.process, rest.count))
+        return Ended(Rest(rest.process, rest.named))
     parts = b"".join(one for one in pieces if isinstance(one, bytes))
     tail = tuple(one.body for one in pieces if isinstance(one, Frame))
     history = (*(body for body in parts.split(b",") if body), *tail)
@@ -124,7 +126,7 @@ def load(rest: Rest) -> Life:
 def frame(rest: Rest) -> Life:
     """Commit one more frame; its body is like no other."""
     hold, history = thaw(rest), rest.history or ()
-    body = b"%d.%d" % (rest.process, rest.count)
+    body = b"%d.%d" % (rest.process, rest.named)
     work = Work(SHARD, hold.epoch, Frame(len(history) + 1, body))
     return (yield from _commit(rest, hold, work))
 
@@ -145,8 +147,16 @@ def checkpoint(rest: Rest) -> Life:
 
 
 def cut(rest: Rest) -> Life:
+    """Drop what lies under the previous checkpoint."""
     hold = thaw(rest)
     return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut())))
+
+
+def sweep(rest: Rest) -> Life:
+    """Drop a checkpoint that the last owner may have begun and left."""
+    hold = thaw(rest)
+    left = ((len(rest.history or ()), hold.epoch - 1),)
+    return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut(left))))
 
 
 def leave(rest: Rest) -> Life:
@@ -180,6 +190,7 @@ TALKS = {
     "frame": frame,
     "checkpoint": checkpoint,
     "cut": cut,
+    "sweep": sweep,
     "leave": leave,
 }
 
@@ -192,8 +203,10 @@ def may(rest: Rest) -> tuple[str, ...]:
     last, wants = held["last_position"], ["frame"]
     if last > max(held["begun"], held["floor"][0]):
         wants.append("checkpoint")
-    if held["manifest"] is not None and held["manifest"].previous[0]:
+    if held["manifest"].previous[0]:
         wants.append("cut")
+    if last and held["epoch"] > 1:
+        wants.append("sweep")
     return (*wants, "leave")
 
 
@@ -234,5 +247,5 @@ def _maps(kind: type) -> bool:
 
 def _ops(rest: Rest) -> Ops:
     ops = Ops(rest.process.to_bytes(16, "big"))
-    ops.count = rest.count
+    ops.count = rest.named
     return ops

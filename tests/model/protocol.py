@@ -7,9 +7,9 @@ be proven right while the code goes wrong. It costs little: owners, stores, stat
 stories are interned and each step of one of them is worked out once, so a move of the model is
 a few look-ups in tables; a state is a tuple of small numbers.
 
-What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, leave); what it
-asks runs and is answered, at any later time; or a write of it is *lost*: it gets an error, and
-the write stays under way; or *repeated*: answered, and a copy stays under way. What is under way
+What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, sweep, leave);
+what it asks runs and is answered, at any later time; or a write of it is *lost*: it gets an
+error, and the write stays under way; or *repeated*: answered, and a copy stays. What is under way
 may land at any time, any number of times, in any order, or never. In doubt an owner goes on (the
 identical write) or gives up and claims again. A *crash* forgets all but what is under way.
 
@@ -36,7 +36,7 @@ from tests.model.tables import Store, bootstrapped, run
 
 CONDITIONAL = memory_rows.CONDITIONAL
 WRITES = CONDITIONAL + memory_rows.PLAIN
-READER = Rest(process=255, count=1000)
+READER = Rest(process=255, named=1000)
 """Who a recovery is tried with: no owner has this number, none names that many writes."""
 LIFE = 16
 """What a crash adds to the name of a process."""
@@ -52,13 +52,14 @@ class Bounds(NamedTuple):
     frames: int = 2
     checkpoints: int = 0
     cuts: int = 0
+    sweeps: int = 0
     leaves: int = 0
     troubles: int = 1
     """Writes that are lost or repeated."""
     crashes: int = 0
 
 
-BUDGETED = ("frame", "checkpoint", "cut", "leave")
+BUDGETED = ("frame", "checkpoint", "cut", "sweep", "leave")
 TROUBLE, CRASH = len(BUDGETED), len(BUDGETED) + 1
 
 
@@ -109,7 +110,7 @@ class Protocol:
 
     def start(self) -> State:
         b = self.bounds
-        left = (b.frames, b.checkpoints, b.cuts, b.leaves, b.troubles, b.crashes)
+        left = (b.frames, b.checkpoints, b.cuts, b.sweeps, b.leaves, b.troubles, b.crashes)
         return (self.stores(bootstrapped()), self.idle, (), self.stories(Story()), left)
 
     # ---- what may happen ---------------------------------------------------------------------
@@ -220,7 +221,7 @@ class Protocol:
         if want:
             rest = said.rest if isinstance(said, Ended) else _given_up(node.rest)
             if want == "claim":
-                rest = Rest(rest.process, rest.count)
+                rest = Rest(rest.process, rest.named)
             number = self.nodes(Node(rest, want))
         elif isinstance(said, Unclear):
             number = self.nodes(node._replace(heard=(*node.heard, None)))
@@ -262,6 +263,7 @@ class Protocol:
         try:
             while True:
                 said = resume(node)
+                assert not isinstance(said, Unclear), "nothing fails here"
                 if not isinstance(said, Ended):
                     replies = []
                     for statement in said:
@@ -310,6 +312,8 @@ def shown(value: Any) -> str:
         content = getattr(value, field)
         if field in ("op", "expected") and isinstance(content, bytes) and len(content) == 24:
             content = f"{int.from_bytes(content[:16], 'big')}/{int.from_bytes(content[16:], 'big')}"
+        if isinstance(value, PartRow) and field == "body" and value.number == 0:
+            content = "manifest"
         if isinstance(content, FrameRow | PartRow | EndedRow):
             words.append(shown(content))
         elif field not in ("shard", "chain", "prev_chain", "last_chain", "digest", "owner", "kind"):
@@ -327,7 +331,7 @@ def _spent(left: tuple[int, ...], which: int) -> tuple[int, ...]:
 
 def _given_up(rest: Rest) -> Rest:
     """Out, and past every name of a write that the talk may have used."""
-    return Rest(rest.process, rest.count + OPS_PER_TALK_MAX)
+    return Rest(rest.process, rest.named + OPS_PER_TALK_MAX)
 
 
 @contextmanager
