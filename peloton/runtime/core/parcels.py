@@ -35,8 +35,12 @@ import msgspec
 from peloton.runtime.core.codec import encode
 
 FORMAT = 1
-LETTER_BYTES_MAX = 32 * 1024 * 1024
+LETTER_BYTES_MAX = 16 * 1024 * 1024
 """A letter above this is refused at the sender; no stream could carry it."""
+STREAM_FRAME_BYTES_MAX = LETTER_BYTES_MAX + 1024
+"""What a stream must be able to carry as one frame."""
+LINK_BYTES_MAX = 32 * 1024 * 1024
+"""What may wait here for one peer, under way or not; what comes beyond is dropped, and counted."""
 PARCEL_BYTES = 256 * 1024
 """A parcel takes letters up to this; one letter that is larger goes alone."""
 STALL_S_MAX = 5.0
@@ -48,7 +52,7 @@ RETRY_S_MAX = 5.0
 class Limits(msgspec.Struct, frozen=True, gc=False):
     """Limits of a link; tests make them small."""
 
-    link_bytes_max: int = 64 * 1024 * 1024  # that wait here for the peer, under way or not
+    link_bytes_max: int = LINK_BYTES_MAX
     window_parcels: int = 64
     window_bytes: int = 8 * 1024 * 1024
 
