@@ -199,11 +199,13 @@ class Handoff:
         if self.member not in view.members and view.version >= self._joined:
             self._lose()  # somebody emptied the service: the others rank without us
             return
+        same = self.view is not None and self.view.members == view.members
         self.view = view
         for shard, place in self.places.items():
             if view.version >= place.sure:
                 place.owner = view.owners.get(shard, "")
-        self._rank()
+        if not same:  # ranking costs milliseconds, and most views differ in owners alone
+            self._rank()
 
     def _answer(self, answer: NodeAnswer, now: float) -> None:
         place = self.places[answer.shard]
