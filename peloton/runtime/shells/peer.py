@@ -121,8 +121,12 @@ class PeerShell(Shell):
                     resolve(envelope.ask, Unavailable(f"{letter.peer} is out of reach"))
                     continue
                 number = self._asks.open(envelope.ask, envelope.to, peer=letter.peer, now=self.now)
-            body = self._pack(envelope, number) if link is not None else None
+            if link is None:
+                self.counts["nowhere"] += 1
+                continue
+            body = self._pack(envelope, number)
             if body is None:
+                self._asks.take(number, letter.peer)
                 continue
             if batch and size + len(body) > LETTER_BYTES:
                 self._mail(letter, batch, asks=asks)
