@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import Reply, Rows, Statement
 from peloton.runtime.ports import (
-    Broken,
     CheckpointPart,
     Claimed,
     Committed,
@@ -61,7 +60,6 @@ class Story:
         self.ended: dict[str, int] = {}
         self.begun: dict[tuple[int, int], None] = {}
         self.epoch = 0
-        self.stopped = 0
 
     def committed(self, frame: Frame, epoch: int) -> None:
         body, _ = self.acknowledged.setdefault(frame.position, (frame.body, epoch))
@@ -135,7 +133,7 @@ class Owner:
         if want == "give-up":
             self.journal.drop(SHARD)
             self.epoch = 0
-        elif want == "release" and not self.unclear:
+        elif want == "release":
             self.journal.release(SHARD)
             self.epoch = 0
         elif self.epoch == 0:
@@ -149,17 +147,8 @@ class Owner:
 
     def commit(self) -> None:
         """Settle what is pending, or send what is new."""
-        try:
-            settles = self.unclear
-            answer = self.journal.settle(SHARD) if settles else self.journal.commit([self.sent])[0]
-        except Broken as broken:
-            # An owner that is overtaken while it reads its checkpoint's parts back finds them
-            # dropped, and the protocol stops the process: too much, yet nothing is lost by it.
-            if self.epoch == self.story.epoch or "parts of checkpoint" not in str(broken):
-                raise
-            self.story.stopped += 1
-            self.sea.step(self.member, "crash")
-            return
+        settles = self.unclear
+        answer = self.journal.settle(SHARD) if settles else self.journal.commit([self.sent])[0]
         self.heard(answer)
 
     def claim(self) -> None:

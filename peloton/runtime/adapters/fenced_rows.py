@@ -136,9 +136,11 @@ class FencedRows:
         return answer
 
     def release(self, shard: ShardId) -> None:
-        hold = self._holds.get(shard)
+        hold, pending = self._holds.get(shard), shard in self._parked
         self.drop(shard)
-        if hold is None:
+        if hold is None or pending:
+            # While a write is in doubt no other may follow it: if it was done, ours would read
+            # as the store's loss. The next owner bumps the epoch anyway.
             return
         talk = fencing.release(hold, self._ops.next())
         ask = next(talk)

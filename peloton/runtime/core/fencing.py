@@ -175,7 +175,7 @@ def commit(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
         fenced = yield from _still_ours(hold)
     if fenced is None:
         yield from _write(InsertRow(shard, row) for row in plan.work.ended)
-        yield from _write_parts(hold, plan)
+        fenced = yield from _write_parts(hold, plan)
     if fenced is None and work.floor is not None:
         floor = MoveFloor(shard, hold.epoch, plan.op, plan.floor_op, work.floor.position)
         fenced = yield from _decide(hold, floor)
@@ -207,8 +207,12 @@ def _still_ours(hold: Hold) -> Talk[Fenced | None]:
     return None
 
 
-def _write_parts(hold: Hold, plan: Plan) -> Talk[None]:
-    """Checkpoint rows; every bucket that is full, or the last, is read back and compared."""
+def _write_parts(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
+    """Checkpoint rows; every bucket that is full, or the last, is read back and compared.
+
+    Parts that are missing are a store's loss only if the shard is still ours: a younger owner
+    drops the checkpoints that nobody will finish, and this one is among them for it.
+    """
     yield from _write(InsertRow(hold.shard, row) for row in plan.part_rows)
     for row in plan.part_rows:
         bucket, place = divmod(row.number, BUCKET_PARTS)
@@ -216,8 +220,12 @@ def _write_parts(hold: Hold, plan: Plan) -> Talk[None]:
             ask = ReadBucket(hold.shard, row.position, row.epoch, bucket)
             rows = _bucket((yield from _read(ask)), bucket)
             if rows is None or len(rows) != place + 1:
+                owner = yield from _register(hold.shard)
+                if owner.epoch != hold.epoch:
+                    return Fenced(f"{hold.shard}: epoch {owner.epoch} has begun")
                 raise Broken(f"{hold.shard}: parts of checkpoint {row.position} are lost")
     register.parts_done(hold, plan)
+    return None
 
 
 # ---- cutting ---------------------------------------------------------------------------------
