@@ -1,4 +1,4 @@
-"""What the claim shell relies on: the real root keeps the keeper's promises, whatever crosses."""
+"""What the claim shell relies on: the real root keeps the steward's promises, whatever crosses."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ def test_a_disown_is_answered_once_though_the_shard_is_lost_meanwhile():
         end_while_it_is_lost(seed, "disown")
 
 
-@pytest.mark.xfail(reason="the root does not answer a drop that crosses the loss of its shard")
 def test_a_drop_is_answered_once_though_the_shard_is_lost_meanwhile():
     for seed in SEEDS:
         end_while_it_is_lost(seed, "drop")

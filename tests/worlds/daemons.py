@@ -46,7 +46,7 @@ class Root(Later):
         if not self.frozen:
             super().handle(letter)
 
-    # ---- the keeper ----
+    # ---- the steward ----
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         for shard in shards:
@@ -162,7 +162,7 @@ class Daemon:
                 town.stepper,
                 handoff=self.handoff,
                 membership=self.client,
-                keeper=self.root,
+                steward=self.root,
                 root=self.root.ref,
             )
         )

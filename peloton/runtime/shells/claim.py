@@ -1,10 +1,10 @@
 """The claim shell: stands between the membership service, the rules of hand-over, and the root.
 
 Turns letters of both sides into calls of `core/handoff.py`, and its orders into calls of the port
-and of the keeper (the root): all on one thread, none of which waits. It must not decide anything,
-and never lets two voices speak to the keeper: as long as it is there, nobody else owns or disowns.
+and of the steward (the root's): all on one thread, none of which waits. It must not decide anything,
+and never lets two voices speak to the steward: as long as it is there, nobody else owns or disowns.
 
-The keeper promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
+The steward promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
 reported `Lost`, is forgotten, and is not begun again before the next `own`; each `disown` and each
 `drop` is answered by exactly one `Closed` per shard, also for a shard that is no more there.
 """
@@ -52,7 +52,7 @@ class Standing(NamedTuple):
         return {member: node.address for member, node in members.items()}
 
 
-class Keeper(Protocol):
+class Steward(Protocol):
     """What obeys: the root. It tells the claim shell `Opened`, `Lost` and `Closed`."""
 
     def own(self, shards: tuple[ShardId, ...]) -> object:
@@ -72,12 +72,18 @@ class ClaimShell(Shell):
     """One per daemon; begins by itself."""
 
     def __init__(
-        self, driver: Driver, *, handoff: Handoff, membership: Membership, keeper: Keeper, root: Ref
+        self,
+        driver: Driver,
+        *,
+        handoff: Handoff,
+        membership: Membership,
+        steward: Steward,
+        root: Ref,
     ) -> None:
         super().__init__("claim", driver)
         self.handoff = handoff
         self._membership = membership
-        self._keeper = keeper
+        self._steward = steward
         self._root = root
         self._begun = False
         self._standing: Standing | None = None
@@ -124,18 +130,18 @@ class ClaimShell(Shell):
         return handoff.tick(now)
 
     def _obey(self, order: Order) -> None:
-        port, keeper = self._membership, self._keeper
+        port, steward = self._membership, self._steward
         match order:
             case Order(Verb.CREATE, ShardId() as shard):
                 port.create_owner(shard)
             case Order(Verb.REMOVE, ShardId() as shard):
                 port.remove_owner(shard)
             case Order(Verb.OWN, ShardId() as shard):
-                keeper.own((shard,))
+                steward.own((shard,))
             case Order(Verb.DRAIN, ShardId() as shard):
-                keeper.disown((shard,))
+                steward.disown((shard,))
             case Order(Verb.DROP, ShardId() as shard):
-                keeper.drop((shard,))
+                steward.drop((shard,))
             case Order(Verb.JOIN):
                 port.join(self.handoff.member, self.handoff.node)
             case Order(Verb.ANNOUNCE):
@@ -150,7 +156,7 @@ class ClaimShell(Shell):
         standing = Standing(handoff.member, handoff.current, handoff.view, self._trouble())
         if standing != self._standing:
             self._standing = standing
-            self._keeper.stands(standing)
+            self._steward.stands(standing)
 
     def _trouble(self) -> str:
         handoff = self.handoff

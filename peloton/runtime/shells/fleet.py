@@ -46,7 +46,7 @@ class Setup(NamedTuple):
 ALONE = Setup()
 
 
-class Steward:
+class RootSteward:
     """What the claim shell orders, as letters to the root; and where its standing is told."""
 
     def __init__(self, region: Region, *, root: Ref, peers: Ref) -> None:
@@ -94,7 +94,7 @@ def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
         house.driver,
         handoff=Handoff(fleet.process, fleet.node, sizes=sizes),
         membership=fleet.membership,
-        keeper=Steward(region, root=house.root, peers=peers),
+        steward=RootSteward(region, root=house.root, peers=peers),
         root=house.root,
     )
     return begin(claim)

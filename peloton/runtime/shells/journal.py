@@ -86,7 +86,9 @@ class ReaderShell(Shell):
     def handle(self, letter: Any) -> None:
         """Read what is asked for; an unreachable store is asked again later."""
         if isinstance(letter, Claim):
-            tell(letter.sender, self._claim(letter.shard))
+            # A claim for a shell that is no more would only fence the shard's next owner.
+            if letter.sender.is_alive():
+                tell(letter.sender, self._claim(letter.shard))
         elif isinstance(letter, Load):
             self._load(letter)
         elif isinstance(letter, Wake):

@@ -189,6 +189,8 @@ class RootShell(Shell):
         order.look()
 
     def _drop(self, shard: ShardId) -> None:
+        # The shard may end by itself before it hears of this; whoever dropped it hears once.
+        self._giving.setdefault(shard, [])
         ref = self._mine.get(shard)
         if ref is None or not tell(ref, Drop((shard,))):
             self._closed(shard)

@@ -1,0 +1,246 @@
+"""A fleet from one seed: daemons, their store, their membership service and their network.
+
+Turns a seed into a history: the unchanged shells of several daemons on one stepper, over simulated
+ports that do what the real ones do on a bad day. Virtual time jumps to the next event. It must not
+know any kind, nor judge what happens: checks are put in from outside.
+
+    world = World(kinds, seed=7, sizes={"a": 2})
+    world.furnish = lambda daemon: ...      soft machines of a daemon, at each of its lives
+    world.checks.append(check)              called after every step
+    world.start("d1", roles=("a",))
+    world.run_until(lambda: ..., within_s=60)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import JournalError, ShardId
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.simulation.daemon import Call, Daemon, Died
+from peloton.runtime.simulation.later import Later, begun
+from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.network import Network
+from peloton.runtime.simulation.stepper import BEGIN_S, Stepper
+from peloton.runtime.simulation.store import SimulatedStore
+from peloton.runtime.vocabulary import Key, Kind, kind_of
+
+STEPS_MAX = 5_000_000
+RESTART_S_MAX = 3.0
+SESSION_S = 10.0
+
+
+class NotReached(AssertionError):
+    """The time allowed is over, or nothing will ever happen, and what was awaited is not so."""
+
+
+class World:
+    """Everything but the kinds, and what the kinds need around them."""
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        *,
+        seed: int,
+        sizes: Mapping[str, int],
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> None:
+        self.kinds = kinds
+        self.seed = seed
+        self.sizes = dict(sizes)
+        self.limits = limits
+        self.codec = Codec(kinds)
+        self.sharding = Sharding(kinds, sizes)
+        self.stepper = Stepper(seed)
+        self.chance = random.Random(f"{seed} world")
+        self.ensemble = begun(Ensemble(self.stepper, session_s=SESSION_S))
+        self.store = SimulatedStore(random.Random(f"{seed} store"), self.stepper.clock)
+        self.network = Network(self.stepper, random.Random(f"{seed} network"))
+        self.later = begun(Later("fate", self.stepper))
+        self.daemons: dict[str, Daemon] = {}
+        self.softs: Mapping[str, Mapping[int, type]] = {}
+        self.furnish: Callable[[Daemon], None] = lambda daemon: None
+        self.on_call: Callable[[Call], bool] = lambda call: False
+        """Whether the process dies at this very moment."""
+        self.on_death: Callable[[Daemon], None] = self.restart_soon
+        self.checks: list[Callable[[], None]] = []
+        self.skew_s = 0.0
+        self.calls = 0
+        self.deaths = 0
+        self._processes = 0
+
+    # ---- what a storm does ----
+
+    def start(self, name: str, *, roles: tuple[str, ...]) -> Daemon:
+        """A daemon that was not there before, or one that has left."""
+        daemon = self.daemons.get(name)
+        if daemon is None:
+            daemon = self.daemons[name] = Daemon(self, name, roles)
+        self.restart(daemon)
+        return daemon
+
+    def restart(self, daemon: Daemon) -> None:
+        """Its next process begins, if it has none."""
+        if daemon.process is not None or daemon.name not in self.daemons:
+            return
+        skew_s = self.chance.uniform(-self.skew_s, self.skew_s) if self.skew_s else 0.0
+        try:
+            daemon.begin(self.kinds, skew_s)
+            self.furnish(daemon)
+        except (Died, JournalError):
+            # Out of reach, or dead already: whoever watches processes starts another.
+            daemon.die()
+            self.on_death(daemon)
+
+    def restart_soon(self, daemon: Daemon) -> None:
+        """As a watcher of processes does."""
+        after_s = self.chance.random() * RESTART_S_MAX
+        self.later.at(self.now + after_s, lambda: self.restart(daemon))
+
+    def kill(self, daemon: Daemon) -> None:
+        """`kill -9`."""
+        if daemon.process is not None:
+            self.deaths += 1
+            daemon.die()
+            self.on_death(daemon)
+
+    def remove(self, daemon: Daemon) -> None:
+        """It leaves in good order and does not come back."""
+        self.daemons.pop(daemon.name, None)
+        daemon.thaw()
+        daemon.leave()
+        self._watch_leaving(daemon)
+
+    def calm(self) -> None:
+        """From now on nothing strikes; whoever stands still goes on, whoever is dead comes back."""
+        self.on_call = lambda call: False
+        self.ensemble.calm()
+        self.network.heal()
+        self.network.faults = type(self.network.faults)()
+        self.store.faults = type(self.store.faults)()
+        for daemon in self.daemons.values():
+            self.store.mend(daemon.name)
+            daemon.thaw()
+            self.restart(daemon)
+
+    # ---- time ----
+
+    @property
+    def now(self) -> float:
+        """The true time, which no daemon knows."""
+        return self.stepper.clock.now_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the beginning of the world."""
+        return self.now - BEGIN_S
+
+    def run_until(self, reached: Callable[[], bool], *, within_s: float = 600.0) -> float:
+        """Step until it is so; how long that took."""
+        begun_s = self.now
+        self.later.at(begun_s + within_s, lambda: None)
+        for _ in range(STEPS_MAX):
+            if reached():
+                return self.now - begun_s
+            if self.now >= begun_s + within_s or not self.step():
+                break
+        if reached():
+            return self.now - begun_s
+        raise NotReached(f"not reached within {within_s:g} s, at {self.elapsed_s:.1f} s")
+
+    def run_for(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        self.later.at(end, lambda: None)
+        while self.now < end and self.step():
+            pass
+
+    def step(self) -> bool:
+        """One step of one shell anywhere; then all checks."""
+        moved = self.stepper.step()
+        for daemon in self.daemons.values():
+            if daemon.dying or self._has_exited(daemon):
+                self.kill(daemon)
+        for shell in (self.ensemble, self.later):
+            if shell.error is not None:
+                raise shell.error
+        for check in self.checks:
+            check()
+        return moved
+
+    # ---- what there is ----
+
+    def living(self) -> list[Daemon]:
+        """Daemons that have a process which does not stand still."""
+        return [
+            daemon
+            for daemon in self.daemons.values()
+            if daemon.process is not None and not daemon.process.frozen
+        ]
+
+    def shards(self) -> dict[ShardId, Shard]:
+        """Of each shard the open core with the highest epoch."""
+        found: dict[ShardId, Shard] = {}
+        for daemon in self.daemons.values():
+            for shard, core in daemon.shards().items():
+                known = found.get(shard)
+                if known is None or known.epoch < core.epoch:
+                    found[shard] = core
+        return found
+
+    def whole(self) -> bool:
+        """Every shard is open under the register's newest epoch."""
+        found = self.shards()
+        wanted = sum(self.sizes.values())
+        registers = self.store.registers.registers
+        return len(found) == wanted and all(
+            core.epoch == registers[shard].epoch for shard, core in found.items()
+        )
+
+    def cells(self, kind: str) -> dict[Key, Any]:
+        """Every state of one kind that is in memory at an owner."""
+        return {
+            key: state
+            for core in self.shards().values()
+            for key, state in core.population.cells.items()
+            if kind_of(key) == kind
+        }
+
+    def crowds(self) -> dict[Key, Any]:
+        """Every crowd that is in memory at an owner."""
+        return {
+            key: crowd
+            for core in self.shards().values()
+            for key, crowd in core.population.crowds.items()
+        }
+
+    # ---- for daemons ----
+
+    def strikes(self, call: Call) -> bool:
+        """Whether the process dies at this moment."""
+        self.calls += 1
+        self.stepper.note(f"{call.daemon} {call.port} {call.name} {call.moment.value}")
+        return self.on_call(call)
+
+    def draw_process(self) -> bytes:
+        """Sixteen bytes that no process before had."""
+        self._processes += 1
+        return self._processes.to_bytes(16, "big")
+
+    def _has_exited(self, daemon: Daemon) -> bool:
+        root = daemon.root
+        return root is not None and root.exited.done()
+
+    def _watch_leaving(self, daemon: Daemon) -> None:
+        def look() -> None:
+            if daemon.leaving is not None and not daemon.leaving.done():
+                self.later.at(self.now + 0.1, look)
+            else:
+                daemon.die()
+
+        look()
