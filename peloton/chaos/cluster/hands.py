@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.chaos.cluster.machines import Machines
@@ -22,7 +21,7 @@ from peloton.runtime.vocabulary import Key, Message, key
 BACKEND = key("backend", "machines")
 
 
-class BackendFaults(Struct, frozen=True):
+class BackendFaults(NamedTuple):
     """How strong each fault is: shares of orders or words. All off is a calm."""
 
     order_delay_s: float = 0.0
@@ -164,4 +163,4 @@ class Hands:
 
     def _order(self, message: Message) -> None:
         name = type(message).__name__
-        self._daemon.call("backend", name, lambda: self._floor.order(self._daemon, message))
+        self._daemon.call("backend", name, do=lambda: self._floor.order(self._daemon, message))

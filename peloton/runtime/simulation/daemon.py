@@ -58,7 +58,7 @@ class Died(Exception):
 class Daemon:
     """One place for a process: its name and address stay, its lives come and go."""
 
-    def __init__(self, world: World, name: str, roles: tuple[str, ...]) -> None:
+    def __init__(self, world: World, name: str, *, roles: tuple[str, ...]) -> None:
         self.world = world
         self.name = name
         self.roles = roles
@@ -145,16 +145,16 @@ class Daemon:
                 found[shell.shard] = shell.core
         return found
 
-    def call(self, port: str, name: str, do: Callable[[], Any]) -> Any:
+    def call(self, port: str, name: str, *, do: Callable[[], Any]) -> Any:
         """One call of a port, unless the process dies at it."""
-        self.moment(port, name, Moment.BEFORE)
+        self.moment(port, name, at=Moment.BEFORE)
         answer = do()
-        self.moment(port, name, Moment.AFTER)
+        self.moment(port, name, at=Moment.AFTER)
         return answer
 
-    def moment(self, port: str, name: str, moment: Moment) -> None:
+    def moment(self, port: str, name: str, *, at: Moment) -> None:
         """One side of a call; raises if it is the last thing the process does."""
-        call = Call(self.name, port, name, moment)
+        call = Call(self.name, port, name, at)
         if self.dying or self.world.strikes(call):
             self.dying = True
             raise Died(f"{call}")
@@ -171,13 +171,13 @@ class _Rows:
         """As the port says; what was sent before the death is done."""
         for at, statement in enumerate(statements):
             try:
-                self._daemon.moment("store", type(statement).__name__, Moment.BEFORE)
+                self._daemon.moment("store", type(statement).__name__, at=Moment.BEFORE)
             except Died:
                 self._rows.run(statements[:at])
                 raise
         replies = self._rows.run(statements)
         if statements:
-            self._daemon.moment("store", type(statements[-1]).__name__, Moment.AFTER)
+            self._daemon.moment("store", type(statements[-1]).__name__, at=Moment.AFTER)
         return replies
 
     def sizes(self, shard: ShardId) -> Any:
@@ -199,7 +199,7 @@ class _Membership:
         do = getattr(self._client, name)
         if name == "listen":
             return do
-        return lambda *args: self._daemon.call("membership", name, lambda: do(*args))
+        return lambda *args: self._daemon.call("membership", name, do=lambda: do(*args))
 
 
 class _Exchange:
@@ -213,4 +213,4 @@ class _Exchange:
         do = getattr(self._exchange, name)
         if name == "listen":
             return do
-        return lambda *args: self._daemon.call("exchange", name, lambda: do(*args))
+        return lambda *args: self._daemon.call("exchange", name, do=lambda: do(*args))

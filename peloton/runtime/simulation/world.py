@@ -80,7 +80,7 @@ class World:
         """A daemon that was not there before, or one that has left."""
         daemon = self.daemons.get(name)
         if daemon is None:
-            daemon = self.daemons[name] = Daemon(self, name, roles)
+            daemon = self.daemons[name] = Daemon(self, name, roles=roles)
         self.restart(daemon)
         return daemon
 
