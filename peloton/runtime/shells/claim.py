@@ -1,8 +1,8 @@
 """The claim shell: stands between the membership service, the rules of hand-over, and the root.
 
 Turns letters of both sides into calls of `core/handoff.py`, and its orders into calls of the port
-and of the steward (the root's): all on one thread, none of which waits. It must not decide anything,
-and never lets two voices speak to the steward: as long as it is there, nobody else owns or disowns.
+and of the steward (the root's): all on one thread, none of which waits. It must not decide, and
+never lets two voices speak to the steward: as long as it is there, nobody else owns or disowns.
 
 The steward promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
 reported `Lost`, is forgotten, and is not begun again before the next `own`; each `disown` and each

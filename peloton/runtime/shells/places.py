@@ -37,6 +37,7 @@ class Places:
 
     def __init__(self, kinds: Mapping[str, Kind], sharding: Sharding) -> None:
         self.shards: dict[ShardId, Ref] = {}
+        self.since: dict[ShardId, int] = {}  # the view under which each came here
         self.softs: dict[str, Ref] = {}
         self.roles: dict[str, str] = {}  # of soft machines that other members have too
         self.standing: Standing | None = None  # None: there are no others
@@ -56,6 +57,21 @@ class Places:
     def here(self, place: Place) -> Ref | None:
         """The actor of a place that somebody believes to be ours."""
         return self.shards.get(place) if isinstance(place, ShardId) else self.softs.get(place)
+
+    def place(self, shard: ShardId, ref: Ref | None) -> None:
+        """The shard lives there from now on; None: no more here."""
+        if ref is None:
+            self.shards.pop(shard, None)
+        else:
+            self.shards[shard] = ref
+            self.since[shard] = self.view
+
+    def is_late(self, place: Place, view: int) -> bool:
+        """Whether a letter was packed for an earlier stay of the shard: it went and came back.
+
+        What its sender said later may have been heard meanwhile, so this must not be.
+        """
+        return isinstance(place, ShardId) and view < self.since.get(place, 0)
 
     @property
     def me(self) -> str:

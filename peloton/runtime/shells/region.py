@@ -151,13 +151,12 @@ class Region:
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""
-        if ref is None:
-            self.places.shards.pop(shard, None)
-        else:
-            self.places.shards[shard] = ref
+        self.places.place(shard, ref)
 
     def deliver(self, arrived: Arrived) -> bool:
         """A letter from a peer; False where its place is not here."""
+        if self.places.is_late(arrived.place, arrived.view):
+            return False
         ref = self.places.here(arrived.place)
         sender = arrived.sender
         stamp = Stamp(sender, arrived.epoch) if sender is not None else None
