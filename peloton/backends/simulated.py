@@ -44,7 +44,8 @@ class SimulatedBackend:
         self._hosts = dict.fromkeys(key("host", name) for name in hosts)
         self._fates = fates
         self._woken = False  # after a reset: the hosts have yet to be told that they can ask
-        self._ends: list[tuple[float, str, Key]] = []  # heap of (time, run, host)
+        # Heap of (time, runs, host): runs that were ordered together mostly end together.
+        self._ends: list[tuple[float, tuple[str, ...], Key]] = []
         self._running: dict[str, m.RunSpec | None] = {}
 
     def start(
@@ -94,11 +95,14 @@ class SimulatedBackend:
         """Nothing is held."""
 
     def _start(self, message: m.StartRuns, now: float) -> Envelope:
+        ends: dict[float, list[str]] = {}
         for run in message.runs:
             if run.run not in self._running:
                 self._running[run.run] = run.spec
                 ends_at = now + self._duration_s(run.run, run.spec)
-                heapq.heappush(self._ends, (ends_at, run.run, message.host))
+                ends.setdefault(ends_at, []).append(run.run)
+        for ends_at, runs in ends.items():
+            heapq.heappush(self._ends, (ends_at, tuple(runs), message.host))
         started = m.RunsStarted(tuple(run.run for run in message.runs))
         return Envelope(message.host, started)
 
@@ -116,17 +120,18 @@ class SimulatedBackend:
             if known.run not in self._running:
                 self._running[known.run] = None
                 ends_at = known.since + self._duration_s(known.run, None)
-                heapq.heappush(self._ends, (max(ends_at, now), known.run, message.host))
+                heapq.heappush(self._ends, (max(ends_at, now), (known.run,), message.host))
             running.append(known.run)
         return Envelope(message.host, m.RunsListed(tuple(running)))
 
     def _due(self, now: float) -> list[Envelope]:
         by_host: dict[Key, list[m.RunEnd]] = {}
         while self._ends and self._ends[0][0] <= now:
-            _, run, host = heapq.heappop(self._ends)
-            if run in self._running:
-                spec = self._running.pop(run)
-                by_host.setdefault(host, []).append(m.RunEnd(run, self._outcome(run, spec)))
+            _, runs, host = heapq.heappop(self._ends)
+            for run in runs:
+                if run in self._running:
+                    spec = self._running.pop(run)
+                    by_host.setdefault(host, []).append(m.RunEnd(run, self._outcome(run, spec)))
         return [Envelope(host, m.RunsEnded(tuple(ends))) for host, ends in by_host.items()]
 
     def _duration_s(self, run: str, spec: m.RunSpec | None) -> float:

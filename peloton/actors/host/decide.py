@@ -14,7 +14,7 @@ from typing import Any
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.goals import deadline as deadline
-from peloton.actors.host.ledger import Phase, Run, bits, pick_ports, pods, start_run
+from peloton.actors.host.ledger import Phase, Run, bits, pick_ports, pods
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
@@ -112,7 +112,7 @@ def _starts(
     crowd: Key, members: Bits, *, run: int, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
 ) -> tuple[m.StartRun, ...]:
     return tuple(
-        start_run(pod, spec, ports=ports[at] if ports else ())
+        m.StartRun(pod, spec, ports[at] if ports else ())
         for at, (_, pod) in enumerate(pods(crowd, members, run=run))
     )
 

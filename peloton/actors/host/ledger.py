@@ -7,9 +7,10 @@ does. A run stays until its task has seen its end, though its room is free from 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable
 
-from peloton.actors.host.messages import Port, RunSpec, StartRun
+from peloton.actors.host.messages import Port, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import Outcome, pod_id
 from peloton.runtime.vocabulary import Bits, Key, Value
@@ -49,10 +50,14 @@ class Run(Value, frozen=True, gc=False, array_like=True):
         return pod_id(self.crowd, self.member, run=self.run)
 
 
-def pods(crowd: Key, members: Iterable[int], *, run: int) -> Iterator[tuple[int, str]]:
-    """Members with the names of their run."""
-    for member in members:
-        yield member, pod_id(crowd, member, run=run)
+@functools.lru_cache(maxsize=4)
+def pods(crowd: Key, members: Bits, *, run: int) -> tuple[tuple[int, str], ...]:
+    """Members with the names of their run.
+
+    A launch asks three times in a row: for what is known, for the orders, for the ledger.
+    Remembered, all three hold the same strings, and a run's name is in memory once.
+    """
+    return tuple((member, pod_id(crowd, member, run=run)) for member in members)
 
 
 def pick_ports(
@@ -72,20 +77,6 @@ def pick_ports(
         return ()
     taken.update(picked)
     return picked
-
-
-def start_run(pod: str, spec: RunSpec, *, ports: tuple[int, ...]) -> StartRun:
-    """A run with its whole environment: ids as the original names them, and ports."""
-    job, instance = pod[:36], pod[37:].rpartition("-")[0]
-    environment = (
-        *spec.environment,
-        ("PELOTON_JOB_ID", job),
-        ("PELOTON_INSTANCE_ID", instance),
-        ("PELOTON_TASK_ID", f"{job}-{instance}"),
-        ("PELOTON_POD_ID", pod),
-        *((port.env, str(at)) for port, at in zip(spec.ports, ports, strict=True) if port.env),
-    )
-    return StartRun(pod, spec, environment)
 
 
 def by_crowd(runs: Iterable[Run]) -> list[tuple[Key, int, list[Run]]]:

@@ -128,11 +128,27 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
 
 
 class StartRun(Value, frozen=True, gc=False, array_like=True):
-    """One run to start: the environment is complete, ports included."""
+    """One run to start. `ports` are the picked numbers, in the order of the spec's."""
 
     run: str
     spec: RunSpec
-    environment: tuple[tuple[str, str], ...]
+    ports: tuple[int, ...] = ()
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        """All of it: the ids as the original names them, and ports. Made when it is wanted: ten
+        thousand orders on their way would hold ten times their size in it."""
+        task, pod = self.run.rpartition("-")[0], self.run
+        job, _, instance = task.rpartition("-")
+        pairs = zip(self.spec.ports, self.ports, strict=True)
+        return (
+            *self.spec.environment,
+            ("PELOTON_JOB_ID", job),
+            ("PELOTON_INSTANCE_ID", instance),
+            ("PELOTON_TASK_ID", task),
+            ("PELOTON_POD_ID", pod),
+            *((port.env, str(number)) for port, number in pairs if port.env),
+        )
 
 
 class StartRuns(Message, frozen=True, gc=False, array_like=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd, start_run
+from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd
 from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send
@@ -29,7 +29,8 @@ not a thousand words."""
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     """Processes run. Those that nobody owns (the order was given, then the host was lost and its
     runs with it) are killed: they take room that the ledger calls free."""
-    fresh = []
+    fresh: list[Run] = []
+    names: list[str] = []  # the backend's own strings: a copy of each would stay in the story
     strange = []
     for pod in message.runs:
         run = host.runs.get(pod)
@@ -37,7 +38,8 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
             strange.append(pod)
         elif run.phase == Phase.ACCEPTED:
             fresh.append(run)
-    facts = (f.ProcessesStarted(tuple(run.pod for run in fresh)),) if fresh else ()
+            names.append(pod)
+    facts = (f.ProcessesStarted(tuple(names)),) if fresh else ()
     stops = _orders(host, at, again=[], stops=tuple(strange))
     because = "runs that nobody owns are killed" if strange else ""
     return Decision(facts=facts, sends=(*_tell_started(fresh), *stops), because=because)
@@ -226,7 +228,7 @@ def _tell_started(started: Iterable[Run]) -> tuple[Send, ...]:
 def _orders(host: Host, at: At, *, again: list[Run], stops: tuple[str, ...]) -> tuple[Send, ...]:
     orders: tuple[Send, ...] = ()
     if again:
-        starts = tuple(start_run(run.pod, run.spec, ports=run.ports) for run in again if run.spec)
+        starts = tuple(m.StartRun(run.pod, run.spec, run.ports) for run in again if run.spec)
         orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts)),)
     if stops:
         order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)

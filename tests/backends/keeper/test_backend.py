@@ -74,8 +74,9 @@ class Machine:
 
 
 def start(run: str, value: str = "true", **environment: str) -> m.StartRun:
-    spec = m.RunSpec(Resources(UNIT), value)
-    return m.StartRun(run, spec, tuple(environment.items()))
+    return m.StartRun(
+        run, m.RunSpec(Resources(UNIT), value, environment=tuple(environment.items()))
+    )
 
 
 @pytest.fixture
@@ -100,8 +101,8 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     [
         pytest.param(start("../escape"), id="no name for a folder"),
         pytest.param(start("big-0-1", A="x" * RUN_BYTES_MAX), id="too large"),
-        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(0, "x"), ""), ()), id="no number"),  # type: ignore[arg-type]
-        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(), b"x"), ()), id="no text"),  # type: ignore[arg-type]
+        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(0, "x"), "")), id="no number"),  # type: ignore[arg-type]
+        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(), b"x")), id="no text"),  # type: ignore[arg-type]
     ],
 )
 def test_a_poison_order_fails_its_own_run_only(machine: Machine, poison: m.StartRun) -> None:
