@@ -334,6 +334,13 @@ class Membership(Protocol):
         themselves: one soon, and one soon after every change.
         """
 
+    def sure_for_s(self) -> float:
+        """For how many seconds from now the session surely lives; 0 or less: it may be over.
+
+        Counted from when the request was sent that was answered last, so that it holds though this
+        process stood still since. Callable from any thread.
+        """
+
     def announce(self, node: MemberNode) -> None:
         """The member node says this as soon as the session allows; only the newest counts."""
 

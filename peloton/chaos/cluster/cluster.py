@@ -110,7 +110,7 @@ class Cluster:
     # ---- inside ----
 
     def _furnish(self, daemon: Daemon) -> None:
-        daemon.region.register_soft("backend", Hands(self.floor, daemon))
+        daemon.region.register_soft("backend", Hands(self.floor, daemon), outward=True)
         placer = PlacerMachine(self._inventories)
         daemon.region.register_soft("placer", placer, role="placement")
 

@@ -56,10 +56,11 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
 
 
 class Reply(NamedTuple):
-    """An answer to an ask, by its address."""
+    """An answer to an ask, by its address; a `fresh` one has to be the newest owner's."""
 
     ask: Any
     value: Any
+    fresh: bool = False
 
 
 class Outbox:

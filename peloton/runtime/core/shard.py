@@ -363,7 +363,7 @@ class Shard:
         query: Any = envelope.message
         value = self._look(kind, state, query=query, at=at)
         if envelope.ask is not None:
-            self.turns.outbox.replies.append(Reply(envelope.ask, value))
+            self.turns.outbox.replies.append(Reply(envelope.ask, value, fresh=True))
 
     def _look(self, kind: Kind, state: Any, *, query: Query, at: At) -> Any:
         look = kind.inspect.get(type(query))

@@ -89,6 +89,7 @@ def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
         hall=region,
     )
     peers = begin(peer)
+    region.places.sure_for_s = fleet.membership.sure_for_s
     region.post = lambda letter: tell(peers, letter)
     claim = ClaimShell(
         house.driver,

@@ -12,7 +12,7 @@ places those of this daemon, the membership names the owners of all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from peloton.runtime.core.packing import Place
@@ -41,6 +41,8 @@ class Places:
         self.softs: dict[str, Ref] = {}
         self.roles: dict[str, str] = {}  # of soft machines that other members have too
         self.standing: Standing | None = None  # None: there are no others
+        self.sure_for_s: Callable[[], float] = lambda: 1.0
+        """For how long our session surely lives: we may have stood still without knowing."""
         self._kinds = kinds
         self._sharding = sharding
         self._turn = 0
@@ -81,7 +83,7 @@ class Places:
     @property
     def current(self) -> bool:
         """Whether what is answered here may be called current, and new work may be begun."""
-        return self.standing is None or self.standing.current
+        return self.standing is None or (self.standing.current and self.sure_for_s() > 0)
 
     @property
     def view(self) -> int:

@@ -42,7 +42,7 @@ class Region:
         self.closed = False
         self.post: Callable[[Outbound], object] | None = None
         """Takes what belongs to other daemons; without it, they are out of reach."""
-        self.on_soft: Callable[[str, Any], Ref] | None = None
+        self.on_soft: Callable[[str, Any, bool], Ref] | None = None
 
     # ---- saying ----
 
@@ -85,7 +85,7 @@ class Region:
         """
         future: Future[Any] = Future()
         if isinstance(message, Query) and not self.places.current:
-            resolve(future, Unavailable("this daemon's session is in doubt: ask again, or another"))
+            resolve(future, Unavailable("this daemon's session is in doubt: ask again"))
             return future
         raw = members.raw if members is not None else 0
         said: Any = message  # a query travels like a message
@@ -138,16 +138,19 @@ class Region:
 
     # ---- for the root, the claim shell and the peers ----
 
-    def register_soft(self, prefix: str, machine: Any, *, role: str | None = None) -> None:
+    def register_soft(
+        self, prefix: str, machine: Any, *, role: str | None = None, outward: bool = False
+    ) -> None:
         """From now on keys of this kind go to the machine (`shells/soft.py` says what one is).
 
-        Members with `role` have one each; without a role everybody has its own.
+        Members with `role` have one each; without a role everybody has its own. An `outward` one
+        acts on the world, so it gets its mail only while our session is sure.
         """
         if self.on_soft is None:
             raise RuntimeError("register soft machines after the daemon was assembled")
         if role is not None:
             self.places.roles[prefix] = role
-        self.places.softs[prefix] = self.on_soft(prefix, machine)
+        self.places.softs[prefix] = self.on_soft(prefix, machine, outward)
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""

@@ -314,9 +314,11 @@ def assemble(
         limits=setup.limits,
     )
 
-    def on_soft(prefix: str, machine: Soft) -> Ref:
+    def on_soft(prefix: str, machine: Soft, outward: bool) -> Ref:
         own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
-        return begin(SoftShell(prefix, own, machine=machine, region=region, root=root_ref))
+        soft = SoftShell(prefix, own, machine=machine, region=region, root=root_ref)
+        soft.outward = outward
+        return begin(soft)
 
     region.on_soft = on_soft
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)

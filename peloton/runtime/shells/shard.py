@@ -46,6 +46,7 @@ from peloton.runtime.vocabulary import Unavailable
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
+IN_DOUBT = "this daemon's session is in doubt, so another may know better: ask again"
 WAITING_MAIL_MAX = 100_000
 """Envelopes kept while the shard is recovering; what comes beyond is said again by its sender."""
 
@@ -277,9 +278,13 @@ class ShardShell(Shell):
         self.core.committed(more_to_cut)
         if ready.release:
             self._house.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
+        # Asked now, not when the query came: this process may have stood still in between. A
+        # command's answer stands in the journal, whoever owns the shard by now.
+        current = self._house.region.places.current
         for reply in ready.replies:
             self._asks.pop(reply.ask, None)
-            resolve(reply.ask, reply.value)
+            sure = current or not reply.fresh
+            resolve(reply.ask, reply.value if sure else Unavailable(IN_DOUBT))
 
     def _unclear(self, text: str) -> None:
         now = self.now

@@ -18,6 +18,9 @@ from peloton.runtime.vocabulary import Unavailable
 if TYPE_CHECKING:
     from peloton.runtime.shells.region import Region
 
+LOOK_AGAIN_S = 0.5
+HELD_MAIL_MAX = 10_000
+
 
 class Soft(Protocol):
     """What a soft machine is. All its keys begin with the prefix it is registered under.
@@ -46,6 +49,7 @@ class SoftShell(Shell):
         self.machine = machine
         self._region = region
         self._root = root
+        self.outward = False  # acts on the world: not while our session is in doubt
         self._mail: list[Envelope] = []
         self.again()
 
@@ -54,10 +58,16 @@ class SoftShell(Shell):
         if isinstance(letter, Mail):
             self._mail += letter.envelopes
         elif isinstance(letter, Renamed):
+            self._mail.clear()  # orders of shards that are no more ours
             self.machine.rename(letter.member)
         elif not isinstance(letter, Wake):
             return
         if not self.actor_inbox.at_end():
+            return
+        if self.outward and not self._region.places.current:
+            # Whoever ordered says again what matters, so what is too much may be dropped.
+            del self._mail[HELD_MAIL_MAX:]
+            self.wake(self.now + LOOK_AGAIN_S)
             return
         mail, self._mail = self._mail, []
         try:

@@ -197,7 +197,7 @@ class _Membership:
 
     def __getattr__(self, name: str) -> Any:
         do = getattr(self._client, name)
-        if name == "listen":
+        if name in ("listen", "sure_for_s"):
             return do
         return lambda *args: self._daemon.call("membership", name, do=lambda: do(*args))
 
@@ -211,6 +211,6 @@ class _Exchange:
 
     def __getattr__(self, name: str) -> Any:
         do = getattr(self._exchange, name)
-        if name == "listen":
+        if name in ("listen", "sure_for_s"):
             return do
         return lambda *args: self._daemon.call("exchange", name, do=lambda: do(*args))

@@ -68,6 +68,7 @@ class Line:
         self.breaks = 0  # what was under way at an earlier one is lost
         self.told: SessionState | None = None
         self.waits = 0  # for a sign of life
+        self.broken_s = 0.0  # when the last sign of life was heard, if nothing passes
         self.over = False  # the client is told nothing more
         self.reading = False  # a view, soon
         self.asked_s = 0.0  # no request is done before an earlier one
@@ -220,6 +221,14 @@ class Client:
         line = self._line = Line(member, node)
         self._later(line, self._connect)
 
+    def sure_for_s(self) -> float:
+        """As the port says: a sign of life is up to a third of the session's time old."""
+        line, service = self._line, self._service
+        if line is None or not line.joined or line.over:
+            return 0.0
+        heard_s = service.now if line.through else line.broken_s
+        return heard_s + service.session_s * 2 / 3 - service.now
+
     def announce(self, node: MemberNode) -> None:
         if self._line is not None:
             self._line.node = node
@@ -287,6 +296,7 @@ class Client:
         if line is None or not line.through:
             return
         line.through = False
+        line.broken_s = self._service.now
         line.breaks += 1
         noticed, service = line.breaks, self._service
         service.await_sign(line)
