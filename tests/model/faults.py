@@ -28,13 +28,14 @@ from peloton.runtime.core.statements import (
     MoveFloor,
     NotApplied,
     Plain,
+    ReadRegister,
     Reply,
     Statement,
 )
-from peloton.runtime.ports import Committed, Damaged, Fenced, ShardId, Unclear
+from peloton.runtime.ports import Broken, Committed, Damaged, Fenced, ShardId, Unclear
 from tests.model.protocol import Bounds
 
-COMMIT, DECIDE = fencing.commit, fencing._decide
+COMMIT, DECIDE, WRITE_PARTS = fencing.commit, fencing._decide, fencing._write_parts
 PLAIN, CONDITIONAL = MemoryRows._plain, MemoryRows._conditional
 Write = Advance | MoveFloor
 
@@ -192,6 +193,24 @@ def cut_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     return (yield from COMMIT(hold, plan))
 
 
+def missing_is_lost(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
+    """Calls its parts lost, though a younger owner may have swept them, and stops its process.
+
+    The model found this one in the code.
+    """
+    talk = WRITE_PARTS(hold, plan)
+    replies: tuple[Reply, ...] | None = None
+    while True:
+        try:
+            said = next(talk) if replies is None else talk.send(replies)
+        except StopIteration as end:
+            answer: Fenced | None = end.value
+            return answer
+        if isinstance(said, tuple) and isinstance(said[0], ReadRegister):
+            raise Broken("parts of a checkpoint are lost")
+        replies = yield said
+
+
 def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> Talk[list[Any]]:
     """Deletes what an owner before it left, without a look at what the register names."""
     return [(*key, 0) for key in left]
@@ -264,6 +283,7 @@ FAULTS = (
     Fault(fencing, "commit", floor_before_parts, FLOOR),
     Fault(fencing, "commit", floor_before_ended, FLOOR),
     Fault(fencing, "commit", cut_first, FLOOR),
+    Fault(fencing, "_write_parts", missing_is_lost, FLOOR._replace(sweeps=1, troubles=0)),
     Fault(fencing, "_doomed", drops_the_floor, ALONE),
     Fault(MemoryRows, "_plain", rows_without_epoch, TAKEOVER),
     Fault(MemoryRows, "_conditional", commit_without_op, DOUBT),

@@ -14,8 +14,8 @@ may land at any time, any number of times, in any order, or never. In doubt an o
 identical write) or gives up and claims again. A *crash* forgets all but what is under way.
 
 What is left out, and why that loses nothing: answers under way (a late answer is an owner that
-is slow to go on); reads that fail (they change nothing, so they are reads that come later); rows of
-one ask run one after the other without a pause between (nothing reads them before the last).
+is slow to go on); reads that fail (they change nothing, so they are reads that come later); a
+pause between rows of one ask (only a sweep reads there, and only to delete).
 The module must not contain a rule of the protocol.
 """
 
