@@ -10,8 +10,8 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
+from peloton.chaos.cluster.machines import Fate
 from tests.worlds import checks
-from tests.worlds.backend import Fate
 from tests.worlds.harness import World, spec
 
 
