@@ -17,7 +17,8 @@ from peloton.runtime.ports import MemberNode, ShardId
 from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.letters import Broke, Closed, DrainAll, Lost, Opened, tell
 from peloton.runtime.simulation.later import Later, begun
-from peloton.runtime.simulation.membership import Client, Ensemble
+from peloton.runtime.simulation.member import Client
+from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.stepper import Stepper
 
 WORK_S_MAX = 1.0

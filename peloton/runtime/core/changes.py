@@ -3,7 +3,8 @@
 Turns committed frames into changes keyed by (position, k), k counting within a frame. A reader
 says where it stands and gets what came after; each change once and in order, or word that there is
 a gap, after which it has to look at the whole anew. It must never show what is not yet safe, and
-never waits for a reader: it keeps the newest `CHANGES_MAX`, whoever is slower has a gap.
+never waits for a reader: it keeps the newest frames, of `CHANGES_MAX` changes together, and whoever
+is slower has a gap.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from peloton.runtime.core.story import Line
 
-CHANGES_MAX = 8192
+CHANGES_MAX = 4096
 PAGE_MAX = 1000
 
 
@@ -45,11 +46,12 @@ _ALL = 1 << 31
 
 
 class Changes:
-    """The feed of one shard."""
+    """The feed of one shard. Frames are kept whole, as the story's own lines: a watch is rare."""
 
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:
         self._max = changes_max
-        self._kept: deque[Change] = deque()
+        self._kept: deque[tuple[int, tuple[Line, ...]]] = deque()
+        self._count = 0
         self._next: tuple[int, tuple[Line, ...]] | None = None
         self._before = self._end = Mark(0, _ALL)
         """`_before` is the newest change that is not kept: whoever stands before it has a gap."""
@@ -71,11 +73,14 @@ class Changes:
 
     def add(self, position: int, lines: tuple[Line, ...]) -> None:
         """The changes of a frame that is safe."""
-        for k, line in enumerate(lines):
-            self._kept.append(Change(Mark(position, k), line))
         self._end = Mark(position, _ALL)
-        while len(self._kept) > self._max:
-            self._before = self._kept.popleft().mark
+        if lines:
+            self._kept.append((position, lines))
+            self._count += len(lines)
+        while self._count > self._max:
+            gone, dropped = self._kept.popleft()
+            self._count -= len(dropped)
+            self._before = Mark(gone, _ALL)
 
     def after(self, mark: Mark | None, limit: int = PAGE_MAX) -> Page:
         """What came after a mark; None: from now on, which is a page without changes."""
@@ -86,8 +91,19 @@ class Changes:
         gap = mark < self._before or mark > self._end
         if gap:
             mark = self._before
-        found = [change for change in self._kept if change.mark > mark]
+        found = self._found(mark, limit + 1)
         page = tuple(found[:limit])
         more = len(found) > limit
-        end = page[-1].mark if more else max(self._end, mark)
-        return Page(page, gap=gap, mark=end, more=more)
+        return Page(page, gap=gap, mark=page[-1].mark if more else self._end, more=more)
+
+    def _found(self, mark: Mark, limit: int) -> list[Change]:
+        found: list[Change] = []
+        for position, lines in self._kept:
+            if position < mark.position:
+                continue
+            for k, line in enumerate(lines):
+                if (position, k) > mark:
+                    found.append(Change(Mark(position, k), line))
+                    if len(found) >= limit:
+                        return found
+        return found

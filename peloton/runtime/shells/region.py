@@ -42,7 +42,7 @@ class Region:
         self.closed = False
         self.post: Callable[[Outbound], object] | None = None
         """Takes what belongs to other daemons; without it, they are out of reach."""
-        self.on_soft: Callable[[str, Any, bool], Ref] | None = None
+        self.on_soft: Callable[..., Ref] | None = None  # of (prefix, machine, outward)
 
     # ---- saying ----
 
@@ -150,7 +150,7 @@ class Region:
             raise RuntimeError("register soft machines after the daemon was assembled")
         if role is not None:
             self.places.roles[prefix] = role
-        self.places.softs[prefix] = self.on_soft(prefix, machine, outward)
+        self.places.softs[prefix] = self.on_soft(prefix, machine, outward=outward)
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""

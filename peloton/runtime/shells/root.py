@@ -314,7 +314,7 @@ def assemble(
         limits=setup.limits,
     )
 
-    def on_soft(prefix: str, machine: Soft, outward: bool) -> Ref:
+    def on_soft(prefix: str, machine: Soft, *, outward: bool) -> Ref:
         own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
         soft = SoftShell(prefix, own, machine=machine, region=region, root=root_ref)
         soft.outward = outward

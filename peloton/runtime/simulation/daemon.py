@@ -26,7 +26,7 @@ from peloton.runtime.shells.fleet import Fleet, Setup
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.simulation.membership import Client
+from peloton.runtime.simulation.member import Client
 from peloton.runtime.simulation.process import Process
 from peloton.runtime.simulation.store import MemberRows
 from peloton.runtime.vocabulary import Kind
