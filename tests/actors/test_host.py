@@ -356,3 +356,38 @@ def test_a_host_that_is_no_more_may_come_back() -> None:
     assert back.facts and not back.state.removed, "though nothing else of it changed"
     host = hears(back.state, m.BackendUp()).state
     assert hears(host, m.RunsListed(())).state.state == HostStates.UP
+
+
+def test_what_is_so_of_many_is_written_as_a_set_and_folds_the_same() -> None:
+    """Each step for four members at once, and for one after another: the ledgers are equal."""
+    pods = tuple(pod(member) for member in range(4))
+    ends = tuple(m.RunEnd(name, DONE) for name in pods)
+    together = hears(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
+    alone = together
+    steps: list[tuple[Message, list[Message], list[int]]] = [
+        (m.RunsStarted(pods), [m.RunsStarted((name,)) for name in pods], []),
+        (m.RunsEnded(ends), [m.RunsEnded((end,)) for end in ends], []),
+        (m.RunSeen(1), [m.RunSeen(1)] * 4, [0, 1, 2, 3]),
+    ]
+    for whole, parts, members in steps:
+        turn = hears(together, whole, *members)
+        assert [type(fact).__name__[:3] for fact in turn.facts] == ["Set"]
+        together = turn.state
+        for number, part in enumerate(parts):
+            one = hears(alone, part, *members[number : number + 1])
+            assert [type(fact).__name__[:3] for fact in one.facts] != ["Set"]
+            alone = one.state
+        assert together.runs == alone.runs and together.used == alone.used
+    assert not together.runs
+
+
+def test_ends_of_several_ways_are_several_sets() -> None:
+    """What differs in outcome or time is not lumped together; what is alone goes by name."""
+    host = hears(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
+    failed = Outcome(End.FAILED, 1)
+    ways = (DONE, failed, DONE, Outcome(End.FAILED, 2))
+    ends = tuple(m.RunEnd(pod(member), way) for member, way in enumerate(ways))
+    turn = hears(host, m.RunsEnded(ends))
+    assert [type(fact).__name__ for fact in turn.facts] == ["SetEnded", "ProcessesEnded"]
+    assert [turn.state.runs[pod(member)].outcome for member in range(4)] == [*ways]
+    assert sorted(members for _, members in said(turn)) == [[0, 2], [1], [3]]

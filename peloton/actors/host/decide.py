@@ -147,8 +147,10 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     for _, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
         if run is not None and run.phase in (Phase.ENDED, Phase.REFUSED):
-            over.append(pod)
-    return Decision(facts=(f.RunsForgotten(tuple(over)),)) if over else Decision()
+            over.append(run)
+    if len(over) > 1:
+        return Decision(facts=(f.SetForgotten(at.sender, bits(over), message.run),))
+    return Decision(facts=(f.RunsForgotten((over[0].pod,)),)) if over else Decision()
 
 
 def answer(run: Run) -> Send:

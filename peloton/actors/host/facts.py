@@ -1,12 +1,14 @@
 """What a host writes down. Numbers are for good: journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning.
+A fact must not say more than its fold needs, nor ever change its meaning. What is so of a single
+run names it; what is so of many members of a crowd names the set.
 """
 
 from __future__ import annotations
 
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.resources import Resources
+from peloton.actors.task.messages import Outcome
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
@@ -91,6 +93,32 @@ class HostRemoved(Fact, frozen=True, gc=False, array_like=True):
     reason: str
 
 
+class SetStarted(Fact, frozen=True, gc=False, array_like=True):
+    """The backend runs these: as `ProcessesStarted`, of many members."""
+
+    crowd: Key
+    members: Bits
+    run: int
+
+
+class SetEnded(Fact, frozen=True, gc=False, array_like=True):
+    """These are over, all in the same way: as `ProcessesEnded`, of many members."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    outcome: Outcome
+    at: float | None = None
+
+
+class SetForgotten(Fact, frozen=True, gc=False, array_like=True):
+    """The tasks have seen it: as `RunsForgotten`, of many members."""
+
+    crowd: Key
+    members: Bits
+    run: int
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -104,4 +132,7 @@ FACTS: dict[int, type] = {
     10: HostReconciled,
     11: HostLost,
     12: HostRemoved,
+    13: SetStarted,
+    14: SetEnded,
+    15: SetForgotten,
 }

@@ -29,8 +29,7 @@ not a thousand words."""
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     """Processes run. Those that nobody owns (the order was given, then the host was lost and its
     runs with it) are killed: they take room that the ledger calls free."""
-    fresh: list[Run] = []
-    names: list[str] = []  # the backend's own strings: a copy of each would stay in the story
+    fresh = []
     strange = []
     for pod in message.runs:
         run = host.runs.get(pod)
@@ -38,11 +37,10 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
             strange.append(pod)
         elif run.phase == Phase.ACCEPTED:
             fresh.append(run)
-            names.append(pod)
-    facts = (f.ProcessesStarted(tuple(names)),) if fresh else ()
     stops = _orders(host, at, again=[], stops=tuple(strange))
     because = "runs that nobody owns are killed" if strange else ""
-    return Decision(facts=facts, sends=(*_tell_started(fresh), *stops), because=because)
+    sends = (*_tell_started(fresh), *stops)
+    return Decision(facts=_started(fresh), sends=sends, because=because)
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
@@ -54,7 +52,7 @@ def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     if not ends:
         return Decision(sends=(forget, *look), because="ends that are known already")
     return Decision(
-        facts=(f.ProcessesEnded(ends),),
+        facts=_ended(host, ends),
         sends=(*_tell(host, ends), forget, *look),
         because="runs ended",
     )
@@ -77,7 +75,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     outcome = lost_outcome("the backend does not know the run any more")
     missing = []
     again: list[Run] = []
-    started: list[str] = []
+    started: list[Run] = []
     kills: list[str] = []
     for pod in sorted(host.runs):
         run = host.runs[pod]
@@ -89,19 +87,15 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
             else:
                 missing.append(m.RunEnd(pod, outcome))
         elif run.phase == Phase.ACCEPTED and pod in message.running:
-            started.append(pod)
+            started.append(run)
         elif run.phase == Phase.KILLING and pod in message.running:
             kills.append(pod)
     orphans = [pod for pod in message.running if not _holds(host, pod)]
     agreed = host.state == HostStates.UNSURE and not orphans
     facts: tuple[Fact, ...] = (f.HostReconciled(),) if agreed else ()
-    if started:
-        facts = (*facts, f.ProcessesStarted(tuple(started)))
     all_ends = (*ends, *missing)
-    if all_ends:
-        facts = (*facts, f.ProcessesEnded(all_ends))
-    heard = _tell_started(host.runs[pod] for pod in started)
-    sends = (*heard, *_tell(host, all_ends))
+    facts = (*facts, *_started(started), *_ended(host, all_ends))
+    sends = (*_tell_started(started), *_tell(host, all_ends))
     orders = _orders(host, at, again=again, stops=(*kills, *orphans))
     if message.ends:
         ended = tuple(end.run for end in message.ends)
@@ -210,13 +204,48 @@ def _late(ended_at: float | None, *, since: float, now: float) -> float | None:
     return max(since, rounded)
 
 
-def _tell(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
-    groups: dict[tuple[Key, t.Ended], list[int]] = {}
+def _alike(host: Host, ends: Iterable[m.RunEnd]) -> dict[tuple[Key, t.Ended], list[m.RunEnd]]:
+    """Ends of one crowd of which the same is to be said."""
+    groups: dict[tuple[Key, t.Ended], list[m.RunEnd]] = {}
     for end in ends:
         run = host.runs[end.run]
-        word = t.Ended(run.run, end.outcome, end.at)
-        groups.setdefault((run.crowd, word), []).append(run.member)
-    return tuple(Send(crowd, word, Bits.of(*members)) for (crowd, word), members in groups.items())
+        groups.setdefault((run.crowd, t.Ended(run.run, end.outcome, end.at)), []).append(end)
+    return groups
+
+
+def _members(host: Host, ends: Iterable[m.RunEnd]) -> Bits:
+    return bits(host.runs[end.run] for end in ends)
+
+
+def _ended(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Fact, ...]:
+    """Many alike as one set; those that are alone, all together by name."""
+    facts: list[Fact] = []
+    single: list[m.RunEnd] = []
+    for (crowd, word), some in _alike(host, ends).items():
+        if len(some) == 1:
+            single += some
+        else:
+            members = _members(host, some)
+            facts.append(f.SetEnded(crowd, members, word.run, word.outcome, word.at))
+    return (*facts, f.ProcessesEnded(tuple(single))) if single else tuple(facts)
+
+
+def _started(runs: list[Run]) -> tuple[Fact, ...]:
+    facts: list[Fact] = []
+    single: list[str] = []
+    for crowd, number, some in by_crowd(runs):
+        if len(some) == 1:
+            single.append(some[0].pod)
+        else:
+            facts.append(f.SetStarted(crowd, bits(some), number))
+    return (*facts, f.ProcessesStarted(tuple(single))) if single else tuple(facts)
+
+
+def _tell(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
+    return tuple(
+        Send(crowd, word, _members(host, some))
+        for (crowd, word), some in _alike(host, ends).items()
+    )
 
 
 def _tell_started(started: Iterable[Run]) -> tuple[Send, ...]:

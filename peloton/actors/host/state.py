@@ -117,10 +117,14 @@ def _refused(host: Host, fact: f.RunsRefused) -> Host:
     return replace(host, runs=ledger)
 
 
+def _names(fact: f.SetStarted | f.SetEnded | f.SetForgotten) -> Iterable[str]:
+    return (pod for _, pod in pods(fact.crowd, fact.members, run=fact.run))
+
+
 def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
-    def evolve(host: Host, fact: f.ProcessesStarted | f.KillOrdered) -> Host:
+    def evolve(host: Host, fact: f.ProcessesStarted | f.SetStarted | f.KillOrdered) -> Host:
         with host.runs.mutate() as runs:
-            for pod in fact.runs:
+            for pod in _names(fact) if isinstance(fact, f.SetStarted) else fact.runs:
                 spec = None if phase == Phase.STARTED else runs[pod].spec
                 runs[pod] = replace(runs[pod], phase=phase, spec=spec)
             ledger = runs.finish()
@@ -152,9 +156,13 @@ def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
     return _end(host, ((end.run, end.outcome, end.at) for end in fact.ends))
 
 
-def _forgotten(host: Host, fact: f.RunsForgotten) -> Host:
+def _set_ended(host: Host, fact: f.SetEnded) -> Host:
+    return _end(host, ((pod, fact.outcome, fact.at) for pod in _names(fact)))
+
+
+def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
     with host.runs.mutate() as runs:
-        for pod in fact.runs:
+        for pod in _names(fact) if isinstance(fact, f.SetForgotten) else fact.runs:
             del runs[pod]
         ledger = runs.finish()
     return replace(host, runs=ledger)
@@ -195,4 +203,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostReconciled: _state(HostStates.UP),
     f.HostLost: _lost,
     f.HostRemoved: _removed,
+    f.SetStarted: _phase(Phase.STARTED),
+    f.SetEnded: _set_ended,
+    f.SetForgotten: _forgotten,
 }
