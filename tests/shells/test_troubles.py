@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.inspection import Redriven
 from peloton.runtime.core.records import MessageSetAside
 from peloton.runtime.ports import Answer, Work
 from peloton.runtime.shells.root import Root, start
@@ -81,7 +82,7 @@ def test_quarantine_and_redrive_through_the_door():
         assert root.region.ask(X, w.Add(13)).result(10) == SetAside("ValueError: 13 is not added")
         [(name, fact)] = root.region.quarantine().result(5)
         assert name == X and isinstance(fact, MessageSetAside)
-        assert root.region.redrive(X).result(5) is None
+        assert root.region.redrive(X).result(5) == Redriven()
         assert root.region.quarantine().result(5) in ([], [(X, fact)])
         lines = root.region.story(X).result(5)
         assert any("try 3 failed" in line.because for line in lines)

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from peloton.runtime.core import inspection
 from peloton.runtime.core.codec import decode, encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import ShardId
@@ -43,7 +44,7 @@ OWN_ANSWERS: dict[int, type] = {900: Refused, 901: Unavailable, 902: Absent, 903
 """What the runtime itself says to, and answers for, any kind."""
 _OWN_ANSWER_NUMBERS = {cls: number for number, cls in OWN_ANSWERS.items()}
 
-PLAIN, LIST, TUPLE, VALUE = range(4)  # forms of an answer
+PLAIN, LIST, TUPLE, VALUE, LISTED = range(5)  # forms of an answer
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
@@ -121,6 +122,11 @@ class Packing:
         self._answers: dict[tuple[str, int], type] = {}
         for prefix, messages in (softs or {}).items():
             self._register(prefix, messages, answers={})
+        self._register(
+            inspection.SHARD,
+            {**inspection.MESSAGES, **inspection.QUERIES},
+            answers=inspection.ANSWERS,
+        )
         for kind in kinds.values():
             both = sorted(kind.messages.keys() & kind.queries.keys())
             if both:
@@ -202,6 +208,8 @@ class Packing:
 
     def _form(self, kind: str, answer: Any) -> tuple[int, int, Any]:
         cls = type(answer)
+        if cls is inspection.Listed:
+            return LISTED, 0, (answer.kind, [self._form(answer.kind, i) for i in answer.items])
         if cls is list or cls is tuple:
             form = LIST if cls is list else TUPLE
             return form, 0, [self._form(kind, item) for item in answer]
@@ -218,6 +226,9 @@ class Packing:
             return msgspec.msgpack.decode(raw)
         if form == VALUE:
             return decode(raw, OWN_ANSWERS.get(number) or self._answers[kind, number])
+        if form == LISTED:
+            of, rows = msgspec.msgpack.decode(raw, type=tuple[str, list[msgspec.Raw]])
+            return inspection.Listed(of, tuple(self._read_answer(of, row) for row in rows))
         items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
         found = [self._read_answer(kind, item) for item in items]
         return found if form == LIST else tuple(found)

@@ -24,6 +24,8 @@ from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
+from peloton.runtime.core.inspection import SHARD
+from peloton.runtime.core.inspection import answer as inspect
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.passivation import Idleness
 from peloton.runtime.core.population import Population
@@ -258,6 +260,11 @@ class Shard:
 
     def _deliver(self, envelope: Envelope) -> None:
         self.delivered += 1
+        if kind_of(envelope.to) == SHARD:
+            value = answer(inspect, self, envelope.message)
+            if envelope.ask is not None:
+                self.turns.outbox.replies.append(Reply(envelope.ask, value, fresh=True))
+            return
         kind = self.kinds[kind_of(envelope.to)]
         message = envelope.message
         if isinstance(message, Seen):

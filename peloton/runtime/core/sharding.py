@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 
+from peloton.runtime.core.inspection import SHARD
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Kind, kind_of
 
@@ -27,6 +28,9 @@ class Sharding:
         """The shard of a key; a route that is a number names the shard itself."""
         found = self._known.get(key)
         if found is None:
+            if kind_of(key) == SHARD:
+                _, group, at = key.split("/")
+                return ShardId(group, int(at))
             kind = self._kinds[kind_of(key)]
             route = kind.route(key)
             size = self._sizes[kind.group]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from peloton.runtime.core.inspection import SHARD
 from peloton.runtime.core.packing import Place
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
@@ -50,7 +51,7 @@ class Places:
     def of(self, key: Key) -> tuple[Ref | Away, ...]:
         """Where mail for this key goes; several for `all`, none where nobody would know it."""
         kind = kind_of(key)
-        if kind in self._kinds:
+        if kind in self._kinds or kind == SHARD:
             shard = self._sharding.shard_of(key)
             here = self.shards.get(shard)
             return (here if here is not None else Away(self._owner(shard), shard),)

@@ -11,21 +11,32 @@ what matters, or refuses the asker.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.changes import PAGE_MAX, Mark
+from peloton.runtime.core.changes import PAGE_MAX
+from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.inspection import (
+    ListAside,
+    ListViews,
+    ReadChanges,
+    Redrive,
+    TellStory,
+    facts_of,
+    lines_of,
+    shard_key,
+)
 from peloton.runtime.core.packing import Place
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.story import Line
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.letters import Look, Mail, Ref, asks_of, resolve, tell
 from peloton.runtime.shells.places import Away, Places
 from peloton.runtime.shells.post import Arrived, Outbound
-from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, Message, Query, Unavailable
+from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
 
 
 class Region:
@@ -34,6 +45,7 @@ class Region:
     def __init__(
         self, kinds: Mapping[str, Kind], *, sharding: Sharding, sizes: Mapping[str, int]
     ) -> None:
+        self._codec = Codec(kinds)
         self._kinds = kinds
         self._sharding = sharding
         self._sizes = sizes
@@ -96,32 +108,40 @@ class Region:
 
     def views(self, kind: str) -> Future[Any]:
         """Summaries of all entities of a kind, as of the last safe frames; never a part of them."""
-        group = self._kinds[kind].group
-        shards = [ShardId(group, number) for number in range(self._sizes[group])]
-        return self._gather(shards, lambda shard: shard.views.of_kind(kind))
+
+        def items(listed: list[Any]) -> list[Any]:
+            return [item for each in listed for item in each.items]
+
+        return _then(self._ask_all(self._kinds[kind].group, ListViews(kind)), items)
 
     def quarantine(self) -> Future[Any]:
-        """What is set aside or in quarantine: a list of (key, fact)."""
-        return self._gather([*self.places.shards], _set_aside)
+        """What is set aside or in quarantine, anywhere: a list of (key, fact)."""
+
+        def facts(told: list[Any]) -> list[Any]:
+            return [pair for each in told for pair in facts_of(self._codec, each)]
+
+        asked = [self._ask_all(group, ListAside()) for group in sorted(self._sizes)]
+        whole = _then(_all(asked), lambda lists: [each for some in lists for each in some])
+        return _then(whole, facts)
 
     def redrive(self, key: Key) -> Future[Any]:
         """Take back what was set aside, and lift the quarantine."""
-        return self._look(self._sharding.shard_of(key), lambda shard: shard.redrive(key))
+        return self.ask(shard_key(self._sharding.shard_of(key)), Redrive(key))
 
     def story(self, key: Key, member: int | None = None) -> Future[Any]:
         """What an entity (a member of a crowd) did lately and why: a list of `Line`."""
+        query = TellStory(key, -1 if member is None else member)
+        asked = self.ask(shard_key(self._sharding.shard_of(key)), query)
+        return _then(asked, lambda told: lines_of(self._codec, told))
 
-        def look(shard: Shard) -> list[Line]:
-            return shard.turns.story.of(key, member)
-
-        return self._look(self._sharding.shard_of(key), look)
-
-    def changes(self, shard: ShardId, after: Mark | None, *, limit: int = PAGE_MAX) -> Future[Any]:
-        """What was written down in a shard after a mark, as a `Page`; None: only the mark of now.
+    def changes(
+        self, shard: ShardId, after: tuple[int, int] | None, *, limit: int = PAGE_MAX
+    ) -> Future[Any]:
+        """What was written down in a shard after a mark, as a `Read`; None: only the mark of now.
 
         The marks go on across restarts and owners; what is too long ago is told as a gap.
         """
-        return self._look(shard, lambda core: core.changes.after(after, limit))
+        return self.ask(shard_key(shard), ReadChanges(after, limit))
 
     def look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
         """Run a reader on a shard between two turns; it must copy what it takes away."""
@@ -199,26 +219,38 @@ class Region:
             resolve(future, Unavailable(f"{shard} is not owned here"))
         return future
 
-    def _gather(self, shards: list[ShardId], look: Callable[[Shard], list[Any]]) -> Future[Any]:
-        """All lists as one; one shard that cannot answer makes the whole unavailable."""
-        whole: Future[Any] = Future()
-        found: list[list[Any]] = []
-
-        def one(part: Future[Any]) -> None:
-            answer = part.result()
-            if isinstance(answer, Unavailable):
-                resolve(whole, answer)
-                return
-            found.append(answer)
-            if len(found) == len(shards):
-                resolve(whole, [item for items in found for item in items])
-
-        if not shards:
-            resolve(whole, [])
-        for shard in shards:
-            self._look(shard, look).add_done_callback(one)
-        return whole
+    def _ask_all(self, group: str, query: Query) -> Future[Any]:
+        """The answers of all shards of a group; one that cannot makes the whole unavailable."""
+        shards = [ShardId(group, number) for number in range(self._sizes[group])]
+        return _all([self.ask(shard_key(shard), query) for shard in shards])
 
 
-def _set_aside(shard: Shard) -> list[tuple[Key, Fact]]:
-    return [(key, fact) for key, facts in shard.held.dump().items() for fact in facts]
+def _all(asked: list[Future[Any]]) -> Future[Any]:
+    """A list of all answers, in order; or the first that is unavailable."""
+    whole: Future[Any] = Future()
+    done = itertools.count(1)  # whose `next` no other thread can split
+
+    def one(part: Future[Any]) -> None:
+        if isinstance(part.result(), Unavailable):
+            resolve(whole, part.result())
+            return
+        if next(done) == len(asked):
+            resolve(whole, [each.result() for each in asked])
+
+    if not asked:
+        resolve(whole, [])
+    for each in asked:
+        each.add_done_callback(one)
+    return whole
+
+
+def _then(asked: Future[Any], do: Callable[[Any], Any]) -> Future[Any]:
+    """The answer, made into something else; what is unavailable stays so."""
+    future: Future[Any] = Future()
+
+    def done(part: Future[Any]) -> None:
+        found = part.result()
+        resolve(future, found if isinstance(found, Unavailable) else do(found))
+
+    asked.add_done_callback(done)
+    return future

@@ -1,0 +1,136 @@
+"""What may be asked of a shard as such, from wherever the asker is: lists, stories, changes.
+
+Turns a query to `shard/<group>/<number>` into an answer that can travel: summaries as the values
+of their kind, everything journaled as the rows of frames. It must not change the shard; the one
+order among them, `Redrive`, is noted and done in the next frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from peloton.runtime.core.changes import PAGE_MAX, Mark
+from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.story import Line
+from peloton.runtime.ports import ShardId
+from peloton.runtime.vocabulary import Fact, Key, Message, Query, Unavailable, Value, key
+
+if TYPE_CHECKING:
+    from peloton.runtime.core.shard import Shard
+
+SHARD = "shard"
+
+
+def shard_key(shard: ShardId) -> Key:
+    """How a shard itself is addressed."""
+    return key(SHARD, shard.group, shard.number)
+
+
+class ListViews(Query, frozen=True, gc=False, array_like=True):
+    """The summaries of all entities of a kind, as of the last safe frame; answered by `Listed`."""
+
+    kind: str
+
+
+class ListAside(Query, frozen=True, gc=False, array_like=True):
+    """What is set aside or in quarantine; answered by `Told`, one row for each fact."""
+
+
+class TellStory(Query, frozen=True, gc=False, array_like=True):
+    """What an entity did lately and why; `member` is of a crowd, -1: all. Answered by `Told`."""
+
+    of: Key
+    member: int = -1
+
+
+class ReadChanges(Query, frozen=True, gc=False, array_like=True):
+    """What was written down after a mark; without one, the mark of now. Answered by `Read`."""
+
+    mark: tuple[int, int] | None = None
+    limit: int = PAGE_MAX
+
+
+class Redrive(Message, frozen=True, gc=False, array_like=True):
+    """A person's order: try again what was set aside, and lift the quarantine."""
+
+    of: Key
+
+
+class Listed(NamedTuple):
+    """Summaries: values that their kind registered among its answers."""
+
+    kind: str
+    items: tuple[Any, ...]
+
+
+class Told(Value, frozen=True, gc=False, array_like=True):
+    """Rows as a frame has them, each with its time."""
+
+    rows: tuple[tuple[float, bytes], ...]
+
+
+class Read(Value, frozen=True, gc=False, array_like=True):
+    """A page of changes: rows with their (position, k)."""
+
+    rows: tuple[tuple[int, int, float, bytes], ...]
+    gap: bool
+    mark: tuple[int, int]
+    more: bool
+
+
+class Redriven(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `Redrive`: it will be done with the next frame."""
+
+
+QUERIES: dict[int, type] = {501: ListViews, 502: ListAside, 503: TellStory, 504: ReadChanges}
+MESSAGES: dict[int, type] = {1: Redrive}
+ANSWERS: dict[int, type] = {501: Told, 502: Read, 503: Redriven}
+
+
+def answer(shard: Shard, query: Message | Query) -> Any:
+    """What the shard says to that; called between two turns."""
+    if isinstance(query, ListViews):
+        return Listed(query.kind, tuple(shard.views.of_kind(query.kind)))
+    if isinstance(query, ListAside):
+        held = shard.held.dump().items()
+        facts = [(of, fact) for of, some in held for fact in some]
+        return Told(tuple((0.0, shard.codec.encode_entry(Entry(of, (f,)))) for of, f in facts))
+    if isinstance(query, TellStory):
+        member = None if query.member < 0 else query.member
+        lines = shard.turns.story.of(query.of, member)
+        return Told(tuple((line.at, _row(shard.codec, line)) for line in lines))
+    if isinstance(query, ReadChanges):
+        return _read(shard, query)
+    if isinstance(query, Redrive):
+        shard.redrive(query.of)
+        return Redriven()
+    return Unavailable(f"a shard does not answer {type(query).__name__}")
+
+
+def lines_of(codec: Codec, told: Told) -> list[Line]:
+    """The lines again, where they are read."""
+    return [_line(codec.decode_entry(row), at) for at, row in told.rows]
+
+
+def facts_of(codec: Codec, told: Told) -> list[tuple[Key, Fact]]:
+    """Pairs of who and what."""
+    entries = [codec.decode_entry(row) for _, row in told.rows]
+    return [(entry.key, fact) for entry in entries for fact in entry.facts]
+
+
+def _read(shard: Shard, query: ReadChanges) -> Read:
+    mark = Mark(*query.mark) if query.mark is not None else None
+    page = shard.changes.after(mark, min(query.limit, PAGE_MAX))
+    rows = tuple(
+        (*change.mark, change.line.at, _row(shard.codec, change.line)) for change in page.changes
+    )
+    return Read(rows, page.gap, tuple(page.mark), page.more)
+
+
+def _row(codec: Codec, line: Line) -> bytes:
+    entry = Entry(line.key, line.facts, line.members, cause=line.cause, because=line.because)
+    return codec.encode_entry(entry)
+
+
+def _line(entry: Entry, at: float) -> Line:
+    return Line(at, entry.key, entry.members, entry.cause, entry.facts, entry.because)

@@ -1,0 +1,90 @@
+"""Any daemon answers any call: lists, stories and changes of shards that live elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peloton.runtime.core.inspection import Listed
+from peloton.runtime.core.packing import Packing
+from peloton.runtime.simulation.world import World
+from peloton.runtime.vocabulary import Key, Unavailable, key
+from tests.toy import words as w
+from tests.toy.kinds import KINDS
+
+X = key("note", "x")
+
+
+def fleet(seed: int = 1) -> World:
+    world = World(KINDS, seed=seed, sizes={"house": 3, "city": 1})
+    for name in ("d1", "d2", "d3"):
+        world.start(name, roles=("house", "city"))
+    world.run_until(world.whole, within_s=60)
+    world.run_for(2)
+    return world
+
+
+def answers(world: World, future: Any) -> Any:
+    world.run_until(future.done, within_s=60)
+    return future.result()
+
+
+def test_every_daemon_lists_all_notes_and_tells_every_story():
+    world = fleet()
+    regions = [daemon.region for daemon in world.living()]
+    for number in range(6):
+        assert answers(world, regions[0].ask(key("note", number), w.Add(number))) == w.Total(number)
+    for region in regions:
+        listed = answers(world, region.views("note"))
+        assert sorted(listed) == [(key("note", at), at) for at in range(6)]
+        (line,) = answers(world, region.story(key("note", 3)))
+        assert line.facts == (w.Added(3),)
+
+
+def test_what_is_set_aside_anywhere_is_listed_and_driven_from_anywhere():
+    world = fleet()
+    first, *others = (daemon.region for daemon in world.living())
+    answers(world, first.ask(X, w.Add(1)))
+    answers(world, first.ask(X, w.Add(13)))
+    for region in others:
+        ((of, fact),) = answers(world, region.quarantine())
+        assert of == X and "13 is not added" in fact.error
+    answers(world, others[0].redrive(X))
+    world.run_for(0.2)
+    assert answers(world, first.quarantine()) == []
+    world.run_for(5)
+    assert len(answers(world, first.quarantine())) == 1, "it failed again"
+
+
+def test_changes_are_read_once_each_across_a_takeover():
+    world = fleet()
+    shard = world.sharding.shard_of(X)
+    owner = next(d for d in world.living() if shard in d.shards())
+    reader = next(d for d in world.living() if d is not owner)
+    begin = answers(world, reader.region.changes(shard, None)).mark
+    for amount in (1, 2):
+        answers(world, reader.region.ask(X, w.Add(amount)))
+    world.kill(owner)
+    world.run_until(world.whole, within_s=60)
+    world.run_for(2)
+    answers(world, reader.region.ask(X, w.Add(3)))
+    page = answers(world, reader.region.changes(shard, begin))
+    rows = [world.codec.decode_entry(row).facts for _, _, _, row in page.rows]
+    assert not page.gap and rows == [(w.Added(1),), (w.Added(2),), (w.Added(3),)]
+    rest = answers(world, reader.region.changes(shard, page.mark))
+    assert rest.rows == () and not rest.gap
+
+
+def test_a_list_is_never_a_part():
+    world = fleet()
+    reader = world.living()[0]
+    for daemon in world.living()[1:]:
+        daemon.freeze()
+    answer = answers(world, reader.region.views("note"))
+    assert isinstance(answer, Unavailable)
+
+
+def test_summaries_travel_as_values_of_their_kind():
+    packing = Packing(KINDS)
+    listed = Listed("note", (w.Total(3), w.Total(4)))
+    body = packing.pack_answer(Key("shard/house/0"), listed)
+    assert packing.unpack_answer(Key("shard/house/0"), body) == listed
