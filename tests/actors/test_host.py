@@ -109,6 +109,20 @@ def test_a_run_is_told_who_it_is() -> None:
     }
 
 
+def test_a_run_of_a_real_job_is_told_the_ids_of_its_parts() -> None:
+    job = "6f1c9d0e-0000-4000-8000-00000000abcd"
+    told = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
+    assert told["PELOTON_JOB_ID"] == job and told["PELOTON_INSTANCE_ID"] == "12"
+    assert told["PELOTON_TASK_ID"] == f"{job}-12"
+
+
+def test_the_name_of_a_run_is_in_memory_once() -> None:
+    """A hundred bytes a run: the order to the backend and the ledger share them."""
+    turn = hears(up(), m.Launch(1, SPEC), 0, 1)
+    ordered = {id(run.run) for run in orders(turn)[0].runs}  # type: ignore[attr-defined]
+    assert ordered == {id(name) for name in turn.state.runs}
+
+
 @pytest.mark.parametrize(
     ("phase", "answer"),
     [
