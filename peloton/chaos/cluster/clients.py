@@ -11,10 +11,9 @@ import random
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob
-from peloton.actors.job.spec import JobSpec
 from peloton.chaos.cluster.history import Operation, What
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable
@@ -24,22 +23,30 @@ TRY_S = 5.0
 PAUSE_S = 0.5
 
 
+class Said(NamedTuple):
+    """One thing that a client says, again and again until it is answered."""
+
+    operation: Operation
+    message: Message | Query
+    request: tuple[str, bytes] | None
+    heard: Callable[[Any], None] | None = None
+
+
 class Clients:
     """All clients, and the history they make."""
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self.history: list[Operation] = []
+        self.said: list[Said] = []
         self.lose_answer = 0.0  # share of answers that are lost after the deed
         self.struck = 0
         self._world = world
         self._chance = chance
         self._open = 0
 
-    def create(self, client: str, job: Key, spec: JobSpec) -> Operation:
+    def create(self, client: str, job: Key, *, message: CreateJob) -> Operation:
         """A job of that id."""
-        return self._say(
-            Operation(client, What.CREATE, job=job, begun_s=self._now), CreateJob(spec)
-        )
+        return self._say(Operation(client, What.CREATE, job=job, begun_s=self._now), message)
 
     def stop(self, client: str, job: Key) -> Operation:
         """All of a job."""
@@ -54,6 +61,13 @@ class Clients:
         """How is it?"""
         return self._say(Operation(client, What.GET, job=job, begun_s=self._now), GetJob())
 
+    def command(
+        self, client: str, to: Key, *, message: Message, heard: Callable[[Any], None] | None = None
+    ) -> None:
+        """Any other command; the history knows nothing of it."""
+        operation = Operation(client, What.GET, job=to, begun_s=self._now)
+        self._begin(operation, message, heard=heard)
+
     @property
     def waiting(self) -> int:
         """Operations that are not answered yet."""
@@ -65,39 +79,50 @@ class Clients:
 
     def _say(self, operation: Operation, message: Message | Query) -> Operation:
         self.history.append(operation)
-        self._open += 1
-        name = f"{operation.client}-{len(self.history)}"
-        request = None
-        if not isinstance(message, Query):
-            request = (name, zlib.crc32(repr(message).encode()).to_bytes(4, "big"))
-        self._try(operation, message, request=request)
+        self._begin(operation, message)
         return operation
 
-    def _try(
-        self, operation: Operation, message: Message | Query, *, request: tuple[str, bytes] | None
+    def _begin(
+        self,
+        operation: Operation,
+        message: Message | Query,
+        *,
+        heard: Callable[[Any], None] | None = None,
     ) -> None:
+        request = None
+        if not isinstance(message, Query):
+            body = zlib.crc32(repr(message).encode()).to_bytes(4, "big")
+            aside = heard is not None or not self.history or self.history[-1] is not operation
+            # Checks know an operation's request key by its number in the history.
+            number = f"+{len(self.said)}" if aside else f"-{len(self.history)}"
+            request = (f"{operation.client}{number}", body)
+        said = Said(operation, message, request, heard)
+        self.said.append(said)
+        self._open += 1
+        self._try(said)
+
+    def _try(self, said: Said) -> None:
+        operation = said.operation
         if operation.known:
             return
         operation.tries += 1
         number = operation.tries
 
         def again() -> None:
-            if not operation.known and operation.tries == number:
-                self._try(operation, message, request=request)
+            if operation.tries == number:
+                self._try(said)
 
         living = [each for each in self._world.living() if each.alive]
         if living:
             daemon = self._chance.choice(living)
-            future = daemon.region.ask(operation.job, message, request=request)
-            future.add_done_callback(self._heard(operation, again))
+            future = daemon.region.ask(operation.job, said.message, request=said.request)
+            future.add_done_callback(self._heard(said, again))
         self._world.later.at(self._now + TRY_S + self._chance.random(), again)
 
-    def _heard(
-        self, operation: Operation, again: Callable[[], None]
-    ) -> Callable[[Future[Any]], None]:
+    def _heard(self, said: Said, again: Callable[[], None]) -> Callable[[Future[Any]], None]:
         def heard(future: Future[Any]) -> None:
             answer = future.result()
-            if operation.known:
+            if said.operation.known:
                 return
             if isinstance(answer, Unavailable):
                 self._world.later.at(self._now + PAUSE_S, again)
@@ -105,7 +130,9 @@ class Clients:
                 self.struck += 1
             else:
                 self._open -= 1
-                operation.end(answer, self._now)
+                said.operation.end(answer, self._now)
+                if said.heard is not None:
+                    said.heard(answer)
 
         return heard
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
-from peloton.actors.job.messages import job_key
+from peloton.actors.job.messages import CreateJob, job_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.job.totals import TERMINAL
 from peloton.actors.resources import UNIT, Resources
@@ -40,6 +41,15 @@ GREET_S = 3.0
 POOL = pool_key("p")
 
 
+class Setup(NamedTuple):
+    """How a cluster is set up, beside how large it is."""
+
+    limits: Limits = Limits()
+    fates: Fates = lambda run: Fate()
+    unreachable_timeout_s: float = 60.0
+    """After so long out of reach a host counts as lost."""
+
+
 class Cluster:
     """The world, and all that makes it a cluster."""
 
@@ -50,13 +60,13 @@ class Cluster:
         daemons: int = 3,
         hosts: int = 3,
         sizes: Mapping[str, int] = SIZES,
-        limits: Limits = Limits(),  # noqa: B008
-        fates: Fates = lambda run: Fate(),
+        setup: Setup = Setup(),  # noqa: B008
     ) -> None:
-        self.world = World(kinds(sizes), seed=seed, sizes=sizes, limits=limits)
+        self.world = World(kinds(sizes), seed=seed, sizes=sizes, limits=setup.limits)
+        self.setup = setup
         self.world.furnish = self._furnish
         self.world.softs = SOFTS
-        self.machines = Machines(fates)
+        self.machines = Machines(setup.fates)
         self.floor = Floor(self.world, self.machines)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
@@ -72,11 +82,26 @@ class Cluster:
         self, instances: int = 1, *, client: str = "c1", name: str = "", **config: object
     ) -> Operation:
         """A job; its id is the client's, as after a first try that was not answered."""
-        job = job_key(f"{name or f'j{len(self.jobs) + 1}':0>36}")
-        self.jobs.append(job)
+        job = self.draw_job(name)
         config.setdefault("resources", NEED)
         default = TaskConfig(command=Command("x"), **config)  # type: ignore[arg-type]
-        return self.clients.create(client, job, JobSpec("j", "me", POOL, instances, default))
+        spec = JobSpec("j", "me", POOL, instances, default)
+        return self.clients.create(client, job, message=CreateJob(spec))
+
+    def draw_job(self, name: str = "") -> Key:
+        """An id that no job had."""
+        job = job_key(f"{name or f'j{len(self.jobs) + 1}':0>36}")
+        self.jobs.append(job)
+        return job
+
+    @property
+    def nobody(self) -> Key:
+        """A job that nobody ever makes."""
+        return job_key(f"{'none':0>36}")
+
+    def pool_config(self, limit: Resources) -> PoolConfig:
+        """Of the one pool."""
+        return PoolConfig("p", ROOT, Resources(), limit)
 
     # ---- what there is ----
 
@@ -123,8 +148,10 @@ class Cluster:
         self.world.later.at(self.world.now + GREET_S, self._greet)
 
     def _greetings(self) -> list[Envelope]:
-        configured = host_messages.ConfigureHost(ROOM, (), BACKEND)
-        config = PoolConfig("p", ROOT, Resources(), ROOM.times(len(self.hosts)))
+        configured = host_messages.ConfigureHost(
+            ROOM, (), BACKEND, unreachable_timeout_s=self.setup.unreachable_timeout_s
+        )
+        config = self.pool_config(ROOM.times(len(self.hosts)))
         return [
             Envelope(ROOT, OpenRoot()),
             *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),

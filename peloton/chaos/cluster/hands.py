@@ -8,7 +8,7 @@ not be kinder than a real backend: words are lost, late, said twice, or about ru
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
@@ -46,6 +46,7 @@ class Floor:
         self.foreign: dict[str, None] = {}
         self._spoke: dict[Key, Daemon] = {}  # who asked a machine last
         self._wakes: dict[float, None] = {}
+        self._still: dict[Key, list[Callable[[], None]]] = {}  # machines that stand still
 
     # ---- what a storm does ----
 
@@ -62,9 +63,25 @@ class Floor:
             del self.machines.cut_off[host]
             self._say(Envelope(host, m.BackendUp()))
 
+    def switch_off(self, host: Key) -> None:
+        """The machine is gone, with all that runs on it; `mend` brings it back empty."""
+        self.cut(host)
+        self.machines.vanish(host)
+
+    def stop(self, host: Key) -> None:
+        """The machine stands still: orders and words wait, nobody is told."""
+        self._still.setdefault(host, [])
+
+    def go_on(self, host: Key) -> None:
+        """It goes on with what waited."""
+        for do in self._still.pop(host, []):
+            do()
+
     def calm(self) -> None:
         """Nothing strikes any more, and every machine can be asked."""
         self.faults = CALM
+        for host in [*self._still]:
+            self.go_on(host)
         for host in [*self.machines.cut_off]:
             self.mend(host)
 
@@ -79,6 +96,9 @@ class Floor:
 
     def _arrive(self, daemon: Daemon, message: Message) -> None:
         host: Key = message.host  # type: ignore[attr-defined]
+        if host in self._still:
+            self._still[host].append(lambda: self._arrive(daemon, message))
+            return
         if not self._obeys(host, message):
             return
         self._spoke[host] = daemon
@@ -125,6 +145,9 @@ class Floor:
 
     def _say(self, word: Envelope) -> None:
         """Through who spoke last; a daemon that is no more hears nothing, and neither do we."""
+        if word.to in self._still:
+            self._still[word.to].append(lambda: self._say(word))
+            return
         daemon = self._spoke.get(word.to)
         if daemon is not None and daemon.alive:
             daemon.region.tell((word,))

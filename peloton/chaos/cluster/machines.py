@@ -19,6 +19,7 @@ from peloton.runtime.vocabulary import Key, Message
 SUCCESS = Outcome(End.SUCCEEDED, 0)
 FAILURE = Outcome(End.FAILED, 1, message="Command exited with status 1")
 TERMINATED = Outcome(End.FAILED, signal="SIGTERM")
+CUT_SHORT = Outcome(End.LOST, reason="the machine was switched off")
 
 
 class Fate(NamedTuple):
@@ -78,7 +79,7 @@ class Machines:
         if isinstance(message, m.StopRuns):
             for run in message.runs:
                 if run in self.running:
-                    self._at(now + self.stop_s, run, TERMINATED)
+                    self._at(run, TERMINATED, at=now + self.stop_s)
         elif isinstance(message, m.ListRuns):
             return [Envelope(host, self._list(host))]
         elif isinstance(message, m.ForgetRuns):
@@ -108,7 +109,14 @@ class Machines:
 
     def end(self, run: str, outcome: Outcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
-        self._at(now, run, outcome)
+        self._at(run, outcome, at=now)
+
+    def vanish(self, host: Key) -> None:
+        """The machine is switched off: nobody will ever say how its runs ended."""
+        for run in [run for run, process in self.running.items() if process.host == host]:
+            del self.running[run]
+            self.results[run] = CUT_SHORT
+        self.ended = {run: end for run, end in self.ended.items() if end[0] != host}
 
     def used(self, host: Key) -> Resources:
         """What really runs on a machine."""
@@ -127,9 +135,10 @@ class Machines:
             assert self.started.setdefault(start.run, message.host) == message.host
             self.running[start.run] = Process(message.host, start.spec.resources)
             fate = self.fates(start.run)
-            self._at(now + self.start_s, start.run, None)
+            self._at(start.run, None, at=now + self.start_s)
             if fate.duration_s is not None:
-                self._at(now + self.start_s + fate.duration_s, start.run, fate.outcome)
+                end_s = now + self.start_s + fate.duration_s
+                self._at(start.run, fate.outcome, at=end_s)
         return []
 
     def _list(self, host: Key) -> m.RunsListed:
@@ -137,6 +146,6 @@ class Machines:
         ends = tuple(end for at, end in self.ended.values() if at == host)
         return m.RunsListed(running, ends)
 
-    def _at(self, at: float, run: str, outcome: Outcome | None) -> None:
+    def _at(self, run: str, outcome: Outcome | None, *, at: float) -> None:
         self._count += 1
         heapq.heappush(self._events, (at, self._count, run, outcome))

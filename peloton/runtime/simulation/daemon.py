@@ -9,13 +9,14 @@ know any kind, nor repair anything.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.statements import Reply, Statement
+from peloton.runtime.core.statements import InsertRow, Reply, Statement
 from peloton.runtime.ports import (
     Exchange,
     MemberNode,
@@ -51,6 +52,14 @@ class Call(NamedTuple):
     moment: Moment
 
 
+Mouth = Callable[[list[Envelope], Stamp | None], Iterable[Envelope]]
+"""What leaves a shard, or anyone else, of what was to leave: all of it, less, or something older.
+
+The stamp is the speaking shard's; clients, machines and soft machines have none. What a shard says
+to itself does not pass here, because it is in the frame.
+"""
+
+
 class Died(Exception):
     """The process ended within this port call."""
 
@@ -68,6 +77,8 @@ class Daemon:
         self.rows: MemberRows | None = None
         self.root: Root | None = None
         self.dying = False
+        self.sends_last = False  # the statement at which it dies has left it, and is on its way
+        self.through: Mouth = lambda envelopes, stamp: envelopes
         self.leaving: Future[Any] | None = None
 
     @property
@@ -92,7 +103,7 @@ class Daemon:
         world = self.world
         self.lives += 1
         name = f"{self.name}.{self.lives}"
-        self.dying, self.leaving = False, None
+        self.dying, self.sends_last, self.leaving = False, False, None
         self.process = Process(world.stepper, name, skew_s=skew_s)
         self.client = Client(world.ensemble, name)
         self.rows = world.store.rows(self.name)
@@ -106,6 +117,7 @@ class Daemon:
             drivers=self.process,
             setup=Setup(world.limits, fleet),
         )
+        self._listen_in(self.root.region)
 
     def die(self) -> None:
         """The process is gone, without a word to anybody."""
@@ -145,6 +157,17 @@ class Daemon:
                 found[shell.shard] = shell.core
         return found
 
+    def _listen_in(self, region: Region) -> None:
+        """Whatever one entity says to another in this process passes the world's ear."""
+        tell = region.tell
+
+        def through(envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> None:
+            left = [*self.through([*envelopes], stamp)]
+            if left:
+                tell(left, stamp)
+
+        region.tell = through  # type: ignore[method-assign]
+
     def call(self, port: str, name: str, *, do: Callable[[], Any]) -> Any:
         """One call of a port, unless the process dies at it."""
         self.moment(port, name, at=Moment.BEFORE)
@@ -171,13 +194,15 @@ class _Rows:
         """As the port says; what was sent before the death is done."""
         for at, statement in enumerate(statements):
             try:
-                self._daemon.moment("store", type(statement).__name__, at=Moment.BEFORE)
+                self._daemon.moment("store", _name(statement), at=Moment.BEFORE)
             except Died:
-                self._rows.run(statements[:at])
+                self._rows.run(statements[: at + self._daemon.sends_last])
                 raise
         replies = self._rows.run(statements)
+        for told in self._daemon.world.on_replies:
+            told(self._daemon, statements, replies)
         if statements:
-            self._daemon.moment("store", type(statements[-1]).__name__, at=Moment.AFTER)
+            self._daemon.moment("store", _name(statements[-1]), at=Moment.AFTER)
         return replies
 
     def sizes(self, shard: ShardId) -> Any:
@@ -186,6 +211,12 @@ class _Rows:
 
     def close(self) -> None:
         """As the port says."""
+
+
+def _name(statement: Statement) -> str:
+    """Rows are told apart: those of frames, of checkpoints and of final states."""
+    name = type(statement).__name__
+    return f"{name} {type(statement.row).__name__}" if isinstance(statement, InsertRow) else name
 
 
 class _Membership:

@@ -131,6 +131,11 @@ class Network:
         if not one_way:
             self._parted[other, one] = None
 
+    def mend(self, one: str, other: str) -> None:
+        """These two are parted no more."""
+        self._parted.pop((one, other), None)
+        self._parted.pop((other, one), None)
+
     def heal(self) -> None:
         """Nobody is parted any more. What was lost meanwhile stays lost."""
         self._parted.clear()

@@ -14,12 +14,13 @@ know any kind, nor judge what happens: checks are put in from outside.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.statements import Reply, Statement
 from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.simulation.daemon import Call, Daemon, Died
@@ -63,10 +64,13 @@ class World:
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
         self.later = begun(Later("fate", self.stepper))
         self.daemons: dict[str, Daemon] = {}
+        self.parting: list[Daemon] = []  # told to leave for good, and not gone yet
         self.softs: Mapping[str, Mapping[int, type]] = {}
         self.furnish: Callable[[Daemon], None] = lambda daemon: None
         self.on_call: Callable[[Call], bool] = lambda call: False
         """Whether the process dies at this very moment."""
+        self.on_replies: list[Callable[[Daemon, Sequence[Statement], Sequence[Reply]], None]] = []
+        """Told what a daemon said to the store, and what it heard."""
         self.on_death: Callable[[Daemon], None] = self.restart_soon
         self.checks: list[Callable[[], None]] = []
         self.skew_s = 0.0
@@ -112,6 +116,7 @@ class World:
     def remove(self, daemon: Daemon) -> None:
         """It leaves in good order and does not come back."""
         self.daemons.pop(daemon.name, None)
+        self.parting.append(daemon)
         daemon.thaw()
         daemon.leave()
         self._watch_leaving(daemon)
@@ -127,6 +132,8 @@ class World:
             self.store.mend(daemon.name)
             daemon.thaw()
             self.restart(daemon)
+        for daemon in self.parting:
+            self.store.mend(daemon.name)
 
     # ---- time ----
 
@@ -166,6 +173,9 @@ class World:
         for daemon in self.daemons.values():
             if daemon.dying or self._has_exited(daemon):
                 self.kill(daemon)
+        for daemon in self.parting:
+            if daemon.dying or self._has_exited(daemon):
+                daemon.die()  # else its session, and with it all it owns, would live for ever
         for shell in (self.ensemble, self.later):
             if shell.error is not None:
                 raise shell.error
@@ -242,5 +252,6 @@ class World:
                 self.later.at(self.now + 0.1, look)
             else:
                 daemon.die()
+                self.parting.remove(daemon)
 
         look()

@@ -1,0 +1,171 @@
+"""One storm over a whole cluster: drawn from a seed or read from a file, played, judged.
+
+Turns a plan into a history: a calm until everything stands, the storm, a calm in which every goal
+is to be reached within a bounded time, and a quiet point at which nothing may be left behind. What
+is wrong raises `Failed`, which has the plan and the cluster as it was. It must not mend anything,
+nor go on after something was found.
+
+    played = play(draw(7))
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from peloton.chaos.cluster import workload
+from peloton.chaos.cluster.branches import Observer
+from peloton.chaos.cluster.checks import Checks
+from peloton.chaos.cluster.cluster import Cluster, Setup
+from peloton.chaos.cluster.faults import DEEDS, FAULTS, calm
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.simulation.plan import Deed, Plan, some_of
+from peloton.runtime.simulation.storms import Lasting, Storm, drawn
+from peloton.runtime.simulation.world import NotReached
+
+READY_S_MAX = 120.0
+REACHED_S_MAX = 300.0
+"""A host that was lost, a takeover behind a slow session and a few slow re-sends fit well."""
+QUIET_S = 40.0
+"""Longer than anything waits before it is said again."""
+CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
+STRENGTHS = (0.2, 0.5, 1.0)
+
+
+class ClusterPlan(Plan, frozen=True, kw_only=True):
+    """A plan over a cluster; `duration_s` is how long runs last at most."""
+
+    hosts: int = 3
+    duration_s: float = 2.0
+    failing: float = 0.0
+    unreachable_timeout_s: float = 60.0
+
+
+class Played(NamedTuple):
+    """A storm in which nothing was wrong."""
+
+    plan: ClusterPlan
+    elapsed_s: float  # in virtual time
+    calm_s: float  # until every goal was reached
+    steps: int
+    struck: dict[str, int]
+    operations: int
+    trace: str
+    reached: tuple[str, ...]
+
+
+class Failed(AssertionError):
+    """A storm in which something was wrong. `sort` tells one failure from another."""
+
+    def __init__(self, storm: Storm, error: Exception, observer: Observer) -> None:
+        self.storm = storm
+        self.plan = storm.plan
+        self.observer = observer
+        self.sort = sort_of(error)
+        super().__init__(f"seed {storm.plan.seed}: {self.sort}: {error}")
+
+
+def sort_of(error: Exception) -> str:
+    """What shrinking has to keep: the class of the error, and the rule where it names one."""
+    first = str(error).split(" ", 1)[0]
+    is_rule = len(first) <= 4 and first[:1] == "R" and first[1:2].isdigit()
+    return f"{type(error).__name__} {first}" if is_rule else type(error).__name__
+
+
+def draw(seed: int) -> ClusterPlan:
+    """The plan of a seed: which faults there are, then how strong, then when."""
+    chance = random.Random(f"{seed} plan")
+    storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
+    faults: dict[str, float] = {}
+    deeds: list[Deed] = []
+    for name in some_of(chance, [*FAULTS]):
+        fault = FAULTS[name]
+        if isinstance(fault, Lasting):
+            faults[name] = chance.choice(STRENGTHS)
+        else:
+            deeds += drawn(chance, fault, storm_s=storm_s)
+    deeds += workload.drawn(chance, deeds=chance.randint(3, 14), storm_s=storm_s)
+    return ClusterPlan(
+        seed=seed,
+        daemons=chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 7)),
+        hosts=chance.choice((2, 2, 3, 3, 4, 5, 8, 40)),
+        sizes={
+            "jobmgr": chance.choice((1, 2, 2, 3, 8)),
+            "resmgr": 1,
+            "hostmgr": chance.choice((1, 2, 2, 3, 8)),
+        },
+        checkpoint_bytes_min=chance.choice(CHECKPOINTS),
+        faults=faults,
+        deeds=tuple(sorted(deeds, key=lambda deed: deed.at_s)),
+        storm_s=storm_s,
+        duration_s=chance.choice((0.5, 2.0, 15.0)),
+        failing=chance.choice((0.0, 0.0, 0.3)),
+        unreachable_timeout_s=chance.choice((10.0, 60.0)),
+    )
+
+
+def _fates(plan: ClusterPlan) -> Fates:
+    def fate(run: str) -> Fate:
+        chance = random.Random(f"{plan.seed} {run}")
+        outcome = FAILURE if chance.random() < plan.failing else SUCCESS
+        return Fate(chance.uniform(0.1, plan.duration_s), outcome)
+
+    return fate
+
+
+class Stage:
+    """A cluster, its checks and its storm: all that a run of one plan needs."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        setup = Setup(
+            Limits(checkpoint_bytes_min=plan.checkpoint_bytes_min),
+            _fates(plan),
+            plan.unreachable_timeout_s,
+        )
+        self.cluster = Cluster(
+            seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
+        )
+        self.checks = Checks(self.cluster)
+        self.storm = Storm(self.cluster.world, plan, faults=FAULTS, about=self.cluster)
+        self.storm.deeds.update(DEEDS)
+        self.observer = Observer(self.storm)
+
+    def play(self) -> Played:
+        """All of it."""
+        try:
+            calm_s = self._play()
+        except Exception as error:
+            raise Failed(self.storm, error, self.observer) from error
+        world, storm = self.cluster.world, self.storm
+        return Played(
+            plan=self.plan,
+            elapsed_s=world.elapsed_s,
+            calm_s=calm_s,
+            steps=world.stepper.steps,
+            struck=dict(sorted(storm.struck.items())),
+            operations=len(self.cluster.clients.said),
+            trace=world.stepper.trace(),
+            reached=self.observer.reached(),
+        )
+
+    def _play(self) -> float:
+        world = self.cluster.world
+        world.run_until(self.cluster.ready, within_s=READY_S_MAX)
+        self.storm.begin()
+        world.run_for(self.plan.storm_s)
+        self.storm.calm()
+        calm(self.cluster)
+        calm_s = world.run_until(self.cluster.over, within_s=REACHED_S_MAX)
+        world.run_for(QUIET_S)
+        if not self.cluster.over():
+            raise NotReached("all was over, and then it was not")
+        self.checks.quiet()
+        assert not self.storm.broken, f"{self.storm.broken[0]}"
+        return calm_s
+
+
+def play(plan: ClusterPlan) -> Played:
+    """One storm; raises `Failed`."""
+    return Stage(plan).play()

@@ -1,0 +1,234 @@
+"""What clients do during a storm, as deeds by name: create, stop, delete, look, and worse.
+
+Turns a deed of a plan into operations of clients. Sizes and choices come from the deed's numbers,
+so the same deed means the same whatever else the plan holds. It must not judge an answer, except
+where only one answer is right at all.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJob
+from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.respool.messages import UpdatePool
+from peloton.chaos.cluster.cluster import NEED, POOL, ROOM, Cluster
+from peloton.chaos.cluster.machines import FAILURE
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.simulation.plan import Deed
+from peloton.runtime.simulation.storms import Storm, Stroke
+from peloton.runtime.vocabulary import Key, Message, Refused
+
+CLIENTS = ("c1", "c2", "c3")
+SIZES = (1, 1, 2, 3, 5, 12)
+
+
+def cluster_of(storm: Storm) -> Cluster:
+    """What the storm is about."""
+    found = storm.about
+    assert isinstance(found, Cluster)
+    return found
+
+
+def _job(storm: Storm, deed: Deed) -> Key | None:
+    jobs = cluster_of(storm).jobs
+    return jobs[deed.which % len(jobs)] if jobs else None
+
+
+def _client(deed: Deed) -> str:
+    return CLIENTS[deed.other % len(CLIENTS)]
+
+
+def create(storm: Storm, deed: Deed) -> None:
+    """A job of `count` instances; the deed's numbers say of which form."""
+    forms: tuple[dict[str, Any], ...] = (
+        {},
+        {},
+        {"max_failures": 3},
+        {"max_failures": 1, "kill_grace_s": 2.0},
+        {"resources": NEED.times(2)},
+    )
+    form = forms[deed.other % len(forms)]
+    cluster_of(storm).create(max(1, deed.count), client=_client(deed), **form)
+
+
+def create_limited(storm: Storm, deed: Deed) -> None:
+    """A job with a limit on how many run at once, and one instance with a config of its own."""
+    cluster = cluster_of(storm)
+    count = max(2, deed.count)
+    default = TaskConfig(command=Command("x"), resources=NEED)
+    own = Override(count - 1, TaskConfig(command=Command("y"), resources=NEED.times(2)))
+    spec = JobSpec(
+        "limited", "me", POOL, count, default, maximum_running=1 + deed.other % 2, own_configs=1
+    )
+    job = cluster.draw_job()
+    message = CreateJob(spec, ((0, (own,)),))
+    cluster.clients.create(_client(deed), job, message=message)
+
+
+def stop(storm: Storm, deed: Deed) -> None:
+    """All of a job."""
+    job = _job(storm, deed)
+    if job is not None:
+        cluster_of(storm).clients.stop(_client(deed), job)
+
+
+def stop_some(storm: Storm, deed: Deed) -> None:
+    """Some instances of a job."""
+    job = _job(storm, deed)
+    if job is not None:
+        some = ((0, 1 + deed.other % 3),)
+        cluster_of(storm).clients.command(_client(deed), job, message=StopJob(some))
+
+
+def delete(storm: Storm, deed: Deed) -> None:
+    """A job, ended or not."""
+    job = _job(storm, deed)
+    if job is not None:
+        cluster_of(storm).clients.delete(_client(deed), job)
+
+
+def look(storm: Storm, deed: Deed) -> None:
+    """How is a job?"""
+    job = _job(storm, deed)
+    if job is not None:
+        cluster_of(storm).clients.look(_client(deed), job)
+
+
+WORK: dict[str, Callable[[Storm, Deed], None]] = {
+    "create": create,
+    "create limited": create_limited,
+    "stop": stop,
+    "stop some": stop_some,
+    "delete": delete,
+    "look": look,
+}
+WEIGHTS = {
+    "create": 8, "create limited": 1, "stop": 2, "stop some": 1, "delete": 2, "look": 4,
+}  # fmt: skip
+
+
+def drawn(chance: random.Random, *, deeds: int, storm_s: float) -> list[Deed]:
+    """A workload; the first deed is always a job."""
+    names = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=deeds)
+    return [
+        Deed(
+            at_s=round(chance.uniform(0.0, storm_s if at else 2.0), 3),
+            name=name if at else "create",
+            which=chance.randrange(1000),
+            other=chance.randrange(1000),
+            count=chance.choice(SIZES),
+        )
+        for at, name in enumerate(names)
+    ]
+
+
+# ---- worse ----
+
+
+def at_once(storm: Storm, deed: Deed) -> None:
+    """Stop, delete and look at one job at one instant, by three clients."""
+    job = _job(storm, deed)
+    if job is not None:
+        storm.strike(deed.name, job)
+        clients = cluster_of(storm).clients
+        for at in range(3):
+            do = (clients.stop, clients.delete, clients.look)[(at + deed.other) % 3]
+            do(CLIENTS[at], job)
+
+
+def burst(storm: Storm, deed: Deed) -> None:
+    """Many jobs at one instant."""
+    storm.strike(deed.name)
+    for at in range(deed.count):
+        cluster_of(storm).create(1, client=CLIENTS[at % 3])
+
+
+def same_key(storm: Storm, deed: Deed) -> None:
+    """A request key that made a job is said again with another body: only a refusal is right."""
+    cluster = cluster_of(storm)
+    made = [
+        each
+        for each in cluster.clients.said
+        if isinstance(each.message, CreateJob) and isinstance(each.operation.answer, JobCreated)
+    ]
+    daemon = storm.daemon(deed.other)
+    if not made or daemon is None:
+        return
+    said = made[deed.which % len(made)]
+    assert said.request is not None
+    name = said.request[0]
+    storm.strike(deed.name, name)
+
+    def heard(future: Future[Any]) -> None:
+        if isinstance(future.result(), JobStopped):
+            storm.broken.append(f"request {name} made a job, then stopped one")
+
+    request = (name, b"other")
+    asked = daemon.region.ask(said.operation.job, StopJob(), request=request)
+    asked.add_done_callback(heard)
+
+
+def bad_request(storm: Storm, deed: Deed) -> None:
+    """What can only be refused, for good: no instances, or a job nobody made."""
+    clients = cluster_of(storm).clients
+    storm.strike(deed.name)
+    if deed.other % 2:
+        clients.command("c3", cluster_of(storm).nobody, message=StopJob())
+        return
+    nothing = JobSpec("j", "me", POOL, 0, TaskConfig(command=Command("x"), resources=NEED))
+
+    def heard(answer: Any) -> None:
+        if not isinstance(answer, Refused):
+            storm.broken.append(f"a job of no instances was answered with {answer}")
+
+    clients.command("c3", cluster_of(storm).nobody, message=CreateJob(nothing), heard=heard)
+
+
+def poison(storm: Storm, deed: Deed) -> None:
+    """A message at which every turn raises. It harms its actor's queue, and nobody else."""
+    job = _job(storm, deed)
+    daemon = storm.daemon(deed.other)
+    if job is not None and daemon is not None:
+        storm.strike(deed.name, job)
+        nonsense: Any = ((0,),)
+        daemon.region.tell((Envelope(job, StopJob(nonsense)),))
+
+
+def shrink_pool(storm: Storm, deed: Deed) -> None:
+    """The pool is given less room while its jobs are under way; later all of it again."""
+    cluster = cluster_of(storm)
+    storm.strike(deed.name)
+    update_pool(cluster, hosts=max(1, len(cluster.hosts) // 3))
+    storm.later(deed.for_s, lambda: update_pool(cluster, hosts=len(cluster.hosts)))
+
+
+def update_pool(cluster: Cluster, *, hosts: int) -> None:
+    """The pool may use the room of so many hosts."""
+    config = cluster.pool_config(ROOM.times(hosts))
+    message: Message = UpdatePool(config, force=True)
+    cluster.clients.command("operator", POOL, message=message)
+
+
+def crash_program(storm: Storm, deed: Deed) -> None:
+    """A run fails, whatever its fate was."""
+    machines = cluster_of(storm).machines
+    runs = sorted(machines.running)
+    if runs:
+        run = runs[deed.which % len(runs)]
+        storm.strike(deed.name, run)
+        machines.end(run, FAILURE, storm.world.now)
+
+
+STROKES = (
+    Stroke("F44", "all at once", "stop, delete and look at one instant", at_once),
+    Stroke("F41", "burst", "many jobs at one instant", burst, 1, (1.0, 1.0), 12),
+    Stroke("F22", "same key, other body", "a request key with another body", same_key),
+    Stroke("F37", "bad request", "what can only be refused", bad_request),
+    Stroke("F31", "poison", "a message at which every turn raises", poison, 1),
+    Stroke("F43", "pool shrinks", "a pool changes with jobs in flight", shrink_pool, 2),
+    Stroke("F1", "program crashes", "a run fails", crash_program),
+)

@@ -1,0 +1,379 @@
+"""The faults of any simulated fleet, by name: of processes, clocks, membership, network and store.
+
+Turns a name into what is done to a world. The numbers are those of the fault model. It must not
+know a kind, nor strike anything of its own accord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from peloton.runtime.simulation.daemon import Call, Daemon
+from peloton.runtime.simulation.member import Client
+from peloton.runtime.simulation.plan import Deed
+from peloton.runtime.simulation.storms import Deadly, Fault, Lasting, Storm, Stroke
+
+CLOCK_S_MAX = 10.0
+"""How far a clock is off, or steps. Beyond the drift that leases allow nothing is promised in time,
+and a calm that has to wait for a clock proves nothing."""
+CHECKPOINT_CALLS = ("MoveFloor", "DeleteSegment", "DeleteBucket")
+PORTS = ("store", "membership", "exchange")
+TAKEOVER_CALLS = ("Bump", "ReadRegister", "ReadSegment", "ReadBucket", "create_owner")
+
+# ---- death ----
+
+
+Fits = Callable[[Call], bool]
+
+DEADLY: tuple[tuple[str, str, str, Fits, float], ...] = (
+    ("F1", "death at a store call", "a process dies before or after a statement to the store",
+     lambda call: call.port == "store", 0.004),
+    ("F2", "death around a checkpoint", "it dies where a floor moves or old rows are deleted",
+     lambda call: call.name in CHECKPOINT_CALLS, 0.2),
+    ("F1", "death during a takeover", "it dies while it claims or recovers a shard",
+     lambda call: call.name in TAKEOVER_CALLS, 0.02),
+    ("F42", "death between shards", "it dies at a call that tells another daemon something",
+     lambda call: call.port == "exchange", 0.002),
+    ("F1", "death at an effect", "it dies at a call that has an effect outside",
+     lambda call: call.port not in PORTS, 0.02),
+)  # fmt: skip
+
+
+def _deaths(name: str, fits: Fits, *, share: float) -> Callable[[Storm, float], None]:
+    def begin(storm: Storm, strength: float) -> None:
+        storm.deadly.append(Deadly(name, fits, share * strength))
+
+    return begin
+
+
+def kill(storm: Storm, deed: Deed) -> None:
+    """`kill -9`, whatever it does."""
+    daemon = storm.daemon(deed.which)
+    if daemon is not None:
+        storm.strike(deed.name, daemon.name)
+        storm.world.kill(daemon)
+
+
+def kill_all(storm: Storm, deed: Deed) -> None:
+    """The power of the whole house: nobody is left to hand over to."""
+    storm.strike(deed.name)
+    for daemon in [*storm.world.daemons.values()]:
+        storm.world.kill(daemon)
+
+
+def freeze(storm: Storm, deed: Deed) -> None:
+    """It stands still, and goes on believing what it believed."""
+    daemon = storm.daemon(deed.which)
+    if daemon is not None:
+        storm.strike(deed.name, f"{daemon.name} for {deed.for_s:.1f} s")
+        daemon.freeze()
+        storm.later(deed.for_s, daemon.thaw)
+
+
+# ---- planned changes ----
+
+
+def _hand_over(storm: Storm, daemon: Daemon) -> None:
+    """It leaves in good order, and its next process begins."""
+    daemon.thaw()
+    daemon.leave()
+    mine = daemon.leaving
+
+    def look() -> None:
+        if mine is None or daemon.leaving is not mine:
+            return  # it died meanwhile
+        if mine.done():
+            daemon.die()
+            storm.world.restart(daemon)
+        else:
+            storm.world.later.at(storm.world.now + 0.1, look)
+
+    look()
+
+
+def hand_over(storm: Storm, deed: Deed) -> None:
+    """One daemon is restarted in good order."""
+    daemon = storm.daemon(deed.which)
+    if daemon is not None:
+        storm.strike(deed.name, daemon.name)
+        _hand_over(storm, daemon)
+
+
+def rolling(storm: Storm, deed: Deed) -> None:
+    """All daemons are restarted in good order, one after the other."""
+    storm.strike(deed.name)
+    for at, daemon in enumerate([*storm.world.daemons.values()]):
+        storm.later(at * deed.for_s, partial(_hand_over, storm, daemon))
+
+
+def add(storm: Storm, deed: Deed) -> None:
+    """One more daemon."""
+    roles = next(iter(storm.world.daemons.values())).roles
+    storm.added += 1
+    storm.strike(deed.name)
+    storm.world.start(f"x{storm.added}", roles=roles)
+
+
+def remove(storm: Storm, deed: Deed) -> None:
+    """A daemon leaves for good."""
+    daemon = storm.daemon(deed.which)
+    if daemon is not None and len(storm.world.daemons) > 1:
+        storm.strike(deed.name, daemon.name)
+        storm.world.remove(daemon)
+        _fill_roles(storm, daemon.roles)
+
+
+def change_roles(storm: Storm, deed: Deed) -> None:
+    """A daemon is restarted with one role less, if another daemon still has that role."""
+    daemon = storm.daemon(deed.which)
+    if daemon is None or len(daemon.roles) < 2:
+        return
+    all_roles = daemon.roles
+    gone = all_roles[deed.other % len(all_roles)]
+    daemon.roles = tuple(role for role in all_roles if role != gone)
+    storm.strike(deed.name, f"{daemon.name} without {gone}")
+    _fill_roles(storm, all_roles)
+    storm.world.kill(daemon)
+
+
+def _fill_roles(storm: Storm, roles: tuple[str, ...]) -> None:
+    """What nobody has any more, the first daemon has from its next process on, which begins."""
+    daemons = [*storm.world.daemons.values()]
+    missing = [role for role in roles if all(role not in each.roles for each in daemons)]
+    if missing:
+        daemons[0].roles = (*daemons[0].roles, *missing)
+        storm.world.kill(daemons[0])
+
+
+# ---- membership ----
+
+
+def _clients(storm: Storm) -> list[Client]:
+    return [each.client for each in storm.world.daemons.values() if each.client is not None]
+
+
+def expire(storm: Storm, deed: Deed) -> None:
+    """A session ends though nothing is wrong."""
+    clients = _clients(storm)
+    if clients:
+        client = clients[deed.which % len(clients)]
+        storm.strike(deed.name, client.name)
+        client.expire()
+
+
+def empty(storm: Storm, deed: Deed) -> None:
+    """The service has forgotten everybody."""
+    storm.strike(deed.name)
+    for client in _clients(storm):
+        client.expire()
+
+
+def flap(storm: Storm, deed: Deed) -> None:
+    """Sessions end one after the other, faster than shards can settle."""
+    for at in range(10 * deed.count):
+        again = replace(deed, which=deed.which + at)
+        storm.later(at * 0.7, partial(expire, storm, again))
+
+
+def cut_member(storm: Storm, deed: Deed) -> None:
+    """A daemon does not reach the membership service; it reaches all else."""
+    clients = _clients(storm)
+    if clients:
+        client = clients[deed.which % len(clients)]
+        storm.strike(deed.name, f"{client.name} for {deed.for_s:.1f} s")
+        client.cut()
+        storm.later(deed.for_s, client.heal)
+
+
+def pause_members(storm: Storm, deed: Deed) -> None:
+    """The service elects a leader, and answers nobody meanwhile."""
+    storm.strike(deed.name, f"for {deed.for_s:.1f} s")
+    storm.world.ensemble.pause()
+    storm.later(deed.for_s, storm.world.ensemble.resume)
+
+
+def _ensemble(storm: Storm, **faults: Any) -> None:
+    ensemble = storm.world.ensemble
+    ensemble.storm(replace(ensemble.faults, **faults))
+
+
+# ---- store ----
+
+
+def cut_store(storm: Storm, deed: Deed) -> None:
+    """One daemon does not reach the store; it reaches all else."""
+    daemon = storm.daemon(deed.which)
+    if daemon is not None:
+        storm.strike(deed.name, f"{daemon.name} for {deed.for_s:.1f} s")
+        storm.world.store.cut(daemon.name)
+        storm.later(deed.for_s, lambda: storm.world.store.mend(daemon.name))
+
+
+def outage(storm: Storm, deed: Deed) -> None:
+    """Nobody reaches the store."""
+    storm.strike(deed.name, f"for {deed.for_s:.1f} s")
+    for name in [*storm.world.daemons]:
+        storm.world.store.cut(name)
+        storm.later(deed.for_s, partial(storm.world.store.mend, name))
+
+
+def _store(storm: Storm, **faults: Any) -> None:
+    store = storm.world.store
+    store.faults = replace(store.faults, **faults)
+
+
+def _store_at(storm: Storm, strength: float, *, fault: str, share: float) -> None:
+    _store(storm, **{fault: share * strength})
+
+
+def _store_struck(storm: Storm, *, fault: str) -> int:
+    return storm.world.store.struck[fault]
+
+
+# ---- network ----
+
+
+def part(storm: Storm, deed: Deed) -> None:
+    """Two daemons do not reach each other, or one not the other; a third reaches both."""
+    pair = storm.pair(deed)
+    if pair is not None:
+        one, other = pair[0].address, pair[1].address
+        storm.strike(deed.name, f"{one} {other} for {deed.for_s:.1f} s")
+        storm.world.network.part(one, other, one_way=deed.name == "one way parted")
+        storm.later(deed.for_s, lambda: storm.world.network.mend(one, other))
+
+
+def swizzle(storm: Storm, deed: Deed) -> None:
+    """All pairs are parted one by one, and come back in another order."""
+    addresses = [each.address for each in storm.world.daemons.values()]
+    pairs = [(a, b) for at, a in enumerate(addresses) for b in addresses[at + 1 :]]
+    if not pairs:
+        return
+    storm.strike(deed.name)
+    for at, (one, other) in enumerate(pairs):
+        storm.later(at * 0.5, partial(storm.world.network.part, one, other))
+    for at, (one, other) in enumerate(storm.chance.sample(pairs, k=len(pairs))):
+        back_s = len(pairs) * 0.5 + deed.for_s + at * 0.5
+        storm.later(back_s, partial(storm.world.network.mend, one, other))
+
+
+def _network(storm: Storm, **faults: Any) -> None:
+    network = storm.world.network
+    network.faults = replace(network.faults, **faults)
+
+
+def _network_at(storm: Storm, strength: float, *, fault: str, share: float) -> None:
+    _network(storm, **{fault: share * strength})
+
+
+def _network_struck(storm: Storm, *, fault: str) -> int:
+    return storm.world.network.struck[fault]
+
+
+# ---- clocks ----
+
+
+def skew(storm: Storm, strength: float) -> None:
+    """No two daemons agree on what time it is, from the beginning of each process."""
+    storm.world.skew_s = CLOCK_S_MAX * strength
+
+
+def step_clock(storm: Storm, deed: Deed) -> None:
+    """A running process finds that its clock was set."""
+    daemon = storm.daemon(deed.which)
+    if daemon is not None and daemon.process is not None:
+        by_s = min(deed.for_s, CLOCK_S_MAX) * (1 if deed.other % 2 else -1)
+        storm.strike(deed.name, f"{daemon.name} by {by_s:.1f} s")
+        daemon.process.clock.skew_s += by_s
+
+
+# ---- the tables ----
+
+STORE = (
+    ("F11", "answer lost", "a statement is done, its answer lost", "lose_reply", 0.05),
+    ("F12", "late conditional write", "it times out and is done later", "hold", 0.04),
+    ("F12", "retry meets original", "either comes first", "either_order", 1.0),
+    ("F11", "half accepted write", "a later look decides", "complete_by_read", 0.05),
+    ("F11", "store refuses", "nothing was done", "unavailable", 0.08),
+    ("F13", "late plain write", "it lands behind later ones", "reorder_plain", 0.08),
+    ("F13", "write after delete", "of its partition", "plain_after_delete", 0.2),
+    ("F15", "power cut", "the store loses what was on its way", "power_cut", 0.005),
+)
+NETWORK = (
+    ("F20", "parcels lost", "frames vanish", "drop", 0.15),
+    ("F20", "parcels repeated", "frames come twice", "repeat", 0.2),
+    ("F20", "parcels overtaken", "frames come out of order", "overtake", 0.2),
+    ("F40", "streams cut", "a stream dies at a frame", "cut", 0.04),
+    ("F40", "dials refused", "a dial comes to nothing", "refuse", 0.4),
+    ("F40", "streams half open", "an end is not told of the death", "silent", 0.6),
+)
+STROKES = (
+    Stroke("F1", "kill", "a process dies at any moment", kill),
+    Stroke("F39", "all restart", "all processes die at once", kill_all, times_max=1),
+    Stroke("F3", "long pause", "a process stands still past its session", freeze, 2, (10.0, 40.0)),
+    Stroke("F3", "short pause", "a process stands still within its session", freeze, 4, (0.5, 6.0)),
+    Stroke("F10", "hand-over", "a daemon is restarted in good order", hand_over),
+    Stroke("F10", "rolling restart", "all daemons in turn", rolling, 1, (1.0, 6.0)),
+    Stroke("F10", "daemon added", "one more daemon", add),
+    Stroke("F10", "daemon removed", "a daemon leaves for good", remove, 2),
+    Stroke("F10", "other roles", "a daemon is restarted with a role less", change_roles, 2),
+    Stroke("F4", "session expired", "a session ends though nothing is wrong", expire),
+    Stroke("F47", "membership emptied", "all sessions end at once", empty, 2),
+    Stroke("F9", "flapping", "sessions end again and again", flap, 1, (1.0, 1.0), 3),
+    Stroke("F5", "cut from membership", "a daemon does not reach the members", cut_member),
+    Stroke("F27", "membership pauses", "the service answers nobody", pause_members, 2),
+    Stroke("F6", "cut from the store", "one daemon does not reach the store", cut_store),
+    Stroke("F14", "store outage", "nobody reaches the store", outage, 2, (1.0, 25.0)),
+    Stroke("F8", "pair parted", "two daemons do not reach each other", part),
+    Stroke("F8", "one way parted", "one daemon does not reach another", part),
+    Stroke("F8", "swizzle", "pairs part one by one, and come back", swizzle, 1),
+    Stroke("F18", "clock set", "the clock of a running process steps", step_clock),
+)
+OTHERS = (
+    Lasting(
+        "F18", "clocks differ", "each process has a clock of its own",
+        skew, lambda storm: sum(each.lives - 1 for each in storm.world.daemons.values()),
+    ),
+    Lasting(
+        "F19", "store clocks differ", "times of plain writes are off",
+        lambda storm, strength: _store(storm, skew_s=5.0 * strength), lambda storm: 1,
+    ),
+    Lasting(
+        "F20", "parcels slow", "every frame takes its time",
+        lambda storm, strength: _network(storm, delay_s=2.0 * strength), lambda storm: 1,
+    ),
+    Lasting(
+        "F20", "views late", "members see old views, and skip some",
+        lambda storm, strength: _ensemble(storm, watch_s_max=5.0 * strength),
+        lambda storm: storm.world.ensemble.struck["changes seen as one"],
+    ),
+    Lasting(
+        "F11", "owner nodes unsure", "answers about owner nodes are lost",
+        lambda storm, strength: _ensemble(storm, unsure=0.3 * strength, way_s_max=0.5 * strength),
+        lambda storm: (
+            storm.world.ensemble.struck["request lost"] + storm.world.ensemble.struck["answer lost"]
+        ),
+    ),
+)  # fmt: skip
+
+
+def rows() -> dict[str, Fault]:
+    """All of them, by name."""
+    found: list[Fault] = [
+        Lasting(number, name, what, _deaths(name, fits, share=share), lambda storm: 0)
+        for number, name, what, fits, share in DEADLY  # counted as they strike
+    ]
+    for number, name, what, fault, share in STORE:
+        begin = partial(_store_at, fault=fault, share=share)
+        count = partial(_store_struck, fault=fault)
+        found.append(Lasting(number, name, what, begin, count))
+    for number, name, what, fault, share in NETWORK:
+        begin = partial(_network_at, fault=fault, share=share)
+        count = partial(_network_struck, fault=fault)
+        found.append(Lasting(number, name, what, begin, count))
+    found += [*STROKES, *OTHERS]
+    return {fault.name: fault for fault in found}

@@ -1,0 +1,89 @@
+"""Makes a failing plan smaller: fewer faults, deeds, daemons, things; still the same failure.
+
+Turns a plan and "does it fail alike?" into the smallest plan found within a number of tries. It
+must not know what a failure is, nor run anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from peloton.runtime.simulation.plan import Deed, P
+
+T = TypeVar("T")
+
+TRIES_MAX = 200
+
+
+def shrunk(
+    plan: P,
+    fails: Callable[[P], bool],
+    *,
+    more: Callable[[P], Iterator[P]] = lambda plan: iter(()),
+    tries: int = TRIES_MAX,
+) -> P:
+    """The smallest plan found that `fails`; `more` are further ways to make one smaller.
+
+    After a step that still fails all is tried anew: what could not be left out before may be
+    needless now.
+    """
+    left = tries
+    while True:
+        for smaller in _smaller(plan, more):
+            if left == 0:
+                return plan
+            left -= 1
+            if fails(smaller):
+                plan = smaller
+                break
+        else:
+            return plan
+
+
+def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
+    """Large steps first: each of them that succeeds saves many small ones."""
+    for faults in _fewer(tuple(plan.faults)):
+        yield replace(plan, faults={name: plan.faults[name] for name in faults})
+    for deeds in _fewer(plan.deeds):
+        yield replace(plan, deeds=deeds)
+    for daemons in _lower(plan.daemons, 1):
+        yield replace(plan, daemons=daemons)
+    yield from more(plan)
+    for group, size in plan.sizes.items():
+        for fewer in _lower(size, 1):
+            yield replace(plan, sizes={**plan.sizes, group: fewer})
+    for storm_s in (0.0, plan.storm_s / 2):
+        if storm_s < plan.storm_s - 1.0:
+            yield replace(plan, storm_s=storm_s)
+    for at, deed in enumerate(plan.deeds):
+        for lesser in _lesser(deed):
+            yield replace(plan, deeds=(*plan.deeds[:at], lesser, *plan.deeds[at + 1 :]))
+
+
+def _fewer(some: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """Without a half, a quarter, ... at last without each one."""
+    if len(some) > 1:
+        yield ()
+    size = len(some) // 2
+    while size > 1:
+        for at in range(0, len(some), size):
+            yield some[:at] + some[at + size :]
+        size //= 2
+    for at in range(len(some)):
+        yield some[:at] + some[at + 1 :]
+
+
+def _lower(number: int, least: int) -> Iterator[int]:
+    if number > least:
+        yield least
+    if number - 1 > least:
+        yield (number + least) // 2
+        yield number - 1
+
+
+def _lesser(deed: Deed) -> Iterator[Deed]:
+    for count in _lower(deed.count, 1):
+        yield replace(deed, count=count)

@@ -1,0 +1,33 @@
+"""Rare branches by name: whether any storm ever reached them.
+
+Turns "this happened" into a list of what never did: a sweep that reaches nothing rare proves
+little. It must not be read by anything that runs in a storm.
+
+    sometimes = Sometimes({"two owners at once": "an old owner is open beside a new one"})
+    sometimes.reach("two owners at once")
+    sometimes.missing()
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+
+class Sometimes:
+    """The branches that should be reached at times, and how many storms reached each."""
+
+    def __init__(self, branches: Mapping[str, str]) -> None:
+        self.branches = dict(branches)
+        self.reached: Counter[str] = Counter()
+
+    def reach(self, name: str, times: int = 1) -> None:
+        """It happened. A name that was never declared is a mistake of the observer."""
+        if name not in self.branches:
+            raise KeyError(f"no branch {name!r} was declared")
+        if times:
+            self.reached[name] += times
+
+    def missing(self) -> list[str]:
+        """What never happened."""
+        return [name for name in self.branches if not self.reached[name]]

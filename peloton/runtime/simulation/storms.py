@@ -1,0 +1,149 @@
+"""A storm over a world: a plan's faults struck by name, its deeds done at their times.
+
+Turns a plan into calls of the world, and counts what struck. Two forms of fault: one that *lasts*
+is on from the beginning to the calm, with a strength; a *stroke* happens at moments the plan
+names. `shocks.py` has the faults of any world; who knows more adds rows of the same form. The
+module must not draw a plan's contents anew: what the plan says is done, so that a part of a plan
+can be left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from peloton.runtime.simulation.daemon import Call, Daemon
+from peloton.runtime.simulation.plan import Deed, Plan
+from peloton.runtime.simulation.world import World
+
+
+class Lasting(NamedTuple):
+    """A fault that is on during the storm."""
+
+    number: str  # as the fault model numbers it
+    name: str
+    what: str
+    begin: Callable[[Storm, float], None]
+    count: Callable[[Storm], int]
+
+
+class Stroke(NamedTuple):
+    """A fault that happens at a moment; it says so by `storm.strike`."""
+
+    number: str
+    name: str
+    what: str
+    do: Callable[[Storm, Deed], None]
+    times_max: int = 3
+    for_s: tuple[float, float] = (1.0, 20.0)
+    count_max: int = 1
+
+
+Fault = Lasting | Stroke
+
+
+class Deadly(NamedTuple):
+    """Calls of ports at which a process may die."""
+
+    name: str
+    fits: Callable[[Call], bool]
+    share: float
+
+
+class Storm:
+    """One run of a plan over a world. `about` is what faults need that know more than a world."""
+
+    def __init__(
+        self, world: World, plan: Plan, *, faults: Mapping[str, Fault], about: Any = None
+    ) -> None:
+        self.world = world
+        self.plan = plan
+        self.faults = faults
+        self.about = about
+        self.chance = random.Random(f"{plan.seed} storm")
+        self.struck: Counter[str] = Counter()
+        self.log: list[tuple[float, str]] = []
+        """What struck when, for people."""
+        self.broken: list[str] = []
+        """Answers that nobody should ever have got."""
+        self.deadly: list[Deadly] = []
+        self.deeds: dict[str, Callable[[Storm, Deed], None]] = {
+            fault.name: fault.do for fault in faults.values() if isinstance(fault, Stroke)
+        }
+        self.raging = False
+        self.added = 0
+
+    def begin(self) -> None:
+        """From now on."""
+        self.raging = True
+        for name, strength in sorted(self.plan.faults.items()):
+            fault = self.faults[name]
+            assert isinstance(fault, Lasting), f"{name} does not last"
+            fault.begin(self, strength)
+        if self.deadly:
+            self.world.on_call = self._dies
+        for deed in self.plan.deeds:
+            self.later(deed.at_s, partial(self.deeds[deed.name], self, deed))
+
+    def calm(self) -> None:
+        """Nothing strikes any more."""
+        self.raging = False
+        for fault in self.faults.values():
+            if isinstance(fault, Lasting) and fault.name in self.plan.faults:
+                self.struck[fault.name] += fault.count(self)
+        self.world.calm()
+
+    # ---- for faults ----
+
+    def strike(self, name: str, text: str = "") -> None:
+        """It struck."""
+        self.struck[name] += 1
+        self.log.append((self.world.elapsed_s, f"{name} {text}".strip()))
+
+    def later(self, after_s: float, do: Callable[[], object]) -> None:
+        """After so long, unless it is calm by then: calm has undone what there was to undo."""
+
+        def then() -> None:
+            if self.raging:
+                do()
+
+        self.world.later.at(self.world.now + after_s, then)
+
+    def daemon(self, number: int) -> Daemon | None:
+        """A daemon that lives; None if none does."""
+        living = [each for each in self.world.daemons.values() if each.alive]
+        return living[number % len(living)] if living else None
+
+    def pair(self, deed: Deed) -> tuple[Daemon, Daemon] | None:
+        """Two daemons that live."""
+        living = [each for each in self.world.daemons.values() if each.alive]
+        if len(living) < 2:
+            return None
+        one = deed.which % len(living)
+        other = (one + 1 + deed.other % (len(living) - 1)) % len(living)
+        return living[one], living[other]
+
+    def _dies(self, call: Call) -> bool:
+        for deadly in self.deadly:
+            if deadly.fits(call) and self.chance.random() < deadly.share:
+                self.strike(deadly.name, f"{call.daemon} {call.moment.value} {call.name}")
+                return True
+        return False
+
+
+def drawn(chance: random.Random, fault: Stroke, *, storm_s: float) -> list[Deed]:
+    """Some moments for a stroke."""
+    return [
+        Deed(
+            at_s=round(chance.uniform(0.0, storm_s), 3),
+            name=fault.name,
+            which=chance.randrange(1000),
+            other=chance.randrange(1000),
+            count=chance.randint(1, fault.count_max),
+            for_s=round(chance.uniform(*fault.for_s), 3),
+        )
+        for _ in range(chance.randint(1, fault.times_max))
+    ]
