@@ -1,0 +1,374 @@
+"""Books of a simulated cluster, kept from committed facts alone, beside the actors.
+
+Turns frames into who may run where and on whose charge, and each fact that contradicts the books
+into a `Contradiction`. The books know less than the actors, and that is their use: they have no
+goals, no owed words and no deadlines, so a mistake there is not repeated here. They must not ask
+an actor for anything.
+
+    R1   a request key has one effect
+    R8a  one intended run per instance, from its launching to its end
+    R8b  what ends an instance is how its current run really ended
+    R9   no host over its room, no run accepted twice, nothing started that was not accepted
+    R10  every launched run has a charge as long as it is intended; no pool over its limit
+    R11  whoever is forgotten has no charge left
+    R13  nothing happens to a run after its end
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peloton.actors.host import facts as hf
+from peloton.actors.host.ledger import pods
+from peloton.actors.job import facts as jf
+from peloton.actors.resources import Resources
+from peloton.actors.respool import facts as pf
+from peloton.actors.respool.lot import facts as lf
+from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.task import facts as tf
+from peloton.actors.task.messages import End, TaskGoals, pod_id
+from peloton.chaos.cluster.machines import Machines
+from peloton.runtime.core.codec import Entry
+from peloton.runtime.core.records import RequestAnswered
+from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.vocabulary import Bits, Key
+
+STOPPING = (TaskGoals.KILLED, TaskGoals.DELETED)
+
+
+class Tasks:
+    """The instances of one slice, as bitmaps, and the number of each one's run."""
+
+    def __init__(self) -> None:
+        self.there = 0
+        self.intended = 0  # launched, and not ended
+        self.stopping = 0
+        self.runs: dict[int, int] = {}
+        self.charged: dict[Key, int] = {}  # by lot
+
+    @property
+    def charges(self) -> int:
+        """Members that any lot holds room for."""
+        found = 0
+        for raw in self.charged.values():
+            found |= raw
+        return found
+
+
+class Room:
+    """One host: what it has, and what is held of it by whom."""
+
+    def __init__(self) -> None:
+        self.capacity = Resources()
+        self.used = Resources()
+        self.held: dict[str, Resources] = {}
+
+
+class Books:
+    """All books of one cluster."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.tasks: dict[Key, Tasks] = {}
+        self.hosts: dict[Key, Room] = {}
+        self.lots: dict[Key, tuple[LotShape, Key]] = {}
+        self.pools: dict[Key, tuple[Key, Resources]] = {}  # parent and limit
+        self.use: dict[Key, Resources] = {}  # of a pool, by its own lots
+        self.accepted: dict[str, Key] = {}  # run → the one host that may ever accept it
+        self.made: dict[Key, int] = {}  # jobs, and how often each id began to exist
+        self.forgotten: dict[Key, None] = {}
+        self.requests: dict[tuple[Key, str], None] = {}
+        """Requests with an effect, since the entity last began to exist."""
+        self.requests_ever: dict[tuple[Key, str], None] = {}
+        self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
+        self._machines = machines
+        self._started = 0
+
+    def hear(self, frame: Frame) -> None:
+        """A frame was committed."""
+        for entry in frame.entries:
+            for fact in entry.facts:
+                note = NOTES.get(type(fact))
+                if note is not None:
+                    note(self, entry, fact)
+
+    def step(self) -> None:
+        """What machines began to run since the last look was accepted, for good, by their host."""
+        started = self._machines.started
+        if len(started) > self._started:
+            for run, host in itertools.islice(started.items(), self._started, None):
+                if self.accepted.get(run) != host:
+                    text = f"{run} was started on {host}, accepted by {self.accepted.get(run)}"
+                    raise Contradiction(f"R9 {text}")
+            self._started = len(started)
+
+    # ---- tasks ----
+
+    def created(self, entry: Entry, fact: tf.TaskCreated) -> None:
+        """Instances begin to exist."""
+        tasks = self.tasks.setdefault(entry.key, Tasks())
+        _none(entry, tasks.there, rule="R8a", text="exist already")
+        tasks.there |= entry.members
+        self.goal(entry, fact)
+        for member in Bits(entry.members):
+            tasks.runs[member] = 1
+
+    def goal(self, entry: Entry, fact: tf.TaskCreated | tf.TaskGoalSet) -> None:
+        """Whether what is refused is tried again."""
+        tasks = self.tasks[entry.key]
+        tasks.stopping &= ~entry.members
+        if fact.goal in STOPPING:
+            tasks.stopping |= entry.members
+
+    def launching(self, entry: Entry, fact: Any) -> None:
+        """A run is intended from here on."""
+        tasks = self.tasks[entry.key]
+        _none(entry, tasks.intended, rule="R8a", text="run already")
+        _all(entry, tasks.there, rule="R8a", text="do not exist")
+        _all(entry, tasks.charges, rule="R10", text="are launched without a charge")
+        tasks.intended |= entry.members
+
+    def going(self, entry: Entry, fact: Any) -> None:
+        """Something becomes of a run that has not ended."""
+        text = f"have no run, yet: {type(fact).__name__}"
+        _all(entry, self.tasks[entry.key].intended, rule="R13", text=text)
+
+    def refused(self, entry: Entry, fact: Any) -> None:
+        """The run never was; the next one has a new name."""
+        self.going(entry, fact)
+        tasks = self.tasks[entry.key]
+        tasks.intended &= ~entry.members
+        self._count(tasks, entry.members & ~tasks.stopping)
+
+    def ended(self, entry: Entry, fact: tf.RunEnded) -> None:
+        """The run is over, and what is believed of it is what happened."""
+        self.going(entry, fact)
+        tasks, outcome = self.tasks[entry.key], fact.outcome
+        tasks.intended &= ~entry.members
+        if outcome.end not in (End.SUCCEEDED, End.FAILED) or outcome.system:
+            return
+        for member in Bits(entry.members):
+            run = pod_id(entry.key, member, run=tasks.runs[member])
+            result = self._machines.results.get(run)
+            if result != outcome:
+                raise Contradiction(f"R8b {run} counts as {outcome}, it ended as {result}")
+
+    def again(self, entry: Entry, fact: Any) -> None:
+        """A new run, which is not launched yet."""
+        tasks = self.tasks[entry.key]
+        _none(entry, tasks.intended, rule="R8a", text="are tried again while they run")
+        self._count(tasks, entry.members)
+
+    def withdrawn(self, entry: Entry, fact: Any) -> None:
+        """It ends without a run."""
+        text = f"run, yet: {type(fact).__name__}"
+        _none(entry, self.tasks[entry.key].intended, rule="R8a", text=text)
+
+    def vanished(self, entry: Entry, fact: Any) -> None:
+        """Instances exist no more: nothing of them may be left anywhere."""
+        self.withdrawn(entry, fact)
+        tasks = self.tasks[entry.key]
+        _none(entry, tasks.charges, rule="R11", text="are forgotten with room in their pool")
+        tasks.there &= ~entry.members
+        for member in Bits(entry.members):
+            # Whoever makes a job of the same id anew gets the same names of runs.
+            for run in range(1, tasks.runs.pop(member) + 1):
+                self.accepted.pop(pod_id(entry.key, member, run=run), None)
+
+    def _count(self, tasks: Tasks, members: int) -> None:
+        for member in Bits(members):
+            tasks.runs[member] += 1
+
+    # ---- hosts ----
+
+    def configured(self, entry: Entry, fact: hf.HostConfigured) -> None:
+        """What a machine has."""
+        self.hosts.setdefault(entry.key, Room()).capacity = fact.capacity
+
+    def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
+        """A host holds room for runs."""
+        host, need = self.hosts[entry.key], fact.spec.resources
+        for _, pod in pods(fact.crowd, fact.members, run=fact.run):
+            first = self.accepted.setdefault(pod, entry.key)
+            if first != entry.key or pod in host.held:
+                raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
+            host.held[pod] = need
+            host.used = host.used + need
+        if not host.used.within(host.capacity):
+            raise Contradiction(f"R9 {entry.key} is over its room: {host.used}")
+
+    def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
+        """Runs are over, each once."""
+        host = self.hosts[entry.key]
+        for run in _runs(fact):
+            if run not in host.held:
+                raise Contradiction(f"R13 {run} ended on {entry.key}, which does not hold it")
+            host.used = host.used - host.held.pop(run)
+
+    def lost(self, entry: Entry, fact: Any) -> None:
+        """Everything on it counts as over."""
+        host = self.hosts[entry.key]
+        host.held, host.used = {}, Resources()
+
+    def unknown(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
+        """Ended or refused, and seen."""
+        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].held]
+        if kept:
+            raise Contradiction(f"R11 {entry.key} forgets {kept[:3]} whose room it holds")
+
+    # ---- pools ----
+
+    def pool(self, entry: Entry, fact: pf.PoolCreated | pf.PoolUpdated) -> None:
+        """A pool has this config."""
+        self.pools[entry.key] = (fact.config.parent, fact.config.limit)
+
+    def no_pool(self, entry: Entry, fact: Any) -> None:
+        """A pool is deleted."""
+        self.pools.pop(entry.key, None)
+
+    def capacity(self, entry: Entry, fact: pf.CapacityChanged) -> None:
+        """What the cluster has."""
+        self._capacity[fact.inventory] = fact.capacity
+
+    def opened(self, entry: Entry, fact: lf.LotOpened) -> None:
+        """A lot of alike members of one slice."""
+        self.lots[entry.key] = (fact.shape, fact.crowd)
+
+    def admitted(self, entry: Entry, fact: lf.LotAdmitted) -> None:
+        """A pool has room for members of a lot."""
+        shape, crowd = self.lots[entry.key]
+        tasks = self.tasks.setdefault(crowd, Tasks())
+        if tasks.charges & fact.members.raw:
+            raise Contradiction(f"R10 {entry.key} is charged twice for some of {fact.members}")
+        tasks.charged[entry.key] = tasks.charged.get(entry.key, 0) | fact.members.raw
+        self._charge(shape, len(fact.members))
+        for above in self._up(shape.pool):
+            used, limit = self._total(above), self._limit(above)
+            if not used.within(limit):
+                raise Contradiction(f"R10 {above} uses {used} of {limit}")
+
+    def left(self, entry: Entry, fact: lf.LotLeft | lf.LotAsked) -> None:
+        """Members of a lot hold no room any more: they left, or ask anew."""
+        shape, crowd = self.lots[entry.key]
+        tasks = self.tasks.setdefault(crowd, Tasks())
+        before = tasks.charged.get(entry.key, 0)
+        gone = before & fact.members.raw
+        if gone & tasks.intended:
+            text = f"{entry.key} lets go of {Bits(gone & tasks.intended)}, which run"
+            raise Contradiction(f"R10 {text}")
+        tasks.charged[entry.key] = before & ~gone
+        self._charge(shape, -gone.bit_count())
+
+    def _charge(self, shape: LotShape, count: int) -> None:
+        used = self.use.get(shape.pool, Resources())
+        self.use[shape.pool] = used + shape.resources.times(count)
+
+    def _up(self, pool: Key) -> list[Key]:
+        path: list[Key] = []
+        while pool in self.pools and pool not in path:
+            path.append(pool)
+            pool = self.pools[pool][0] if pool != ROOT else ROOT
+        return path
+
+    def _total(self, pool: Key) -> Resources:
+        total = Resources()
+        for below, used in self.use.items():
+            if pool in self._up(below):
+                total = total + used
+        return total
+
+    def _limit(self, pool: Key) -> Resources:
+        if pool != ROOT:
+            return self.pools[pool][1]
+        total = Resources()
+        for capacity in self._capacity.values():
+            total = total + capacity
+        return total
+
+    # ---- clients ----
+
+    def make(self, entry: Entry, fact: jf.JobMade) -> None:
+        """A job begins to exist."""
+        self.made[entry.key] = self.made.get(entry.key, 0) + 1
+        if self.made[entry.key] > 1 and entry.key not in self.forgotten:
+            raise Contradiction(f"R1 {entry.key} was made twice")
+
+    def unmake(self, entry: Entry, fact: jf.JobForgotten) -> None:
+        """Nothing of the job exists any more, and nobody remembers what was asked of it."""
+        self.forgotten[entry.key] = None
+        for request in [each for each in self.requests if each[0] == entry.key]:
+            del self.requests[request]
+
+    def request(self, entry: Entry, fact: RequestAnswered) -> None:
+        """A request had an effect: its only one."""
+        name = (entry.key, fact.request)
+        if name in self.requests:
+            raise Contradiction(f"R1 request {fact.request} had an effect on {entry.key} again")
+        self.requests[name] = self.requests_ever[name] = None
+
+
+def _runs(fact: Any) -> list[str]:
+    """The runs that a host's fact is about, by name or as a set."""
+    if isinstance(fact, hf.ProcessesEnded):
+        return [end.run for end in fact.ends]
+    if isinstance(fact, hf.RunsForgotten):
+        return [*fact.runs]
+    return [pod for _, pod in pods(fact.crowd, fact.members, run=fact.run)]
+
+
+def _all(entry: Entry, members: int, *, rule: str, text: str) -> None:
+    """Every member of the entry is one of these."""
+    others = entry.members & ~members
+    if others:
+        raise Contradiction(f"{rule} {entry.key}: {[*Bits(others)][:5]} {text}")
+
+
+def _none(entry: Entry, members: int, *, rule: str, text: str) -> None:
+    """No member of the entry is one of these."""
+    _all(entry, ~members, rule=rule, text=text)
+
+
+NOTES: Mapping[type, Callable[[Books, Entry, Any], None]] = {
+    tf.TaskCreated: Books.created,
+    tf.TaskGoalSet: Books.goal,
+    tf.TaskLaunching: Books.launching,
+    tf.LaunchAccepted: Books.going,
+    tf.TaskStarted: Books.going,
+    tf.TaskKilling: Books.going,
+    tf.LaunchRefused: Books.refused,
+    tf.RunEnded: Books.ended,
+    tf.TaskRetried: Books.again,
+    tf.TaskWithdrawn: Books.withdrawn,
+    tf.TaskForgotten: Books.vanished,
+    hf.HostConfigured: Books.configured,
+    hf.RunsAccepted: Books.accept,
+    hf.ProcessesEnded: Books.stopped,
+    hf.SetEnded: Books.stopped,
+    hf.HostLost: Books.lost,
+    hf.HostRemoved: Books.lost,
+    hf.RunsForgotten: Books.unknown,
+    hf.SetForgotten: Books.unknown,
+    pf.PoolCreated: Books.pool,
+    pf.PoolUpdated: Books.pool,
+    pf.PoolDeleted: Books.no_pool,
+    pf.CapacityChanged: Books.capacity,
+    lf.LotOpened: Books.opened,
+    lf.LotAsked: Books.left,
+    lf.LotAdmitted: Books.admitted,
+    lf.LotLeft: Books.left,
+    jf.JobMade: Books.make,
+    jf.JobForgotten: Books.unmake,
+    RequestAnswered: Books.request,
+}
+UNNOTED = (
+    tf.RoomAsked, tf.RoomQueued, tf.RoomAdmitted, tf.RoomLeaving, tf.RoomLeft, tf.TaskThrottled,
+    hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
+    hf.HostUnreachable, hf.HostReachable, hf.HostReconciled,
+    jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
+    jf.JobTallied, jf.SliceVanished, jf.GrantsRaised,
+)  # fmt: skip
+"""Facts that change nothing the books hold. A new fact is in neither list until somebody has
+thought of it: books that do not know of it would be wrong without a word."""

@@ -1,0 +1,269 @@
+"""What must be so in a cluster: always, by the committed facts; and once all is quiet.
+
+Turns a cluster into a `Contradiction` or nothing. The questions of a quiet point are asked of
+anything that has cells, crowds and machines (`View`), so the world of single cores uses them too.
+They must not change the cluster, nor take an actor's word for what its children can tell.
+
+    checks = Checks(cluster)      before the first step
+    checks.quiet()                when no fault strikes and nothing more is to happen
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from peloton.actors.host.inventory.state import Hosts
+from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.state import Host, HostStates
+from peloton.actors.job.messages import JobCreated
+from peloton.actors.job.slice.tally import client_state
+from peloton.actors.resources import Resources
+from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.tree import Tree
+from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
+from peloton.actors.task.state import ON_HOST, Room, Task, TaskStates
+from peloton.chaos.cluster.books import Books
+from peloton.chaos.cluster.cluster import Cluster
+from peloton.chaos.cluster.history import Operation, What, faults
+from peloton.chaos.cluster.machines import Machines
+from peloton.runtime.simulation.checkers import Checkers
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.vocabulary import Key, members_of
+
+
+class View(Protocol):
+    """What is seen of a cluster, whatever it is made of."""
+
+    @property
+    def machines(self) -> Machines:
+        """The truth about what runs."""
+
+    def cells(self, kind: str) -> dict[Key, Any]:
+        """Every state of one kind that is in memory, wherever."""
+
+    def crowds(self) -> dict[Key, Any]:
+        """Every crowd of tasks that is in memory."""
+
+
+class Owners:
+    """A cluster, as the newest owners of its shards see it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.machines = cluster.machines
+        self.cells = cluster.world.cells
+        self.crowds = cluster.world.crowds
+
+
+class Checks:
+    """All checks of one cluster; the cheap ones run after each step from now on."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.core = Checkers(cluster.world, contents=contents)
+        self.books = Books(cluster.machines)
+        self._cluster = cluster
+        self._view = Owners(cluster)
+        self.core.hearers.append(self.books.hear)
+        cluster.world.checks.append(self.books.step)
+
+    def quiet(self) -> None:
+        """All of it, at a quiet point."""
+        self.core.quiet()
+        quiet(self._view)
+        books_equal_the_actors(self.books, self._view)
+        history = self._cluster.clients.history
+        acknowledged_stands(self.books, history)
+        wrong = faults(history)
+        if wrong:
+            raise Contradiction(f"clients saw: {wrong[:3]}")
+
+
+def quiet(view: View) -> None:
+    """All books agree with each other, and nobody waits who need not."""
+    lots_equal_the_tasks(view)
+    tallies_equal_the_tasks(view)
+    hosts_keep_their_room(view)
+    ledgers_equal_the_machines(view)
+    every_process_is_intended(view)
+    nobody_waits_who_fits(view)
+
+
+# ---- single questions ----
+
+
+def contents(index: Any) -> Any:
+    """What an index says, in a form that can be compared."""
+    if isinstance(index, Tree):
+        sums = {pool: (index.use(pool), index.demand(pool)) for pool in sorted(index.pools)}
+        queues = {pool: [*queue.in_order()] for pool, queue in index.queues.items() if queue}
+        children = {pool: dict(below) for pool, below in index.children.items() if below}
+        return index.pools, index.lots, children, sums, queues
+    assert isinstance(index, Hosts)
+    return index.hosts, index.capacity
+
+
+def held_by(host: Host) -> Resources:
+    """The room of all runs that hold any."""
+    used = Resources()
+    for pod in sorted(host.runs):
+        if host.runs[pod].phase in HOLDING:
+            used = used + host.runs[pod].resources
+    return used
+
+
+def hosts_keep_their_room(view: View) -> None:
+    """R9: each ledger adds up, and fits the machine."""
+    for key, host in view.cells("host").items():
+        used = held_by(host)
+        if used != host.used:
+            raise Contradiction(f"R9 {key}: the ledger holds {used}, it says {host.used}")
+        if not used.within(host.capacity):
+            raise Contradiction(f"R9 {key} is over its room: {used}")
+
+
+def lots_equal_the_tasks(view: View) -> None:
+    """R10, R11: room is held by whom it was admitted to, waited for by who asked, and no other."""
+    crowds = view.crowds()
+    admitted: dict[Key, int] = {}
+    waiting: dict[Key, int] = {}
+    for key, lot in view.cells("lot").items():
+        for found, members in ((admitted, lot.admitted), (waiting, lot.waiting)):
+            twice = found.get(lot.crowd, 0) & members.raw
+            if twice:
+                raise Contradiction(f"R10 {key}: {members_of(twice)} are in two lots")
+            found[lot.crowd] = found.get(lot.crowd, 0) | members.raw
+    for key in sorted({**admitted, **waiting, **crowds}):
+        crowd = crowds.get(key)
+        for name, found, room in (
+            ("holds room", admitted, Room.ADMITTED),
+            ("waits", waiting, Room.QUEUED),
+        ):
+            there = _where_room(crowd, room) if crowd is not None else 0
+            leaked, missing = found.get(key, 0) & ~there, there & ~found.get(key, 0)
+            if leaked or missing:
+                text = f"{members_of(leaked)[:5]} {name} for nobody"
+                raise Contradiction(f"R11 {key}: {text}, {members_of(missing)[:5]} in vain")
+
+
+def _where_room(crowd: Any, room: Room) -> int:
+    found: int = crowd.where(lambda state: state.room == room)
+    return found
+
+
+def tallies_equal_the_tasks(view: View) -> None:
+    """What a job says of its slices is what they are (of slices that are in memory)."""
+    jobs, crowds = view.cells("job"), view.crowds()
+    for key, slice_ in view.cells("slice").items():
+        job = jobs.get(slice_.job)
+        if job is None or slice_.number not in job.words:
+            continue
+        crowd = crowds.get(Key("task" + key[len("slice") :]))
+        counts = dict(crowd.count(client_state)) if crowd is not None else {}
+        if slice_.waiting:
+            counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + len(slice_.waiting)
+        said = dict(job.words[slice_.number].tally.counts)
+        if said != counts:
+            raise Contradiction(f"R11 {key}: its job heard {said}, its tasks are {counts}")
+
+
+def ledgers_equal_the_machines(view: View) -> None:
+    """R11: what ledgers hold is what runs."""
+    for key, host in view.cells("host").items():
+        if key in view.machines.cut_off:
+            continue
+        held = sorted(pod for pod in host.runs if host.runs[pod].phase in HOLDING)
+        real = sorted(run for run, at in view.machines.running.items() if at.host == key)
+        if held != real:
+            raise Contradiction(f"R11 {key}: the ledger holds {held}, the machine {real}")
+        if host.runs and not held:
+            raise Contradiction(f"R11 {key} keeps {sorted(host.runs)} that nobody knows")
+
+
+def every_process_is_intended(view: View) -> None:
+    """R8, R12: whatever runs is the current run of an instance that is on that host."""
+    crowds = view.crowds()
+    for run, process in view.machines.running.items():
+        if process.host in view.machines.cut_off:
+            continue
+        job, number, member, count = parts_of(run)
+        crowd = crowds.get(crowd_key(job, number))
+        task = crowd.state_of(member) if crowd is not None else None
+        if crowd is None or task is None or task.run != count or task.state not in ON_HOST:
+            raise Contradiction(f"R12 {run} runs on {process.host}, and nobody wants it: {task}")
+        host = crowd.columns.read("host", member)
+        if host != process.host:
+            raise Contradiction(f"R9 {run} runs on {process.host}, its task is on {host}")
+
+
+def nobody_waits_who_fits(view: View) -> None:
+    """R15: a pool admits whom it has room for; who is admitted is not left beside an idle host."""
+    tree = Tree()
+    for key, pool in view.cells("respool").items():
+        tree.put(key, old=None, new=pool)
+    for key, lot in view.cells("lot").items():
+        tree.put(key, old=None, new=lot)
+    for admission in admissions(tree):
+        raise Contradiction(f"R15 {admission.lot} has room for {admission.members}, not admitted")
+    slices = view.cells("slice")
+    free = {key: host.free for key, host in view.cells("host").items() if _takes(host)}
+    for key, crowd in view.crowds().items():
+        raw = crowd.where(_waits_for_a_host)
+        slice_ = slices.get(slice_of_crowd(key))
+        if slice_ is None:
+            continue
+        for spec, members in crowd.columns.groups("spec", raw):
+            row = slice_.specs[spec or 0]
+            if row.shape.constraint is not None or row.shape.ports or row.config.ports:
+                continue  # only a placer can tell whether it fits
+            fits = [host for host, room in free.items() if row.run.resources.within(room)]
+            if fits:
+                text = f"{members_of(members)[:5]} wait for a host, and {fits[:3]} have room"
+                raise Contradiction(f"R15 {key}: {text}")
+
+
+def _takes(host: Host) -> bool:
+    return host.state == HostStates.UP and not host.removed
+
+
+def _waits_for_a_host(task: Task) -> bool:
+    return task.state == TaskStates.WAITING and task.room == Room.ADMITTED
+
+
+def parts_of(run: str) -> tuple[str, int, int, int]:
+    """Job, slice, member and number of a run by its name."""
+    job, rest = run[:36], run[37:]
+    instance, _, count = rest.rpartition("-")
+    number, member = divmod(int(instance), SLICE_SIZE)
+    return job, number, member, int(count)
+
+
+# ---- with the books ----
+
+
+def books_equal_the_actors(books: Books, view: View) -> None:
+    """R10: what was written down in all and what is in memory are the same sums."""
+    held: dict[Key, Resources] = {}
+    for lot in view.cells("lot").values():
+        pool, need = lot.shape.pool, lot.shape.resources
+        held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
+    for pool in sorted({**held, **books.use}):
+        said, written = held.get(pool, Resources()), books.use.get(pool, Resources())
+        if said != written:
+            raise Contradiction(f"R10 {pool}: its lots hold {said}, its journal says {written}")
+    for key, host in view.cells("host").items():
+        if host.used != books.hosts[key].used:
+            raise Contradiction(f"R9 {key} uses {host.used}, not {books.hosts[key].used}")
+
+
+def acknowledged_stands(books: Books, history: list[Operation]) -> None:
+    """R1, R2: who was told "done" finds it in the journal, who was refused does not.
+
+    What a deleted job was asked is forgotten with it, so there a late repeat may be refused.
+    """
+    for number, operation in enumerate(history, start=1):
+        if not operation.known or operation.what not in (What.CREATE, What.STOP, What.DELETE):
+            continue
+        stands = (operation.job, f"{operation.client}-{number}") in books.requests_ever
+        if isinstance(operation.answer, JobCreated) and not stands:
+            raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
+        if operation.refused and stands and operation.job not in books.forgotten:
+            raise Contradiction(f"R2 refused, and in the journal: {operation}")

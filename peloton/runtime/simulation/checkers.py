@@ -1,0 +1,280 @@
+"""Checkers of a simulated fleet, whatever its kinds are: what holds always, and what when quiet.
+
+Turns a world into a `Contradiction` that names the rule, or nothing. After each step they look at
+what has changed since the last one, and at nothing else: a look that costs more than the step it
+follows would halve the number of histories that are ever seen. They must not change the world, nor
+believe a daemon what the store can tell.
+
+    checkers = Checkers(world)            before the first step
+    checkers.hearers.append(...)          told of every frame, once, when it is committed
+    checkers.quiet()                      when no fault strikes any more
+
+    always   R3 one committer, R4 frozen prefix, R5 replay identity at the first rest of each owner,
+             R17 bounded queues, R18 no turn fails, no shell breaks, no shard is damaged
+    quiet    every shard open under its newest epoch and at rest; R4 all rows read again; R5 of all
+             shards, from the checkpoint and from nothing; every index equal to its rebuild
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from peloton.runtime.core.answered import KEYS_PER_CELL_MAX
+from peloton.runtime.core.changes import CHANGES_MAX
+from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.digest import digest
+from peloton.runtime.core.population import Population
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.story import LINES_MAX
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.claim import ClaimShell
+from peloton.runtime.shells.root import Root, RootShell
+from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.simulation.scan import Committed, Contradiction, Maker, Scan
+from peloton.runtime.simulation.world import World
+from peloton.runtime.vocabulary import Key
+
+CLOSER_FRAMES = 8
+"""Every so many frames of a shard it is looked at more closely: all indexes, all bounds."""
+REST_S_MAX = 120.0
+DEATH = "Died"
+"""How the exception of a simulated death is named in the reason of an exit."""
+
+
+class Frame(NamedTuple):
+    """A committed frame, decoded."""
+
+    shard: ShardId
+    position: int
+    at: float
+    entries: list[Entry]
+
+
+class Bounds(NamedTuple):
+    """R17: what may wait at most; beyond it somebody's queue grows instead of refusing."""
+
+    letters_max: int = 2_000  # of one shell
+    mail_max: int = 20_000  # of one shard, in all its mailboxes
+    owing_max: int = 20_000  # who owes something, of one shard
+
+
+def as_it_is(index: Any) -> Any:
+    """The contents of an index whose instances can be compared by themselves."""
+    return index
+
+
+class Checkers:
+    """All domain-blind checks of one world; they run after each of its steps from now on."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        contents: Callable[[Any], Any] = as_it_is,
+        bounds: Bounds = Bounds(),  # noqa: B008
+    ) -> None:
+        self.scan = Scan(world.store)
+        self.hearers: list[Callable[[Frame], None]] = []
+        self.excused: Callable[[Key], bool] = lambda key: False
+        """Whose turns may fail: those that a storm poisons."""
+        self.checked: Counter[str] = Counter()
+        """How often each check was made: one that never was proves nothing."""
+        self.poisoned = False
+        """Whether somebody says what no turn can take: then turns fail, as they should."""
+        self._world = world
+        self._maker = Maker(world.store, world.kinds, sharding=world.sharding)
+        self._contents = contents
+        self._bounds = bounds
+        self._roots: dict[str, Root] = {}
+        self._breaks: dict[str, int] = {}
+        self._heard: dict[str, str] = {}  # of each daemon's health, the last trouble
+        self._compared: dict[ShardId, int] = {}  # the epoch whose owner was compared
+        self._looked: dict[ShardId, int] = {}  # the position at the last closer look
+        world.checks.append(self.step)
+
+    # ---- always ----
+
+    def step(self) -> None:
+        """What one step may have broken."""
+        for shard, committed in self.scan.look():
+            self._hear(shard, committed)
+        for daemon in self._world.daemons.values():
+            self._daemon(daemon)
+            for shard, core in daemon.shards().items():
+                self._core(shard, core)
+
+    def _hear(self, shard: ShardId, committed: Committed) -> None:
+        self.checked["frame"] += 1
+        if self.hearers:
+            at, entries = self._world.codec.decode_frame(committed.body)
+            frame = Frame(shard, committed.position, at, entries)
+            for hearer in self.hearers:
+                hearer(frame)
+
+    def _daemon(self, daemon: Daemon) -> None:
+        """No shell breaks and no shard is damaged: no fault of the world excuses either."""
+        before, root = self._roots.get(daemon.name), daemon.root
+        if before is not root:
+            self._has_ended(daemon.name, before)
+            self._roots.pop(daemon.name, None)
+            self._breaks[daemon.name] = 0
+            if root is not None:
+                self._roots[daemon.name] = root
+        if root is None or daemon.process is None:
+            return
+        _, reasons = root.region.health()
+        for shell in daemon.process.shells:
+            if isinstance(shell, RootShell):
+                if len(shell._breaks) > self._breaks[daemon.name]:
+                    text = self._heard.get(daemon.name) or "; ".join(reasons)
+                    raise Contradiction(f"R18 {daemon.name}: a shell broke: {text}")
+            elif isinstance(shell, ClaimShell):
+                for shard, text in shell.handoff.damaged.items():
+                    raise Contradiction(f"R4 {daemon.name}: {shard} is damaged: {text}")
+            waiting = shell.actor_inbox.qsize()
+            if waiting > self._bounds.letters_max and not daemon.process.frozen:
+                text = f"{waiting} letters wait for {shell.name}"
+                raise Contradiction(f"R17 {daemon.name}: {text}")
+        if reasons:
+            self._heard[daemon.name] = "; ".join(reasons)
+
+    def _has_ended(self, name: str, root: Root | None) -> None:
+        if root is not None and root.exited.done():
+            reason = root.exited.result()
+            if DEATH not in reason:
+                raise Contradiction(f"R18 {name}: the process gave up: {reason}")
+
+    def _core(self, shard: ShardId, core: Shard) -> None:
+        held = core.held
+        if held.retrying or held.aside or held.quarantined:
+            self.no_turn_failed(shard, core)
+        newest = self._compared.get(shard, 0)
+        if core.epoch > newest and self.rests(shard, core):
+            # R5 on takeover: the state that the new owner made of the journal, and goes on from.
+            self._compared[shard] = core.epoch
+            self._replays(shard, core)
+            self.closer(shard, core)
+        elif core.position >= self._looked.get(shard, 0) + CLOSER_FRAMES:
+            self.closer(shard, core)
+
+    def no_turn_failed(self, shard: ShardId, core: Shard) -> None:
+        """R18: nobody's turn raises but theirs who were poisoned."""
+        if self.poisoned:
+            return
+        held, lines = core.held, core.turns.story._lines
+        failed = [line for line in lines if "failed:" in line.because]
+        told = [f"{line.key} {line.cause}: {line.because}" for line in failed
+                if not self.excused(line.key)]  # fmt: skip
+        stopped = [key for key in (*held.retrying, *held.aside, *held.quarantined)
+                   if not self.excused(key)]  # fmt: skip
+        if told or stopped:
+            raise Contradiction(f"R18 {shard}: a turn failed: {told[:3] or stopped[:3]}")
+
+    def closer(self, shard: ShardId, core: Shard) -> None:
+        """What is too dear to be looked at after every step."""
+        self._looked[shard] = core.position
+        self.checked["closer"] += 1
+        self.indexes_equal_their_rebuild(shard, core)
+        self.nothing_grows(shard, core)
+        self.no_turn_failed(shard, core)
+
+    def indexes_equal_their_rebuild(self, shard: ShardId, core: Shard) -> None:
+        """An index is the sum of its children, never a story of its own."""
+        live = core.population
+        for key, was, wanted in rebuilt(live, core.codec):
+            if self._contents(was) != self._contents(wanted):
+                raise Contradiction(f"R5 {shard}: the index of {key} is not its rebuild")
+
+    def nothing_grows(self, shard: ShardId, core: Shard) -> None:
+        """R17: mailboxes, remembered answers, the change feed, the story, and who owes."""
+        boxes = [*core.held.loading.values(), *core.held.retrying.values()]
+        mail = len(core._inbox) + sum(len(box._queue) for box in boxes)
+        answers = max((len(kept) for kept in core.answered.by_cell.values()), default=0)
+        for name, count, most in (
+            ("envelopes wait", mail, self._bounds.mail_max),
+            ("actors owe", len(core.turns.speech.owing), self._bounds.owing_max),
+            ("answers of one cell", answers, KEYS_PER_CELL_MAX),
+            ("changes kept", len(core.changes._kept), CHANGES_MAX),
+            ("lines of story", len(core.turns.story._lines), LINES_MAX),
+        ):
+            if count > most:
+                raise Contradiction(f"R17 {shard}: {count} {name}, at most {most}")
+
+    def rests(self, shard: ShardId, core: Shard) -> bool:
+        """Whether all that this owner knows is committed, and it has nothing to do at once."""
+        row = self._world.store.registers.registers[shard]
+        mine = core.epoch == row.epoch and core.position == row.last_position
+        return mine and not core.busy
+
+    def _replays(self, shard: ShardId, core: Shard) -> None:
+        """R5: what lives is what the checkpoint and its tail say."""
+        self.checked["recovery"] += 1
+        if digest(self._maker.recovered(shard)) != digest(core):
+            text = f"at {core.position} its owner is not what a recovery would be"
+            raise Contradiction(f"R5 {shard}: {text}: {differing(core, self._maker)}")
+
+    # ---- when quiet ----
+
+    def quiet(self, within_s: float = REST_S_MAX) -> None:
+        """No fault strikes: let all come to rest at one moment, and then look at all of it."""
+        self._world.run_until(self.at_rest, within_s=within_s)
+        self.step()
+        for shard, core in self._world.shards().items():
+            self.closer(shard, core)
+            self._replays(shard, core)
+            self.checked["replay"] += 1
+            if digest(self._maker.replayed(shard, self.scan.frames[shard])) != digest(core):
+                raise Contradiction(f"R5 {shard}: a replay from nothing is another state")
+            self.checked["row"] += self.scan.reread(shard)
+            if core.held.loading:
+                raise Contradiction(f"R11 {shard}: {[*core.held.loading]} wait for their rows")
+        self._one_owner_each()
+
+    def at_rest(self) -> bool:
+        """Every shard is open under its newest epoch, and has nothing to do."""
+        world = self._world
+        return world.whole() and all(
+            self.rests(shard, core) for shard, core in world.shards().items()
+        )
+
+    def _one_owner_each(self) -> None:
+        """Whoever was overtaken knows it by now."""
+        found: dict[ShardId, str] = {}
+        for daemon in self._world.daemons.values():
+            for shard in daemon.shards():
+                other = found.setdefault(shard, daemon.name)
+                if other != daemon.name:
+                    raise Contradiction(f"R3 {shard}: open at {other} and at {daemon.name}")
+
+
+def rebuilt(live: Population, codec: Codec) -> list[tuple[str, Any, Any]]:
+    """Each index of a population, and what it is when derived anew: (parent, is, should be)."""
+    twin = Population(live._kinds, codec)
+    twin.cells = live.cells
+    twin.rebuild()
+    keys = {**live.indexes, **twin.indexes}
+    fresh = {key: live.kind(key).index for key in keys}
+    return [
+        (key, live.indexes.get(key) or made(), twin.indexes.get(key) or made())
+        for key, made in fresh.items()
+        if made is not None
+    ]
+
+
+def differing(core: Shard, maker: Maker) -> list[str]:
+    """Whose states differ between an owner and a recovery, for the message."""
+    other = maker.recovered(core.id)
+    here, there = core.population, other.population
+    found = [
+        str(key)
+        for key in sorted({**dict(here.cells.items()), **dict(there.cells.items())})
+        if here.cells.peek(key) != there.cells.peek(key)
+        or here.since.get(key) != there.since.get(key)
+    ]
+    for key in sorted({**dict(here.crowds.items()), **dict(there.crowds.items())}):
+        one, two = here.crowds.peek(key), there.crowds.peek(key)
+        if one is None or two is None or one.classes != two.classes or one.columns != two.columns:
+            found.append(str(key))
+    return found or ["answers, what is set aside, or epochs heard"]
