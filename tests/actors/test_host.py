@@ -11,7 +11,7 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
-from peloton.actors.host.goals import deadline
+from peloton.actors.host.goals import LOOK_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import Phase
 from peloton.actors.host.state import Host, HostStates
@@ -20,7 +20,7 @@ from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, Outcome
 from peloton.runtime.core.turn import Outcome as Turn
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Bits, Due, Key, Message
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue
 
 KIND = kind(8)
 HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
@@ -405,3 +405,44 @@ def test_ends_of_several_ways_are_several_sets() -> None:
     assert [type(fact).__name__ for fact in turn.facts] == ["SetEnded", "ProcessesEnded"]
     assert [turn.state.runs[pod(member)].outcome for member in range(4)] == [*ways]
     assert sorted(members for _, members in said(turn)) == [[0, 2], [1], [3]]
+
+
+# ---- looking by itself ----
+
+
+def looks(host: Host, notes: Any, now: float) -> Turn:
+    """One look of a host at its goal, with this soft memory."""
+    at = At(now=now, key=HOST, epoch=EPOCH, notes=notes)
+    return take_turn(KIND, host, message=Pursue(), at=at)
+
+
+def test_a_host_that_holds_runs_asks_for_them_from_time_to_time():
+    """The end of a run may be a word that was lost: nobody else would ever say it again."""
+    host = hears(up(), t_launch(), 0).state
+    first = looks(host, None, 100.0)
+    assert not orders(first) and KIND.recall_s(first.notes) == 100.0 + LOOK_EVERY_S[HostStates.UP]
+    early = looks(host, first.notes, 399.0)
+    assert not orders(early) and early.notes is None
+    due = looks(host, first.notes, 400.0)
+    assert [type(order) for order in orders(due)] == [m.ListRuns]
+    assert KIND.recall_s(due.notes) == 700.0
+
+
+def test_a_host_without_runs_leaves_its_backend_alone():
+    turn = looks(up(), HostNotes(HostStates.UP, 400.0), 500.0)
+    assert not orders(turn) and KIND.recall_s(turn.notes) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "asked"), [(m.BackendDown("gone"), m.AskBackend), (m.BackendUp(), m.ListRuns)]
+)
+def test_a_host_that_waits_for_a_word_asks_for_it(word: Message, asked: type):
+    host = hears(hears(up(), m.BackendDown("away")).state, word).state
+    begun = looks(host, HostNotes(HostStates.UP, 1.0), 100.0)
+    assert not orders(begun), "another state: its time begins anew"
+    due = looks(host, begun.notes, 100.0 + LOOK_EVERY_S[host.state])
+    assert [type(order) for order in orders(due)] == [asked]
+
+
+def t_launch() -> Message:
+    return m.Launch(1, SPEC)

@@ -197,9 +197,7 @@ def test_what_nobody_is_told_is_answered(message: Message, answer: list[Message]
         (2, Room.QUEUED, [Leave(1)]),
     ],
 )
-def test_room_that_is_not_wanted_is_given_back(
-    ask: int, room: Room, answer: list[Message]
-) -> None:
+def test_room_that_is_not_wanted_is_given_back(ask: int, room: Room, answer: list[Message]) -> None:
     task = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, ask, room)
     decision = KIND.decide[m.Admitted](task, m.Admitted(1), AT)
     assert [send.message for send in decision.sends] == answer

@@ -3,6 +3,9 @@
 The table is total, and names what each state waits for.
 
 No step may be taken here that only a message can justify: nobody but the backend knows what runs.
+But a word of the backend may be lost, and nobody would say it again: so a host that waits for one,
+or holds runs whose ends it would wait for, looks by itself from time to time. When it looks next is
+soft memory: a recovery looks at once.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from peloton.actors.host.messages import AskBackend
+from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host, HostStates
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
 
 class HostGoals(enum.Enum):
@@ -28,9 +33,45 @@ TABLE: Mapping[HostStates, Mapping[HostGoals, Rest]] = {
 }
 
 
+LOOK_EVERY_S: Mapping[HostStates, float] = {
+    HostStates.UNSURE: 5.0,
+    HostStates.UP: 300.0,  # fifty thousand hosts are 170 lists a second
+    HostStates.UNREACHABLE: 10.0,
+    HostStates.LOST: 60.0,
+}
+
+
+class HostNotes(Value, frozen=True, gc=False, array_like=True):
+    """When to look next, while the host is in this state; 0.0: there is nothing to look for."""
+
+    state: HostStates
+    look_at: float
+
+
+def recall_s(notes: HostNotes) -> float | None:
+    """When the runtime should wake the host."""
+    return notes.look_at or None
+
+
 def pursue(host: Host, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """The next step towards the goal: a look at the backend, when it is due."""
+    idle = host.removed or (host.state == HostStates.UP and not host.runs)
+    notes: HostNotes | None = at.notes
+    if idle:
+        if notes is not None and notes.look_at:
+            return Decision(notes=HostNotes(host.state, 0.0))
+    elif notes is None or notes.state != host.state or not notes.look_at:
+        return Decision(notes=HostNotes(host.state, at.now + LOOK_EVERY_S[host.state]))
+    elif at.now >= notes.look_at:
+        again = HostNotes(host.state, at.now + LOOK_EVERY_S[host.state])
+        return Decision(sends=(_look(host, at),), notes=again)
     return TABLE[host.state][HostGoals.UP]
+
+
+def _look(host: Host, at: At) -> Send:
+    if host.state in (HostStates.UNSURE, HostStates.UP):
+        return list_runs(host, at)
+    return Send(host.backend, AskBackend(at.key))
 
 
 def deadline(host: Host) -> tuple[str, float] | None:

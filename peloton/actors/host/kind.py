@@ -11,7 +11,7 @@ from collections.abc import Callable
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import FACTS
-from peloton.actors.host.goals import deadline, pursue
+from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.actors.host.state import EVOLVE, Host
 from peloton.runtime.vocabulary import At, Key, Kind
@@ -45,6 +45,7 @@ def kind(shards: int) -> Kind:
         route=_route,
         deadline=deadline,
         owed=owed,
+        recall_s=recall_s,
         parent=_parent(shards),
         inspect={m.GetHost: get_host},
         queries={501: m.GetHost},

@@ -48,7 +48,7 @@ def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     # One of the runs that keep the host from being up may be over: look again.
-    look = (_list(host, at),) if host.state == HostStates.UNSURE else ()
+    look = (list_runs(host, at),) if host.state == HostStates.UNSURE else ()
     if not ends:
         return Decision(sends=(forget, *look), because="ends that are known already")
     return Decision(
@@ -118,7 +118,7 @@ def look_again(host: Host, message: m.LookAgain, at: At) -> Decision:
     take it for up unasked would forget since when the machine has been out of reach.
     """
     if host.removed:
-        return Decision(sends=(_list(host, at),), because="does anything run here still?")
+        return Decision(sends=(list_runs(host, at),), because="does anything run here still?")
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
         return Decision(sends=(Send(host.backend, m.AskBackend(at.key)),), because="looked again")
     return backend_up(host, m.BackendUp(), at)
@@ -129,10 +129,11 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     if host.removed:
         return look_again(host, m.LookAgain(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
-    return Decision(facts=facts, sends=(_list(host, at),), because="backend is up")
+    return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
 
 
-def _list(host: Host, at: At) -> Send:
+def list_runs(host: Host, at: At) -> Send:
+    """Ask the backend what runs here, by its own knowledge."""
     known = tuple(
         m.KnownRun(run.pod, run.since) for run in _held(host) if run.phase != Phase.ACCEPTED
     )
