@@ -7,13 +7,16 @@ more than the port says; that streams die is tested where links survive it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytest
 
+from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.core.parcels import STREAM_FRAME_BYTES_MAX
-from peloton.runtime.ports import Exchange
+from peloton.runtime.ports import Ears, Exchange
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.stepper import Stepper
 
@@ -55,6 +58,9 @@ class Rig(Protocol):
     def kill_b(self) -> None:
         """The process of b is gone, without a word."""
 
+    def close(self) -> None:
+        """Let go of everything."""
+
 
 class Simulated:
     """The simulated network in a calm."""
@@ -78,8 +84,67 @@ class Simulated:
     def kill_b(self) -> None:
         self.network.die("b")
 
+    def close(self) -> None:
+        pass
 
-RIGS: list[Callable[[], Rig]] = [Simulated]
+
+class Belled:
+    """An exchange whose ears ring a bell with all they are told, so that a test can wait."""
+
+    def __init__(self, inner: Exchange, bell: threading.Condition) -> None:
+        self.dial, self.send, self.close = inner.dial, inner.send, inner.close
+        self._inner = inner
+        self._bell = bell
+
+    def listen(self, ears: Ears) -> None:
+        self._ears = ears
+        self._inner.listen(self)
+
+    def accepted(self, stream: int) -> None:
+        with self._bell:
+            self._ears.accepted(stream)
+            self._bell.notify_all()
+
+    def arrived(self, stream: int, data: bytes) -> None:
+        with self._bell:
+            self._ears.arrived(stream, data)
+            self._bell.notify_all()
+
+    def closed(self, stream: int, text: str) -> None:
+        with self._bell:
+            self._ears.closed(stream, text)
+            self._bell.notify_all()
+
+
+class Grpc:
+    """Two real exchanges on loopback."""
+
+    def __init__(self) -> None:
+        self._bell = threading.Condition()
+        self._inner = GrpcExchange("127.0.0.1:0"), GrpcExchange("127.0.0.1:0")
+        self.a: Exchange = Belled(self._inner[0], self._bell)
+        self.b: Exchange = Belled(self._inner[1], self._bell)
+        self.address_of_b = self._inner[1].address
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            self.address_of_nobody = f"127.0.0.1:{nobody.getsockname()[1]}"
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        with self._bell:
+            assert self._bell.wait_for(until, timeout=20.0), "it never came to be"
+
+    def rest(self) -> None:
+        with self._bell:
+            self._bell.wait_for(lambda: False, timeout=0.2)
+
+    def kill_b(self) -> None:
+        self._inner[1].stop()
+
+    def close(self) -> None:
+        for exchange in self._inner:
+            exchange.stop()
+
+
+RIGS: list[Callable[[], Rig]] = [Simulated, Grpc]
 
 
 class Two:
@@ -100,8 +165,10 @@ class Two:
 
 
 @pytest.fixture(params=RIGS, ids=lambda rig: rig.__name__)
-def two(request: pytest.FixtureRequest) -> Two:
-    return Two(request.param())
+def two(request: pytest.FixtureRequest) -> Iterator[Two]:
+    rig = request.param()
+    yield Two(rig)
+    rig.close()
 
 
 def test_frames_come_whole_and_in_order_both_ways(two: Two) -> None:

@@ -1,0 +1,44 @@
+"""Certificates for tests, made by openssl: an authority, and keys that it signed.
+
+They must not be used for anything that lives longer than a test.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from peloton.runtime.adapters.grpc_exchange import Tls
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+class Authority:
+    """One CA in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.ca, self._key = folder / "ca.pem", folder / "ca.key"
+        _openssl(
+            *"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(),
+            *("-subj", "/CN=tests", "-keyout", str(self._key), "-out", str(self.ca)),
+        )
+
+    def issue(self, name: str, *, says: str = "IP:127.0.0.1") -> Tls:
+        """A key and a certificate that `says` this of whoever has it."""
+        key, asked, made = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
+        more = self.folder / f"{name}.ext"
+        more.write_text(f"subjectAltName={says}\n")
+        _openssl(
+            *"req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split(),
+            *("-subj", f"/CN={name}", "-keyout", str(key), "-out", str(asked)),
+        )
+        _openssl(
+            *("x509", "-req", "-days", "2", "-in", str(asked), "-CA", str(self.ca)),
+            *("-CAkey", str(self._key), "-CAcreateserial", "-extfile", str(more)),
+            *("-out", str(made)),
+        )
+        return Tls(self.ca, made, key)
