@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
-from peloton.actors.job.messages import JobCreated
+from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.job.slice.tally import client_state
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
@@ -23,6 +23,7 @@ from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
 from peloton.actors.task.state import ON_HOST, Room, Task, TaskStates
 from peloton.chaos.cluster.books import Books
+from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import Cluster
 from peloton.chaos.cluster.history import Operation, What, faults
 from peloton.chaos.cluster.machines import Machines
@@ -72,9 +73,27 @@ class Checks:
         books_equal_the_actors(self.books, self._view)
         history = self._cluster.clients.history
         acknowledged_stands(self.books, history)
-        wrong = faults(history)
+        wrong = faults([*history, *_beside(self._cluster.clients)])
         if wrong:
             raise Contradiction(f"clients saw: {wrong[:3]}")
+
+
+def _beside(clients: Clients) -> list[Operation]:
+    """Stops that were said beside the history: what others see of a job follows from them, too."""
+    noted = {id(operation): None for operation in clients.history}
+    found = []
+    for said in clients.said:
+        if isinstance(said.message, StopJob) and id(said.operation) not in noted:
+            stop = Operation(
+                said.operation.client,
+                What.STOP_SOME,
+                job=said.operation.job,
+                begun_s=said.operation.begun_s,
+            )
+            if said.operation.ended_s is not None:
+                stop.end(said.operation.answer, said.operation.ended_s)
+            found.append(stop)
+    return found
 
 
 def quiet(view: View) -> None:
@@ -260,7 +279,7 @@ def acknowledged_stands(books: Books, history: list[Operation]) -> None:
     What a deleted job was asked is forgotten with it, so there a late repeat may be refused.
     """
     for number, operation in enumerate(history, start=1):
-        if not operation.known or operation.what not in (What.CREATE, What.STOP, What.DELETE):
+        if not operation.known or operation.what in (What.GET, What.LIST):
             continue
         stands = (operation.job, f"{operation.client}-{number}") in books.requests_ever
         if isinstance(operation.answer, JobCreated) and not stands:

@@ -2,18 +2,30 @@
 
 Turns a list of operations into a list of what is wrong with it. An answer is *ok*, *refused* (it
 never happened) or *unknown* (it may have happened, or may yet); one that is unknown stays open to
-the end. It must not know what happened inside: only what any client could have seen.
+the end, for whoever takes it for a failure finds faults that are none and misses those that are.
+It must not know what happened inside: only what any client could have seen.
+
+    R1  what was acknowledged is there for whoever looks later, until it is deleted
+    R2  what was refused, and what nobody asked for, is never seen
+    R6  who looks later sees no less: versions, ended states and successes never go back;
+        a request has one effect: a goal changes no more often than clients asked
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from peloton.actors.job.messages import JobGoals, JobView
+from peloton.actors.job.messages import JobGoals, JobStates, JobStopped, JobSummary, JobView
 from peloton.actors.job.totals import TERMINAL
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused
+
+DELETED_S_MAX = 600.0
+"""Deletion is acknowledged when it is begun; a job with tasks takes a while to vanish."""
+NO_JOB = Key("")
+"""What a listing is about: no job of its own."""
 
 
 class What(enum.Enum):
@@ -21,14 +33,16 @@ class What(enum.Enum):
 
     CREATE = "create"
     STOP = "stop"
+    STOP_SOME = "stop some"
     DELETE = "delete"
     GET = "get"
+    LIST = "list"
 
 
 class Operation:
     """One thing a client wanted; it may have been said several times under one request key."""
 
-    def __init__(self, client: str, what: What, *, job: Key, begun_s: float) -> None:
+    def __init__(self, client: str, what: What, *, job: Key = NO_JOB, begun_s: float) -> None:
         self.client = client
         self.what = what
         self.job = job
@@ -47,6 +61,11 @@ class Operation:
         """Whether it certainly did not happen."""
         return isinstance(self.answer, Refused)
 
+    @property
+    def done(self) -> bool:
+        """Whether it certainly happened: nobody was refused, or found nothing there."""
+        return self.known and not isinstance(self.answer, Refused | Absent)
+
     def end(self, answer: Any, now: float) -> None:
         """The answer."""
         self.answer, self.ended_s = answer, now
@@ -57,84 +76,203 @@ class Operation:
         return f"{self.client} {self.what.value} {self.job} {self.begun_s:.3f}–{end} {answer}"
 
 
+class Sight(NamedTuple):
+    """One job as somebody saw it, by a look or in a listing; without a summary: not there."""
+
+    begun_s: float
+    ended_s: float
+    summary: JobSummary | None
+    view: JobView | None  # of a look
+    by: Operation
+
+
+class Story(NamedTuple):
+    """All that was wanted of one job, and all that was seen of it, in the order of the answers."""
+
+    wanted: list[Operation]
+    sights: list[Sight]
+
+    def some(self, *what: What) -> list[Operation]:
+        """What may have happened: all that was not refused."""
+        return [each for each in self.wanted if each.what in what and not each.refused]
+
+    @property
+    def reborn_s(self) -> float:
+        """From here on the job may be another of the same id: it was deleted, and then made by a
+        creation that was said again. Its versions begin anew."""
+        deleted_s = _first_begun(self.some(What.DELETE))
+        late = [e for e in self.some(What.CREATE) if e.ended_s is None or e.ended_s > deleted_s]
+        return deleted_s if late else float("inf")
+
+
 def faults(history: list[Operation]) -> list[str]:
     """Everything that contradicts itself, each as a line."""
     jobs: dict[Key, list[Operation]] = {}
     for operation in history:
-        jobs.setdefault(operation.job, []).append(operation)
+        if operation.what is not What.LIST:
+            jobs.setdefault(operation.job, []).append(operation)
+    lists = [_listed(each) for each in history if each.what is What.LIST and each.known]
     found: list[str] = []
     for job, some in jobs.items():
-        found += [f"{job}: {text}" for text in _of_job(some)]
+        found += [f"{job}: {text}" for text in _of_job(_story(job, some, lists=lists))]
+    for operation, listed in lists:
+        found += [f"R2 {job}: nobody made it, yet it is listed: {operation}" for job in listed
+                  if job not in jobs]  # fmt: skip
     return found
 
 
-def _of_job(some: list[Operation]) -> Iterator[str]:
-    made = [each for each in some if each.what is What.CREATE]
-    looks = sorted(
-        (each for each in some if each.what is What.GET and each.known),
-        key=lambda each: each.ended_s or 0.0,
-    )
-    yield from _is_there(some, made, looks)
-    yield from _never_goes_back(looks)
-    yield from _stays_stopped(some, looks)
+def _listed(operation: Operation) -> tuple[Operation, dict[Key, JobSummary]]:
+    return operation, {summary.job: summary for summary in operation.answer}
 
 
-def _is_there(
-    some: list[Operation], made: list[Operation], looks: list[Operation]
-) -> Iterator[str]:
+def _story(
+    job: Key,
+    some: list[Operation],
+    *,
+    lists: list[tuple[Operation, dict[Key, JobSummary]]],
+) -> Story:
+    sights = []
+    for each in some:
+        if each.what is What.GET and isinstance(each.answer, JobView | Absent):
+            view = each.answer if isinstance(each.answer, JobView) else None
+            sights.append(_sight(each, view.summary if view is not None else None, view=view))
+    sights += [_sight(each, listed.get(job), view=None) for each, listed in lists]
+    sights.sort(key=lambda sight: sight.ended_s)
+    return Story([each for each in some if each.what is not What.GET], sights)
+
+
+def _sight(by: Operation, summary: JobSummary | None, *, view: JobView | None) -> Sight:
+    assert by.ended_s is not None
+    return Sight(by.begun_s, by.ended_s, summary, view, by)
+
+
+def _of_job(story: Story) -> Iterator[str]:
+    yield from _is_there(story)
+    yield from _never_goes_back(story)
+    yield from _stays_stopped(story)
+    yield from _parts_stay_stopped(story)
+    yield from _nobody_asked(story)
+
+
+def _first_begun(some: list[Operation]) -> float:
+    return min((each.begun_s for each in some), default=float("inf"))
+
+
+def _first_done(some: list[Operation]) -> float:
+    """When the first of them was acknowledged."""
+    ends = [each.ended_s for each in some if each.done and each.ended_s is not None]
+    return min(ends, default=float("inf"))
+
+
+def _is_there(story: Story) -> Iterator[str]:
     """R1 and R2: acknowledged is there until deleted; refused never is."""
-    acknowledged = min((e.ended_s for e in made if e.ended_s and not e.refused), default=None)
-    deleted = min(
-        (e.begun_s for e in some if e.what is What.DELETE and not e.refused), default=None
-    )
-    gone = min((e.ended_s for e in some if e.what is What.DELETE and e.known and not e.refused),
-               default=None)  # fmt: skip
-    possible = [each for each in made if not each.refused]
-    for look in looks:
-        absent = isinstance(look.answer, Absent)
-        before_deletion = deleted is None or (look.ended_s or 0.0) < deleted
-        if absent and acknowledged is not None and look.begun_s > acknowledged and before_deletion:
-            yield f"acknowledged, then absent: {look}"
-        if isinstance(look.answer, JobView):
-            if not possible:
-                yield f"refused, yet there: {look}"
-            if gone is not None and look.begun_s > gone + DELETED_S_MAX:
-                yield f"deleted, yet there: {look}"
+    possible = story.some(What.CREATE)
+    made_s, deleted_s = _first_done(possible), _first_begun(story.some(What.DELETE))
+    gone_s = _first_done(story.some(What.DELETE)) + DELETED_S_MAX
+    for sight in story.sights:
+        if sight.summary is None:
+            if made_s < sight.begun_s and sight.ended_s < deleted_s:
+                yield f"R1 acknowledged at {made_s:.3f}, then absent: {sight.by}"
+        elif sight.ended_s < _first_begun(possible):
+            yield f"R2 refused or not asked for, yet there: {sight.by}"
+        elif sight.begun_s > gone_s and sight.ended_s < story.reborn_s:
+            yield f"R1 deleted at {gone_s - DELETED_S_MAX:.3f}, yet there: {sight.by}"
 
 
-DELETED_S_MAX = 600.0
-"""Deletion is acknowledged when it is begun; a job with tasks takes a while to vanish."""
+class _Newest:
+    """The most that was seen by whoever was answered before."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.succeeded = 0
+        self.ended: JobStates | None = None
+
+    def add(self, sight: Sight) -> None:
+        """It was seen; nobody who looks from now on may see less."""
+        if sight.summary is None:
+            return
+        self.succeeded = max(self.succeeded, _succeeded(sight.summary))
+        if sight.summary.state in TERMINAL:
+            self.ended = sight.summary.state
+        if sight.view is not None:
+            self.version = max(self.version, sight.view.desired_state_version)
 
 
-def _never_goes_back(looks: list[Operation]) -> Iterator[str]:
+def _never_goes_back(story: Story) -> Iterator[str]:
     """R6, R13: who looks later sees no less; what has ended stays ended."""
-    views = [look for look in looks if isinstance(look.answer, JobView)]
-    for at, later in enumerate(views):
-        for earlier in views[:at]:
-            if earlier.ended_s is None or earlier.ended_s >= later.begun_s:
+    newest, heard = _Newest(), 0
+    for later in sorted(story.sights, key=lambda sight: sight.begun_s):
+        if later.ended_s >= story.reborn_s:
+            continue
+        while story.sights[heard].ended_s < later.begun_s:
+            newest.add(story.sights[heard])
+            heard += 1
+        if later.summary is None:
+            continue
+        if later.view is not None and later.view.desired_state_version < newest.version:
+            now = later.view.desired_state_version
+            yield f"R6 version {newest.version} was seen, then {now}: {later.by}"
+        if newest.ended is not None and later.summary.state != newest.ended:
+            state = later.summary.state
+            yield f"R13 it had ended as {newest.ended.name}, then it is {state.name}: {later.by}"
+        if _succeeded(later.summary) < newest.succeeded:
+            yield f"R6 {newest.succeeded} had succeeded, then fewer: {later.by}"
+
+
+def _succeeded(summary: JobSummary) -> int:
+    return dict(summary.counts).get("SUCCEEDED", 0)
+
+
+def _stays_stopped(story: Story) -> Iterator[str]:
+    """R1: a stop that was acknowledged is seen by whoever looks later."""
+    stopped_s = _first_done(story.some(What.STOP))
+    for sight in story.sights:
+        if sight.summary is None or sight.begun_s <= stopped_s or sight.ended_s >= story.reborn_s:
+            continue
+        state = sight.summary.state
+        if state not in TERMINAL and state is not JobStates.KILLING:
+            yield f"R1 stopped at {stopped_s:.3f}, yet it is {state.name}: {sight.by}"
+
+
+def _parts_stay_stopped(story: Story) -> Iterator[str]:
+    """R1: likewise of a stop of some instances: each slice it touched names its last one."""
+    for stop in story.some(What.STOP_SOME):
+        if not isinstance(stop.answer, JobStopped) or stop.ended_s is None:
+            continue
+        for sight in story.sights:
+            view = sight.view
+            late = sight.begun_s > stop.ended_s and sight.ended_s < story.reborn_s
+            if view is None or not late or view.summary.state in TERMINAL:
                 continue
-            was, now = earlier.answer, later.answer
-            ended = was.summary.state in TERMINAL and now.goal is not JobGoals.DELETED
-            if ended and now.summary.state != was.summary.state:
-                yield f"ended as {was.summary.state.name}, then {now.summary.state.name}"
-            if now.desired_state_version < was.desired_state_version:
-                yield f"went back in time: {earlier} then {later}"
-            done = dict(was.summary.counts).get("SUCCEEDED", 0)
-            if dict(now.summary.counts).get("SUCCEEDED", 0) < done:
-                yield f"had {done} succeeded, then fewer: {later}"
+            if view.goal in (JobGoals.KILLED, JobGoals.DELETED):
+                continue  # of what is stopped as a whole no part is stopped
+            told = [number for number, _ in view.part_stops]
+            missing = [each for each in _slices(stop.answer) if each not in told]
+            if missing:
+                yield f"R1 stopped in slices {missing} by {stop}, not seen by {sight.by}"
 
 
-def _stays_stopped(some: list[Operation], looks: list[Operation]) -> Iterator[str]:
-    """A stop that was acknowledged is seen by whoever looks later."""
-    stopped = [
-        each.ended_s
-        for each in some
-        if each.what is What.STOP and each.ended_s and not each.refused
-        and not isinstance(each.answer, Absent)
-    ]  # fmt: skip
-    for look in looks:
-        view = look.answer
-        if stopped and isinstance(view, JobView) and look.begun_s > min(stopped):
-            goes_on = view.goal not in (JobGoals.KILLED, JobGoals.DELETED)
-            if goes_on and view.summary.state not in TERMINAL:
-                yield f"stopped at {min(stopped):.3f}, yet its goal is {view.goal.name}: {look}"
+def _slices(answer: JobStopped) -> list[int]:
+    found: dict[int, None] = {}
+    for start, stop in answer.ranges:
+        found.update(dict.fromkeys(range(start // SLICE_SIZE, -(-stop // SLICE_SIZE))))
+    return [*found]
+
+
+def _nobody_asked(story: Story) -> Iterator[str]:
+    """R2, R6: nothing is stopped that nobody stopped, and no request is obeyed twice."""
+    goals = story.some(What.STOP, What.STOP_SOME, What.DELETE)
+    parts = story.some(What.STOP_SOME)
+    for sight in story.sights:
+        if sight.summary is None:
+            continue
+        asked = [each for each in goals if each.begun_s <= sight.ended_s]
+        if sight.summary.state in (JobStates.KILLED, JobStates.KILLING) and not asked:
+            yield f"R2 {sight.summary.state.name}, and nobody stopped it: {sight.by}"
+        if sight.view is None:
+            continue
+        if sight.view.desired_state_version > 1 + len(asked):
+            changes = sight.view.desired_state_version - 1
+            yield f"R6 {len(asked)} changes were asked for, {changes} are seen: {sight.by}"
+        if sight.view.part_stops and sight.ended_s < _first_begun(parts):
+            yield f"R2 instances are stopped, and nobody stopped them: {sight.by}"
