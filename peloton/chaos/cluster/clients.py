@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob
 from peloton.chaos.cluster.history import Operation, What
+from peloton.runtime.shells.region import Region
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable
 
@@ -27,7 +28,7 @@ class Said(NamedTuple):
     """One thing that a client says, again and again until it is answered."""
 
     operation: Operation
-    message: Message | Query
+    message: Message | Query | None  # None: a listing
     request: tuple[str, bytes] | None
     heard: Callable[[Any], None] | None = None
 
@@ -51,6 +52,15 @@ class Clients:
     def stop(self, client: str, job: Key) -> Operation:
         """All of a job."""
         return self._say(Operation(client, What.STOP, job=job, begun_s=self._now), StopJob())
+
+    def stop_some(self, client: str, job: Key, *, ranges: tuple[tuple[int, int], ...]) -> Operation:
+        """Some instances of a job."""
+        operation = Operation(client, What.STOP_SOME, job=job, begun_s=self._now)
+        return self._say(operation, StopJob(ranges))
+
+    def list_jobs(self, client: str) -> Operation:
+        """All jobs there are, wherever."""
+        return self._say(Operation(client, What.LIST, begun_s=self._now), None)
 
     def delete(self, client: str, job: Key) -> Operation:
         """A job, ended or not."""
@@ -77,7 +87,7 @@ class Clients:
     def _now(self) -> float:
         return self._world.now
 
-    def _say(self, operation: Operation, message: Message | Query) -> Operation:
+    def _say(self, operation: Operation, message: Message | Query | None) -> Operation:
         self.history.append(operation)
         self._begin(operation, message)
         return operation
@@ -85,12 +95,12 @@ class Clients:
     def _begin(
         self,
         operation: Operation,
-        message: Message | Query,
+        message: Message | Query | None,
         *,
         heard: Callable[[Any], None] | None = None,
     ) -> None:
         request = None
-        if not isinstance(message, Query):
+        if isinstance(message, Message) and not isinstance(message, Query):
             body = zlib.crc32(repr(message).encode()).to_bytes(4, "big")
             aside = heard is not None or not self.history or self.history[-1] is not operation
             # Checks know an operation's request key by its number in the history.
@@ -115,7 +125,7 @@ class Clients:
         living = [each for each in self._world.living() if each.alive]
         if living:
             daemon = self._chance.choice(living)
-            future = daemon.region.ask(operation.job, said.message, request=said.request)
+            future = _asked(daemon.region, said)
             future.add_done_callback(self._heard(said, again))
         self._world.later.at(self._now + TRY_S + self._chance.random(), again)
 
@@ -135,6 +145,12 @@ class Clients:
                     said.heard(answer)
 
         return heard
+
+
+def _asked(region: Region, said: Said) -> Future[Any]:
+    if said.message is None:
+        return region.views("job")
+    return region.ask(said.operation.job, said.message, request=said.request)
 
 
 def is_gone(operation: Operation) -> bool:

@@ -50,6 +50,7 @@ class Machines:
         self.running: dict[str, Process] = {}
         self.ended: dict[str, tuple[Key, m.RunEnd]] = {}  # not yet forgotten by their host
         self.started: dict[str, Key] = {}  # every run that ever ran, and where
+        self.gone: dict[str, None] = {}  # vanished with their machine, which knows them no more
         self.results: dict[str, Outcome] = {}  # how every run ended in truth
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines that run on but cannot be asked
@@ -116,6 +117,8 @@ class Machines:
         for run in [run for run, process in self.running.items() if process.host == host]:
             del self.running[run]
             self.results[run] = CUT_SHORT
+            self.gone[run] = None
+        self.gone.update((run, None) for run, (at, _) in self.ended.items() if at == host)
         self.ended = {run: end for run, end in self.ended.items() if end[0] != host}
 
     def used(self, host: Key) -> Resources:
@@ -130,8 +133,9 @@ class Machines:
         if self.deaf:
             return []
         for start in message.runs:
-            if start.run in self.started:
+            if start.run in self.started and start.run not in self.gone:
                 continue
+            self.gone.pop(start.run, None)
             assert self.started.setdefault(start.run, message.host) == message.host
             self.running[start.run] = Process(message.host, start.spec.resources)
             fate = self.fates(start.run)

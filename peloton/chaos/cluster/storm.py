@@ -25,11 +25,13 @@ from peloton.runtime.simulation.storms import Lasting, Storm, drawn
 from peloton.runtime.simulation.world import NotReached
 
 READY_S_MAX = 120.0
-REACHED_S_MAX = 300.0
-"""A host that was lost, a takeover behind a slow session and a few slow re-sends fit well."""
+REACHED_S_MAX = 450.0
+"""An end whose word was lost is found by the host's own look, five minutes after the last one; a
+host that was lost, a takeover behind a slow session and a few slow re-sends fit well."""
 QUIET_S = 40.0
 """Longer than anything waits before it is said again."""
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
+POISON = "poison"
 STRENGTHS = (0.2, 0.5, 1.0)
 
 
@@ -128,6 +130,7 @@ class Stage:
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
         self.checks = Checks(self.cluster)
+        self.checks.core.poisoned = any(deed.name == POISON for deed in plan.deeds)
         self.storm = Storm(self.cluster.world, plan, faults=FAULTS, about=self.cluster)
         self.storm.deeds.update(DEEDS)
         self.observer = Observer(self.storm)

@@ -81,7 +81,7 @@ def stop_some(storm: Storm, deed: Deed) -> None:
     job = _job(storm, deed)
     if job is not None:
         some = ((0, 1 + deed.other % 3),)
-        cluster_of(storm).clients.command(_client(deed), job, message=StopJob(some))
+        cluster_of(storm).clients.stop_some(_client(deed), job, ranges=some)
 
 
 def delete(storm: Storm, deed: Deed) -> None:
@@ -98,6 +98,11 @@ def look(storm: Storm, deed: Deed) -> None:
         cluster_of(storm).clients.look(_client(deed), job)
 
 
+def list_jobs(storm: Storm, deed: Deed) -> None:
+    """How are all of them?"""
+    cluster_of(storm).clients.list_jobs(_client(deed))
+
+
 WORK: dict[str, Callable[[Storm, Deed], None]] = {
     "create": create,
     "create limited": create_limited,
@@ -105,9 +110,11 @@ WORK: dict[str, Callable[[Storm, Deed], None]] = {
     "stop some": stop_some,
     "delete": delete,
     "look": look,
+    "list": list_jobs,
 }
 WEIGHTS = {
     "create": 8, "create limited": 1, "stop": 2, "stop some": 1, "delete": 2, "look": 4,
+    "list": 1,
 }  # fmt: skip
 
 

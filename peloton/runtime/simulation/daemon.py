@@ -153,7 +153,8 @@ class Daemon:
         """The cores of the shards that are open here now."""
         found: dict[ShardId, Shard] = {}
         for shell in self.process.shells if self.process is not None else ():
-            if isinstance(shell, ShardShell) and shell.core is not None:
+            # Asked after every step of a world: `isinstance` of an actor costs ten times as much.
+            if type(shell) is ShardShell and shell.core is not None:
                 found[shell.shard] = shell.core
         return found
 
