@@ -1,0 +1,165 @@
+"""The journal's tables on Cassandra: made under a lock, and compared with what they should be.
+
+Turns `schema.cql` into statements and sends each once, while this process holds the lock, and only
+for tables that are missing. It must not change or drop a table: what differs is told, and a person
+decides.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
+
+from cassandra import AlreadyExists
+from msgspec import Struct
+
+from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected
+from peloton.runtime.ports import Refused, Unreachable
+
+LOCK_TTL_S = 120
+"""A command that died holds the lock for as long. Schema changes take a few seconds."""
+LOCK_TABLE = "schema_lock"
+NAMESPACE = uuid.UUID("6c6f6361-6c20-7363-6865-6d61206c6f63")
+KEYSPACE_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+DATA_CENTRE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)(.*)", re.DOTALL)
+
+
+class Table(Struct, frozen=True):
+    """One table as `schema.cql` has it."""
+
+    name: str
+    text: str
+    columns: dict[str, str]
+    """Name and type of each."""
+
+
+def tables() -> list[Table]:
+    """What should be there."""
+    file = resources.files("peloton.runtime.adapters") / "schema.cql"
+    bare = re.sub(r"--.*", "", file.read_text(encoding="utf-8"))
+    return [_table(text.strip()) for text in bare.split(";") if text.strip()]
+
+
+def _table(text: str) -> Table:
+    match = TABLE.fullmatch(text)
+    assert match is not None, f"schema.cql: no table: {text}"
+    lines = (line.strip().rstrip(",") for line in match[2].splitlines())
+    words = [line.split() for line in lines if line and not line.startswith("PRIMARY KEY")]
+    return Table(match[1], text, {word[0]: word[1] for word in words})
+
+
+class Applied(Struct, frozen=True):
+    """What `apply` did: tables made now, tables that were there, and how those differ."""
+
+    made: tuple[str, ...]
+    there: tuple[str, ...]
+    differ: tuple[str, ...]
+
+
+def apply(connected: Connected, keyspace: str, replication: dict[str, int]) -> Applied:
+    """Make what is missing. Raises Refused (a wrong name, lock taken) or Unreachable.
+
+    Why a lock, though each statement says IF NOT EXISTS:
+     1. commands A and B, at two servers, both see no table `journal`
+     2. both create it; each server draws an id of its own for it
+     3. the servers exchange their schemas: one name, two ids; half of them cannot read the rows
+    """
+    _check_names(keyspace, replication)
+    session = connected.session
+    parts = ", ".join(f"'{name}': {count}" for name, count in replication.items())
+    _say(
+        session,
+        f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = "
+        f"{{'class': 'NetworkTopologyStrategy', {parts}}} AND durable_writes = true",
+    )
+    session.set_keyspace(keyspace)
+    holder = _lock(session, keyspace)
+    try:
+        there = set(_columns(session, keyspace))
+        missing = [table for table in tables() if table.name not in there]
+        for table in missing:
+            _say(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+        differ = tuple(differences(session, keyspace))
+    finally:
+        session.execute(f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s", [holder])
+    made = tuple(table.name for table in missing)
+    kept = tuple(table.name for table in tables() if table.name not in made)
+    return Applied(made, kept, differ)
+
+
+def _check_names(keyspace: str, replication: dict[str, int]) -> None:
+    """Names cannot be bound, so nothing but names may get into a statement."""
+    if not KEYSPACE_NAME.fullmatch(keyspace):
+        raise Refused(f"{keyspace!r} is no name of a keyspace: a-z, 0-9 and _, at most 48")
+    if not replication:
+        raise Refused("say how many copies each data centre keeps")
+    for name, count in replication.items():
+        if not DATA_CENTRE_NAME.fullmatch(name) or count < 1:
+            raise Refused(f"{name}:{count} is no data centre with a number of copies")
+
+
+def _say(session: Any, text: str) -> None:
+    """Change the schema, and return when all servers have the same one."""
+    try:
+        result = session.execute(text)
+    except AlreadyExists:
+        return
+    if not result.response_future.is_schema_agreed:
+        raise Unreachable("the servers do not agree on the schema; try again when all are up")
+
+
+def _lock(session: Any, keyspace: str) -> uuid.UUID:
+    """Take the lock, or raise Refused with who has it.
+
+    The lock's own table has an id that follows from the keyspace's name: two commands that create
+    it at the same time create the same.
+    """
+    table_id = uuid.uuid5(NAMESPACE, keyspace)
+    _say(
+        session,
+        f"CREATE TABLE IF NOT EXISTS {LOCK_TABLE} (one int PRIMARY KEY, holder uuid)"
+        f" WITH ID = {table_id}",
+    )
+    holder = uuid.uuid4()
+    insert = (
+        f"INSERT INTO {LOCK_TABLE} (one, holder) VALUES (0, %s) IF NOT EXISTS"
+        f" USING TTL {LOCK_TTL_S}"
+    )
+    row = session.execute(insert, [holder], execution_profile=CONDITIONAL).one()
+    # Our own name in a refusal: an earlier copy of this very statement was done.
+    if not row["[applied]"] and row["holder"] != holder:
+        raise Refused(
+            f"another command changes the schema of {keyspace} now; if it died, "
+            f"its lock lasts {LOCK_TTL_S} s"
+        )
+    return holder
+
+
+def differences(session: Any, keyspace: str) -> Iterator[str]:
+    """How the tables that are there differ from those that should be, in words."""
+    there = _columns(session, keyspace)
+    for table in tables():
+        have = there.get(table.name)
+        if have is None:
+            yield f"table {table.name} is missing"
+            continue
+        for column, kind in table.columns.items():
+            if column not in have:
+                yield f"table {table.name}: column {column} is missing"
+            elif have[column] != kind:
+                yield f"table {table.name}: column {column} is {have[column]}, not {kind}"
+
+
+def _columns(session: Any, keyspace: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    rows = session.execute(
+        "SELECT table_name, column_name, type FROM system_schema.columns WHERE keyspace_name = %s",
+        [keyspace],
+    )
+    for name, column, kind in rows:
+        found.setdefault(name, {})[column] = kind
+    return found

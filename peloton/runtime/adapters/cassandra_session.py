@@ -1,0 +1,164 @@
+"""A session with Cassandra under the one set of driver settings that the journal can live with.
+
+Turns a `CassandraSettings` into an open session. Each setting below was paid for with a fault that
+the drivers' defaults brought; whoever opens a session in another way has those faults again. The
+module must not know a statement, and must not send anything a second time.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+from cassandra import ConsistencyLevel
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import (
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    Session,
+)
+from cassandra.policies import (
+    ConstantReconnectionPolicy,
+    DCAwareRoundRobinPolicy,
+    FallthroughRetryPolicy,
+    LoadBalancingPolicy,
+    NoSpeculativeExecutionPolicy,
+    RoundRobinPolicy,
+    TokenAwarePolicy,
+)
+from cassandra.query import dict_factory, tuple_factory
+from msgspec import Struct
+
+from peloton.runtime.ports import Unreachable
+
+LEVEL = ConsistencyLevel.QUORUM
+SERIAL = ConsistencyLevel.SERIAL
+"""Fixed here once. SERIAL beside LOCAL_SERIAL is accepted by the server, and neither then sees
+what the other decided."""
+PROTOCOL_VERSION = 5
+REQUEST_TIMEOUT_S = 3.0
+"""Longer than the server's own limits (2 s), whose answers say more than our silence does."""
+CONNECT_TIMEOUT_S = 5.0
+HEARTBEAT_INTERVAL_S = 1.0
+HEARTBEAT_TIMEOUT_S = 1.0
+RECONNECT_DELAY_S = 0.5
+CONDITIONAL = "conditional"
+"""Name of the profile whose answers come with the names of their columns."""
+
+
+class CassandraSettings(Struct, frozen=True, kw_only=True):
+    """Where the store is. `data_centre` is the one our requests go to; None: there is just one."""
+
+    contacts: tuple[str, ...] = ("127.0.0.1",)
+    port: int = 9042
+    keyspace: str = "peloton"
+    data_centre: str | None = None
+    username: str | None = None
+    password: str | None = None
+    ca_file: Path | None = None
+    """The authority that signed the servers' certificates; None: no encryption."""
+
+
+class Connected(Struct, frozen=True):
+    """An open session and what has to be shut with it."""
+
+    cluster: Any
+    session: Any
+
+    def close(self) -> None:
+        self.cluster.shutdown()
+
+
+def connect(
+    settings: CassandraSettings,
+    *,
+    keyspace: bool = True,
+    protocol_version: int = PROTOCOL_VERSION,
+) -> Connected:
+    """Open a session, in the keyspace unless told otherwise. Raises Unreachable."""
+    cluster = _cluster(settings, protocol_version)
+    try:
+        session = cluster.connect(settings.keyspace if keyspace else None)
+    except NoHostAvailable as error:
+        cluster.shutdown()
+        raise Unreachable(f"{_where(settings)}: {_reasons(error)}") from error
+    except BaseException:
+        cluster.shutdown()
+        raise
+    _settle(session)
+    return Connected(cluster, session)
+
+
+def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
+    named = _profile(settings)
+    named.row_factory = dict_factory
+    plain = _profile(settings)
+    plain.row_factory = tuple_factory
+    auth = None
+    if settings.username is not None:
+        auth = PlainTextAuthProvider(settings.username, settings.password or "")
+    tls = None
+    if settings.ca_file is not None:
+        tls = ssl.create_default_context(cafile=str(settings.ca_file))
+    return Cluster(
+        contact_points=list(settings.contacts),
+        port=settings.port,
+        auth_provider=auth,
+        ssl_context=tls,
+        execution_profiles={"default": plain, CONDITIONAL: named},
+        # Pinned: otherwise a server that refuses once brings the whole session down a version.
+        protocol_version=protocol_version,
+        # Without it a 64 KiB row waits 40 ms for an acknowledgement of the kernel's.
+        sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+        # A cut that makes no sound is noticed by asking. At the default of 30 s one cut server
+        # of three takes nearly all commits with it for as long.
+        idle_heartbeat_interval=HEARTBEAT_INTERVAL_S,
+        idle_heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
+        # The default backs off to ten minutes; a shard is given up after 15 s.
+        reconnection_policy=ConstantReconnectionPolicy(RECONNECT_DELAY_S, max_attempts=None),
+        connect_timeout=CONNECT_TIMEOUT_S,
+        control_connection_timeout=CONNECT_TIMEOUT_S,
+    )
+
+
+def _profile(settings: CassandraSettings) -> ExecutionProfile:
+    child: LoadBalancingPolicy = RoundRobinPolicy()
+    if settings.data_centre is not None:
+        child = DCAwareRoundRobinPolicy(local_dc=settings.data_centre)
+    return ExecutionProfile(
+        # One shard, one coordinator: two that propose for one register make each other wait.
+        # (For this the driver follows the schema; without, it knows no replicas.)
+        load_balancing_policy=TokenAwarePolicy(child, shuffle_replicas=False),
+        # The default sends a conditional write again, to another server, when the connection drops
+        # or the server is in trouble. If the first copy had been done, the second is refused, and
+        # our success comes back as "not applied".
+        retry_policy=FallthroughRetryPolicy(),
+        speculative_execution_policy=NoSpeculativeExecutionPolicy(),
+        consistency_level=LEVEL,
+        serial_consistency_level=SERIAL,
+        request_timeout=REQUEST_TIMEOUT_S,
+    )
+
+
+def _settle(session: Session) -> None:
+    # A row and the deletion of its partition may come from two daemons. The servers' clocks stamp
+    # both, so that a daemon whose clock runs ahead cannot leave rows that no deletion reaches.
+    session.use_client_timestamp = False
+
+
+def _where(settings: CassandraSettings) -> str:
+    return f"Cassandra at {', '.join(settings.contacts)} port {settings.port}"
+
+
+def _reasons(error: NoHostAvailable) -> str:
+    """Why each server could not be reached; a bare text has no list of them."""
+    errors = error.errors if isinstance(error.errors, dict) else {}
+    reasons = [f"{_name(host)}: {why}" for host, why in errors.items()]
+    return "; ".join(reasons) or str(error)
+
+
+def _name(host: Any) -> str:
+    return str(host.endpoint if hasattr(host, "endpoint") else host)
