@@ -10,7 +10,7 @@ import pytest
 from tests.contracts import houses
 
 
-@pytest.fixture(params=houses.HOUSES)
+@pytest.fixture(params=houses.HOUSES + houses.SERVED)
 def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[houses.House]:
     built = houses.build(request.param, tmp_path)
     built.open().bootstrap(houses.GROUPS)

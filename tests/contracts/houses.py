@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.memory_rows import MemoryRows
@@ -21,6 +22,7 @@ from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.simulation.cells import Partition
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import SimulatedStore
+from tests.servers import keyspaces
 
 GROUPS = {"a": 2, "b": 1}
 SHARD = ShardId("a", 0)
@@ -170,10 +172,55 @@ class SqliteHouse(House):
         db.close()
 
 
+class CassandraHouse(House):
+    """A keyspace of the test run's server, emptied. Its processes share one session."""
+
+    fences_plain_rows = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connected = keyspaces.empty()
+
+    def _make(self, process: bytes) -> Journal:
+        return FencedRows(CassandraRows(self.connected), process=process)
+
+    def tamper(self, shard: ShardId, position: int) -> None:
+        for row in self._frames(shard, position):
+            self._behind(
+                "INSERT INTO journal (shard_group, shard_number, segment, position, epoch, part,"
+                " body) VALUES (%s, %s, 0, %s, %s, %s, %s)", *shard, *row[:3], row[3] + b"!",
+            )  # fmt: skip
+
+    def lose(self, shard: ShardId, position: int) -> None:
+        where = "shard_group = %s AND shard_number = %s AND segment = 0 AND position = %s"
+        self._behind(f"DELETE FROM journal WHERE {where}", *shard, position)
+
+    def rot(self, shard: ShardId) -> None:
+        key = "shard_group, shard_number, position, epoch, bucket, part"
+        for row in self._behind(f"SELECT {key}, parts FROM checkpoint"):
+            if row[-1]:
+                self._behind(
+                    f"INSERT INTO checkpoint ({key}, body) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                    *row[:-1], b"rot",
+                )  # fmt: skip
+
+    def _frames(self, shard: ShardId, position: int) -> list[tuple[int, int, int, bytes]]:
+        where = "shard_group = %s AND shard_number = %s AND segment = 0 AND position = %s"
+        columns = "position, epoch, part, body"
+        return self._behind(f"SELECT {columns} FROM journal WHERE {where}", *shard, position)
+
+    def _behind(self, statement: str, *values: object) -> list[tuple]:
+        return list(self.connected.session.execute(statement, values or None))
+
+
 HOUSES = ("memory", "rows", "simulated", "sqlite")
+SERVED = ("cassandra",)
+"""On real servers: the same promises, at a thousandth of the pace."""
 
 
 def build(name: str, folder: Path) -> House:
+    if name == "cassandra":
+        return CassandraHouse()
     if name == "sqlite":
         return SqliteHouse(folder)
     if name == "simulated":

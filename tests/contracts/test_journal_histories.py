@@ -24,8 +24,9 @@ from peloton.runtime.ports import (
     ShardId,
     Work,
 )
-from tests.contracts.houses import GROUPS, HOUSES, OTHER, SHARD, build
+from tests.contracts.houses import GROUPS, HOUSES, OTHER, SERVED, SHARD, build
 
+SERVED_EXAMPLES = 100
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["claim", "frame", "frame", "ended", "delete", "floor", "cut", "reopen"]),
@@ -69,14 +70,27 @@ class Model:
             self.floor = work.floor.position
 
 
-@pytest.mark.parametrize("name", HOUSES)
-@settings(
+History = list[tuple[str, int, ShardId, bytes]]
+drawn = settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
+
+
+@pytest.mark.parametrize("name", HOUSES)
+@drawn
 @given(steps=STEPS)
-def test_a_journal_answers_as_the_model(
-    name: str, steps: list[tuple[str, int, ShardId, bytes]]
-) -> None:
+def test_a_journal_answers_as_the_model(name: str, steps: History) -> None:
+    check_history(name, steps)
+
+
+@pytest.mark.parametrize("name", SERVED)
+@settings(drawn, max_examples=SERVED_EXAMPLES)
+@given(steps=STEPS)
+def test_a_journal_on_a_real_server_answers_as_the_model(name: str, steps: History) -> None:
+    check_history(name, steps)
+
+
+def check_history(name: str, steps: History) -> None:
     with tempfile.TemporaryDirectory() as folder:
         house = build(name, Path(folder))
         journals = [house.open(), house.open()]

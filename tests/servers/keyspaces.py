@@ -1,0 +1,58 @@
+"""Keyspaces of the shared Cassandra for tests: the journal's tables, without a row.
+
+To create a keyspace takes over a second, to empty one a few hundredths. Each test run has one, and
+whoever asks gets it empty; so no two tests may use it at once. It must not be taken for a pattern:
+nothing but a test deletes registers.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from peloton.runtime.adapters import cassandra_schema, cassandra_session
+from peloton.runtime.adapters.cassandra_session import CassandraSettings, Connected
+from tests.servers import cassandra
+
+KEYSPACE = "tests"
+REPLICATION = {cassandra.Cassandra.data_centre: 1}
+# Rows that conditions guard go by a condition too: the server does not see both in one order.
+GUARDED = {"cluster": ("one",), "register": ("shard_group", "shard_number")}
+PLAIN = {
+    "journal": ("shard_group", "shard_number", "segment"),
+    "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
+    "ended": ("shard_group", "shard_number", "kind", "key"),
+}
+
+
+class Lasting(Connected, frozen=True):
+    """A session that many journals use one after the other; none of them ends it."""
+
+    def close(self) -> None:
+        """Stay open."""
+
+
+def settings() -> CassandraSettings:
+    """Where the shared server is, with the tables in place, full or empty."""
+    _session()
+    return CassandraSettings(port=cassandra.shared().port, keyspace=KEYSPACE)
+
+
+def empty() -> Connected:
+    """The session, in the keyspace, with all rows gone."""
+    connected = _session()
+    for table, key in {**GUARDED, **PLAIN}.items():
+        where = " AND ".join(f"{column} = %s" for column in key)
+        condition = " IF EXISTS" if table in GUARDED else ""
+        for row in connected.session.execute(f"SELECT DISTINCT {', '.join(key)} FROM {table}"):
+            connected.session.execute(f"DELETE FROM {table} WHERE {where}{condition}", row)
+    return connected
+
+
+@functools.cache
+def _session() -> Lasting:
+    where = CassandraSettings(port=cassandra.shared().port, keyspace=KEYSPACE)
+    maker = cassandra_session.connect(where, keyspace=False)
+    cassandra_schema.apply(maker, KEYSPACE, REPLICATION)
+    maker.close()
+    connected = cassandra_session.connect(where)
+    return Lasting(connected.cluster, connected.session)
