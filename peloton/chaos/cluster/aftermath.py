@@ -1,0 +1,104 @@
+"""What must be so of a small cluster when a scripted history is over and all is silent.
+
+Turns a cluster into lines, each of them a goal that was not reached, a book that is not balanced
+or a trace of something that is gone. It must not wait or mend: who calls it has waited long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from peloton.actors.host.ledger import HOLDING
+from peloton.actors.job.messages import JobStates
+from peloton.actors.job.totals import TERMINAL
+from peloton.actors.resources import Resources
+from peloton.actors.respool.tree import Tree
+from peloton.actors.task.messages import End
+from peloton.chaos.cluster import history
+from peloton.chaos.cluster.cluster import Cluster
+from peloton.chaos.cluster.history import Operation
+
+Wanted = Mapping[str, tuple[JobStates, int]]
+"""How jobs have ended, by the last letter of their ids, and of how many instances."""
+
+
+def faults_of(cluster: Cluster, wanted: Wanted) -> Iterator[str]:
+    """Everything that is not as the clients wanted it, or was left behind."""
+    yield from history.faults(cluster.clients.history)
+    yield from _goals(cluster, wanted)
+    yield from _results(cluster)
+    yield from _books(cluster)
+    gone = [each.job for each in cluster.clients.history if _is_gone(cluster, each)]
+    for job in dict.fromkeys(gone):
+        yield from _traces(cluster, job.partition("/")[2])
+
+
+def _is_gone(cluster: Cluster, operation: Operation) -> bool:
+    deleted = operation.what is history.What.DELETE
+    return deleted and operation.job not in cluster.world.cells("job")
+
+
+def _goals(cluster: Cluster, wanted: Wanted) -> Iterator[str]:
+    deleted = [each for each in cluster.clients.history if each.what is history.What.DELETE]
+    jobs = cluster.world.cells("job")
+    for operation in deleted:
+        if operation.job in jobs:
+            yield f"{operation.job} is deleted, yet there"
+    for letter, (state, instances) in wanted.items():
+        job = next((job for key, job in jobs.items() if key.endswith(f"0{letter}")), None)
+        if job is None or job.state not in TERMINAL:
+            yield f"job {letter} has not ended: {job}"
+        elif (job.state, job.spec.instances) != (state, instances):
+            yield f"job {letter} ended as {job.state.name}"
+
+
+def _results(cluster: Cluster) -> Iterator[str]:
+    """R10: of one instance at most one run succeeds, whoever died in between."""
+    succeeded: dict[str, str] = {}
+    for run, outcome in cluster.machines.results.items():
+        instance = run.rpartition("-")[0]
+        if outcome.end is not End.SUCCEEDED:
+            continue
+        if instance in succeeded:
+            yield f"{run} succeeded beside {succeeded[instance]}"
+        succeeded[instance] = run
+
+
+def _books(cluster: Cluster) -> Iterator[str]:
+    """Ledgers, pools and outboxes are empty, and nothing failed on the way."""
+    world = cluster.world
+    for key, host in world.cells("host").items():
+        held = [run for run, entry in host.runs.items() if entry.phase in HOLDING]
+        if held or host.used != Resources():
+            yield f"{key} holds {held}, {host.used}"
+    for key, lot in world.cells("lot").items():
+        if lot.waiting or lot.admitted:
+            yield f"{key} waits for {lot.waiting}, holds {lot.admitted}"
+    for shard, core in world.shards().items():
+        for index in core.population.indexes.values():
+            pools = [*index.pools] if isinstance(index, Tree) else []
+            for pool in pools:
+                if index.use(pool) != Resources():
+                    yield f"{pool} is charged {index.use(pool)}"
+        if core.turns.speech.owing:
+            yield f"{shard} owes {[*core.turns.speech.owing]}"
+        if core.held.aside or core.held.retrying or core.held.quarantined:
+            yield f"{shard} keeps messages back: {core.held.dump()}"
+        for line in core.turns.story._lines:
+            if "failed:" in line.because or "not said" in line.because:
+                yield f"{shard}: {line.key}: {line.because}"
+    if cluster.machines.ended:
+        yield f"machines keep ends that nobody fetched: {[*cluster.machines.ended]}"
+
+
+def _traces(cluster: Cluster, name: str) -> Iterator[str]:
+    """After a deletion nothing but the journal knows the job."""
+    world = cluster.world
+    for shard, core in world.shards().items():
+        for key in [*core.population.cells, *core.population.crowds, *core.turns.speech.owing]:
+            if name in key:
+                yield f"{key} is left in {shard}"
+    for key, host in world.cells("host").items():
+        for run in host.runs:
+            if name in run:
+                yield f"{run} is left in {key}"

@@ -1,0 +1,324 @@
+"""Every moment at which a daemon can die, numbered, and one death at each of them.
+
+Turns a small scripted history into a table of its port calls, by the path they lie on, and any of
+them into a run of the same history in which a process ends exactly there. A run answers with what
+is wrong afterwards: a goal not reached, an answer that makes no sense, something left behind. It
+must not draw a point: what is not tried is named by its number, never left to luck.
+
+    table = points()                       the history once, nobody dies
+    play(Deaths(table[17]))                once more, and one process ends at call 17
+    play(Deaths(table[17], again=5))       and its next life at that life's fifth call
+
+Beside *before* and *after* a call there is a third side to a write, *under way*: it has left the
+process that dies, and is done later, if it still can be.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from peloton.actors.job.messages import JobStates
+from peloton.chaos.cluster.aftermath import faults_of
+from peloton.chaos.cluster.cluster import Cluster, Setup
+from peloton.chaos.cluster.machines import FAILURE, Fate
+from peloton.runtime.adapters import memory_rows
+from peloton.runtime.core import fencing
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.simulation import cells, scan
+from peloton.runtime.simulation.daemon import Call, Daemon, Moment
+from peloton.runtime.simulation.store import StoreFaults
+from peloton.runtime.simulation.world import NotReached
+
+SEED = 4
+SCENE_S_MAX = 150.0
+"""A session's time, a restart and what is said again after it: more than that is a hang."""
+QUIET_S = 40.0
+"""Longer than anything waits before it is said again."""
+TINY = Limits(checkpoint_bytes_min=300)
+WANTED = {"a": (JobStates.SUCCEEDED, 3), "c": (JobStates.SUCCEEDED, 2)}
+SECOND_MAX = 60
+"""A life begins with so many calls, about: membership, claims, recovery, first letters."""
+UNDER_WAY = StoreFaults(hold=1.0, reorder_plain=1.0, late_s=15.0)
+
+PATHS = {
+    ("store", "InsertRow FrameRow"): "append",
+    ("store", "Advance"): "append",
+    ("store", "InsertRow PartRow"): "checkpoint",
+    ("store", "MoveFloor"): "floor",
+    ("store", "DeleteSegment"): "cut",
+    ("store", "DeleteBucket"): "cut",
+    ("store", "InsertRow EndedRow"): "ended",
+    ("store", "ReadEnded"): "ended",
+    ("store", "ReadRegister"): "claim",
+    ("store", "Bump"): "claim",
+    ("store", "ReadBucket"): "recovery",
+    ("store", "ReadSegment"): "recovery",
+    ("store", "Free"): "release",
+    ("store", "CreateCluster"): "bootstrap",
+    ("store", "ReadCluster"): "bootstrap",
+    ("store", "CreateRegister"): "bootstrap",
+    ("backend", "StartRuns"): "launch",
+    ("backend", "StopRuns"): "kill",
+    ("backend", "ForgetRuns"): "end",
+    ("backend", "ListRuns"): "reconcile",
+    ("backend", "AskBackend"): "reconcile",
+}
+"""Of ports that are on one path only, the path is named after what they are for."""
+PORTS = {"exchange": "parcels", "membership": "membership"}
+LOOKS = ("sure_for_s",)
+"""Calls that leave no trace anywhere: to die there is to die at the next one."""
+WRITES = ("append", "checkpoint", "floor", "cut", "claim", "release")
+
+
+class Side(enum.Enum):
+    """Where at a call the process ends."""
+
+    BEFORE = "before"
+    UNDER_WAY = "under way"
+    AFTER = "after"
+
+
+class Point(NamedTuple):
+    """One place to die at: the number of a port call's moment in the history, and which it is."""
+
+    number: int
+    call: Call
+    path: str
+    side: Side
+
+    def __str__(self) -> str:
+        call = self.call
+        return f"{self.number} {call.daemon} {self.path}: {self.side.value} {call.name}"
+
+
+def path_of(call: Call) -> str:
+    """The path a port call lies on."""
+    return PORTS.get(call.port) or PATHS.get((call.port, call.name), f"{call.port} {call.name}")
+
+
+# ---- deaths ----
+
+
+class Deaths:
+    """Strikes at one point; `again` counts from it to a second death, of the next life.
+
+    `all_at_once`: every other daemon goes at the same moment, as in a power cut.
+    """
+
+    def __init__(
+        self, first: Point | None = None, *, again: int = 0, all_at_once: bool = False
+    ) -> None:
+        self.first = first
+        self.again = again
+        self.all_at_once = all_at_once
+        self.struck: list[Call] = []
+        self._since = 0
+        self._cluster: Cluster | None = None
+
+    def watch(self, cluster: Cluster) -> None:
+        """From now on it listens."""
+        self._cluster = cluster
+        cluster.world.on_call = self.strikes
+
+    def __str__(self) -> str:
+        more = f", then call {self.again} of its next life" if self.again else ""
+        return f"{self.first}{more}{', and all others' if self.all_at_once else ''}"
+
+    @property
+    def missed(self) -> bool:
+        """Whether the history was over before the last death was due."""
+        due = (self.first is not None) + bool(self.again)
+        return len(self.struck) < due
+
+    def strikes(self, call: Call) -> bool:
+        """As `World.on_call`."""
+        assert self._cluster is not None
+        world, first = self._cluster.world, self.first
+        world.store.faults = StoreFaults()
+        if first is None:
+            return False
+        if not self.struck:
+            if world.calls != first.number:
+                return False
+            assert call == first.call, f"another history: {call} in place of {first}"
+            if first.side is Side.UNDER_WAY:
+                world.daemons[call.daemon].sends_last = True
+                world.store.faults = UNDER_WAY
+            if self.all_at_once:
+                world.later.at(world.now, self._end_all)
+        elif call.daemon == first.call.daemon and len(self.struck) == 1 and self.again:
+            self._since += 1
+            if self._since < self.again:
+                return False
+        else:
+            return False
+        self.struck.append(call)
+        return True
+
+    def _end_all(self) -> None:
+        assert self._cluster is not None
+        world = self._cluster.world
+        for daemon in world.daemons.values():
+            world.kill(daemon)
+
+
+# ---- the history ----
+
+
+@contextmanager
+def short_segments(frames: int = 2) -> Iterator[None]:
+    """So few frames a segment that even a small history leaves something to cut."""
+    before = [(module, module.SEGMENT_FRAMES) for module in (fencing, memory_rows, cells, scan)]
+    for module, _ in before:
+        module.SEGMENT_FRAMES = frames  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module, usual in before:
+            module.SEGMENT_FRAMES = usual  # type: ignore[attr-defined]
+
+
+def fates(run: str) -> Fate:
+    """Of job a an instance fails at its first try; job b runs until it is stopped."""
+    job, instance, number = run.rsplit("-", 2)
+    if job.endswith("a") and (instance, number) == ("1", "1"):
+        return Fate(1.0, FAILURE)
+    return Fate(None) if job.endswith("b") else Fate(1.0)
+
+
+class Story:
+    """The history: one scene after the other, each until what it wants is so."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = SEED,
+        told: Callable[[str], None] = lambda scene: None,
+        scene_s_max: float = SCENE_S_MAX,
+    ) -> None:
+        self.cluster = Cluster(seed=seed, daemons=2, hosts=2, setup=Setup(TINY, fates))
+        self.scene_s_max = scene_s_max
+        self._told = told
+
+    def run(self) -> None:
+        """From the first bootstrap to silence; raises `NotReached`."""
+        self._until("ready", self.cluster.ready)
+        self._fail_and_retry()
+        self._stop_and_delete()
+        self._hand_over()
+        self._told("quiet")
+        self.cluster.world.run_for(QUIET_S)
+        for job in self.cluster.jobs:
+            self.cluster.clients.look("c2", job)
+        self._until("over", self.cluster.over)
+
+    def _fail_and_retry(self) -> None:
+        cluster = self.cluster
+        job = cluster.create(3, name="a", max_failures=2).job
+        cluster.clients.look("c2", job)
+        self._until("a is over", cluster.over)
+        cluster.clients.look("c2", job)
+
+    def _stop_and_delete(self) -> None:
+        cluster = self.cluster
+        job = cluster.create(2, name="b").job
+        self._until("b runs", lambda: len(cluster.machines.running) >= 2)
+        cluster.clients.stop("c1", job)
+        cluster.clients.look("c2", job)
+        self._until("b is stopped", cluster.over)
+        cluster.clients.delete("c1", job)
+        self._until("b is gone", lambda: cluster.over() and not self._lives(job))
+
+    def _hand_over(self) -> None:
+        """A daemon leaves in good order, comes back, and gets its shards again; work goes on."""
+        cluster, world = self.cluster, self.cluster.world
+        daemon = world.daemons["d1"]
+        made = [cluster.create(2, name="c"), cluster.create(2, name="d")]
+        self._until("c and d are made", lambda: all(each.known for each in made))
+        daemon.leave()
+        cluster.clients.delete("c1", made[1].job)
+        left = lambda: daemon.leaving is None or daemon.leaving.done()  # noqa: E731
+        self._until("d1 has left", left)
+        world.kill(daemon)
+        self._until("c is over", lambda: cluster.over() and not self._lives(made[1].job))
+        self._until("d1 is back", lambda: world.whole() and all(map(_owns, _all(cluster))))
+
+    def _lives(self, job: str) -> bool:
+        return job in self.cluster.world.cells("job")
+
+    def _until(self, scene: str, reached: Callable[[], bool]) -> None:
+        self._told(scene)
+        try:
+            self.cluster.world.run_until(reached, within_s=self.scene_s_max)
+        except NotReached as error:
+            raise NotReached(f"{scene}: {error}") from error
+
+
+def _all(cluster: Cluster) -> list[Daemon]:
+    return [*cluster.world.daemons.values()]
+
+
+def _owns(daemon: Daemon) -> bool:
+    return bool(daemon.shards())
+
+
+def points(seed: int = SEED) -> list[Point]:
+    """The history once, in peace: every moment of it at which a process could end."""
+    story, found = Story(seed=seed), list[Point]()
+
+    def note(call: Call) -> bool:
+        path, number = path_of(call), story.cluster.world.calls
+        if call.name in LOOKS:
+            return False
+        side = Side.BEFORE if call.moment is Moment.BEFORE else Side.AFTER
+        found.append(Point(number, call, path, side))
+        if call.port == "store" and side is Side.BEFORE and not call.name.startswith("Read"):
+            found.append(Point(number, call, path, Side.UNDER_WAY))
+        return False
+
+    # The first calls are made while the cluster is built: those of the very first bootstrap are
+    # repeated by every restart, and so by every second death.
+    story.cluster.world.on_call = note
+    story.run()
+    wrong = [*faults_of(story.cluster, WANTED)]
+    assert not wrong, wrong
+    return found
+
+
+def play(
+    deaths: Deaths, *, seed: int = SEED, prepare: Callable[[Cluster], None] = lambda cluster: None
+) -> list[str]:
+    """The history with these deaths in it: what is wrong with it, one line for each fault."""
+    story = Story(seed=seed)
+    deaths.watch(story.cluster)
+    prepare(story.cluster)
+    try:
+        story.run()
+    except AssertionError as error:
+        return [f"{type(error).__name__}: {error}"]
+    return [*faults_of(story.cluster, WANTED)]
+
+
+def share(table: Sequence[Point], *, every: int) -> list[Point]:
+    """An even share; each kind of call begins elsewhere, so that none is left out."""
+    kinds: dict[tuple[str, str, Side], list[Point]] = {}
+    for point in table:
+        kinds.setdefault((point.path, point.call.name, point.side), []).append(point)
+    chosen: list[Point] = []
+    for start, some in enumerate(kinds.values()):
+        chosen += some[min(start % every, len(some) - 1) :: every]
+    return sorted(chosen, key=lambda point: (point.number, point.side.value))
+
+
+def seconds(table: Sequence[Point], *, every: int, until: int = SECOND_MAX) -> Iterator[Deaths]:
+    """Second deaths: a first one of each kind of call, then the next life's calls, an even share.
+
+    Each first death begins with another call, so that together they come close to every one.
+    """
+    firsts = share(table, every=len(table))
+    for start, first in enumerate(firsts):
+        for again in range(1 + start % every, until, every):
+            yield Deaths(first, again=again)
