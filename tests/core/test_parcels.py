@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from peloton.runtime.core import parcels as p
 from peloton.runtime.core.codec import encode
-from peloton.runtime.core.parcels import Limits, Link, read_hello
+from peloton.runtime.core.parcels import PING_S, STALL_S_MAX, Limits, Link
+from peloton.runtime.core.wire import read_hello
 
 NOW = 1000.0
 WIDE = Limits()
@@ -392,3 +393,20 @@ def test_over_any_stream_each_letter_arrives_once_and_in_order(seed: int) -> Non
     pair.flow()
     assert pair.heard == {"a": [*range(1, said + 1)], "b": [*range(1, said + 1)]}
     assert pair.a.idle and pair.b.idle
+
+
+def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
+    """The other side may have words that wait for it, and may not dial."""
+    a, b = Link("a", "b", birth=1, limits=Limits()), Link("b", "a", birth=1, limits=Limits())
+    hello = read_hello(a.dialled(1, 0.0))
+    assert hello is not None
+    answer, trouble = b.met(1, hello, now=0.0)
+    assert not trouble and not a.heard(answer, 0.0).trouble
+    assert a.frames(PING_S - 0.1) == [] and b.ping_s() is None
+    (ping,) = a.frames(PING_S)
+    assert b.heard(ping, PING_S).letters == []
+    (pong,) = b.frames(PING_S)
+    a.heard(pong, PING_S)
+    assert a.idle and a.look(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
+    a.frames(2 * PING_S)  # and now nobody answers
+    assert a.look(2 * PING_S + STALL_S_MAX) == "nothing moves"

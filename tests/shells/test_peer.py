@@ -16,7 +16,8 @@ from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.packing import Mailed, Packing, Place
-from peloton.runtime.core.parcels import Limits, Link, Parcel
+from peloton.runtime.core.parcels import Limits, Link
+from peloton.runtime.core.wire import Parcel
 from peloton.runtime.ports import Ears, ShardId
 from peloton.runtime.shells import asks
 from peloton.runtime.shells.dispatcher import Threads

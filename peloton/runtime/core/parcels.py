@@ -33,8 +33,8 @@ from typing import NamedTuple
 import msgspec
 
 from peloton.runtime.core.codec import encode
+from peloton.runtime.core.wire import FORMAT, FRAMES, Acknowledged, Hello, Parcel
 
-FORMAT = 1
 LETTER_BYTES_MAX = 16 * 1024 * 1024
 """A letter above this is refused at the sender; no stream could carry it."""
 STREAM_FRAME_BYTES_MAX = LETTER_BYTES_MAX + 1024
@@ -45,6 +45,9 @@ PARCEL_BYTES = 256 * 1024
 """A parcel takes letters up to this; one letter that is larger goes alone."""
 STALL_S_MAX = 5.0
 """A stream on which nothing moves for so long, though something should, is given up."""
+PING_S = 5.0
+"""An idle stream carries an empty parcel so often. It is the dialler's, who alone can dial again:
+its end of a dead stream may look alive for ever, while the other side waits to be dialled."""
 RETRY_FIRST_S = 0.1
 RETRY_S_MAX = 5.0
 
@@ -55,50 +58,6 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     link_bytes_max: int = LINK_BYTES_MAX
     window_parcels: int = 64
     window_bytes: int = 8 * 1024 * 1024
-
-
-class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """The first frame of each side on a stream. `dial` numbers the streams of one birth."""
-
-    format: int
-    member: str
-    to: str
-    dial: int
-    birth: int
-    first: int
-    heard_birth: int
-    heard: int
-    window_parcels: int
-    window_bytes: int
-
-
-class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
-    """Letters that were packed under one view of the membership."""
-
-    number: int
-    acknowledged: int
-    view: int
-    letters: list[msgspec.Raw]
-
-
-class Acknowledged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
-    """All parcels up to this number have arrived. Flow control only, never durability."""
-
-    number: int
-
-
-_FRAMES: msgspec.msgpack.Decoder[Hello | Parcel | Acknowledged] = msgspec.msgpack.Decoder(
-    Hello | Parcel | Acknowledged
-)
-
-
-def read_hello(data: bytes) -> Hello | None:
-    """The greeting on a stream that came in; None if it is anything else."""
-    try:
-        frame = _FRAMES.decode(data)
-    except msgspec.DecodeError:
-        return None
-    return frame if isinstance(frame, Hello) else None
 
 
 class Heard(NamedTuple):
@@ -186,6 +145,11 @@ class Link:
             self._sealed.append(self._seal())
             out.append(self._send(self._sealed[-1], now))
             self._owes_ack = False
+        ping_s = self.ping_s()
+        if ping_s is not None and ping_s <= now:
+            self._sealed.append(self._parcel([], view=0, asks=[]))
+            out.append(self._send(self._sealed[-1], now))
+            self._owes_ack = False
         if self._owes_ack:
             self._owes_ack = False
             out.append(encode(Acknowledged(self._heard)))
@@ -223,7 +187,7 @@ class Link:
     def heard(self, data: bytes, now: float) -> Heard:
         """A frame of the current stream."""
         try:
-            frame = _FRAMES.decode(data)
+            frame = FRAMES.decode(data)
         except msgspec.DecodeError as error:
             return self._trouble(f"a frame that cannot be read: {error}")
         if isinstance(frame, Hello):
@@ -271,6 +235,10 @@ class Link:
         if self.stream is None or (self.greeted and not self._under_way):
             return None
         return self._moved_s + STALL_S_MAX
+
+    def ping_s(self) -> float | None:
+        """When `frames` has something to send though nothing waits."""
+        return self._moved_s + PING_S if self.dials and self.greeted and self.idle else None
 
     # ---- inside ----
 
@@ -376,10 +344,14 @@ class Link:
             letters.append(msgspec.Raw(letter))
             size += len(letter)
             asks += numbers
+        self._held_bytes -= size
+        return self._parcel(letters, view=view, asks=asks)
+
+    def _parcel(self, letters: list[msgspec.Raw], *, view: int, asks: list[int]) -> _Sealed:
         body = encode(Parcel(self._next, self._heard, view, letters))
         sealed = _Sealed(self._next, body, len(letters), asks)
         self._next += 1
-        self._held_bytes += len(body) - size
+        self._held_bytes += len(body)
         return sealed
 
     def _send(self, sealed: _Sealed, now: float) -> bytes:

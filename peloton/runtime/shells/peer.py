@@ -29,7 +29,8 @@ from peloton.runtime.core.packing import (
     Unknown,
     read_letter,
 )
-from peloton.runtime.core.parcels import LETTER_BYTES_MAX, Heard, Limits, Link, read_hello
+from peloton.runtime.core.parcels import LETTER_BYTES_MAX, Heard, Limits, Link
+from peloton.runtime.core.wire import read_hello
 from peloton.runtime.ports import Exchange
 from peloton.runtime.shells.asks import Answered, Asked, Asks
 from peloton.runtime.shells.letters import resolve
@@ -350,6 +351,7 @@ class PeerShell(Shell):
         for link in self.links.values():
             yield link.dial_s()
             yield link.stall_s()
+            yield link.ping_s()
             if link.down_since_s is not None and link.peer not in self._down:
                 yield link.down_since_s + DOWN_S_MAX
         yield from (since_s + STRANGER_S_MAX for since_s in self._strangers.values())

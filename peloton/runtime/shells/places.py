@@ -103,7 +103,10 @@ class Places:
             if ours is not None:
                 yield ours
             return
-        others = [member for member in self._members(role) if member != self.me]
+        members = self._members(role)
+        if self.me not in members:
+            ours = None  # we have the machine but not the role: nobody would tell it anything
+        others = [member for member in members if member != self.me]
         if name == ALL:
             if ours is not None:
                 yield ours

@@ -1,0 +1,55 @@
+"""What travels on a stream between two daemons: greetings, parcels, acknowledgements.
+
+Turns frames into bytes and back. It must not know what a letter says, nor in which order frames
+make sense: that is `core/parcels.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+FORMAT = 1
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+    """The first frame of each side on a stream. `dial` numbers the streams of one birth."""
+
+    format: int
+    member: str
+    to: str
+    dial: int
+    birth: int
+    first: int
+    heard_birth: int
+    heard: int
+    window_parcels: int
+    window_bytes: int
+
+
+class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
+    """Letters that were packed under one view of the membership."""
+
+    number: int
+    acknowledged: int
+    view: int
+    letters: list[msgspec.Raw]
+
+
+class Acknowledged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
+    """All parcels up to this number have arrived. Flow control only, never durability."""
+
+    number: int
+
+
+FRAMES: msgspec.msgpack.Decoder[Hello | Parcel | Acknowledged] = msgspec.msgpack.Decoder(
+    Hello | Parcel | Acknowledged
+)
+
+
+def read_hello(data: bytes) -> Hello | None:
+    """The greeting on a stream that came in; None if it is anything else."""
+    try:
+        frame = FRAMES.decode(data)
+    except msgspec.DecodeError:
+        return None
+    return frame if isinstance(frame, Hello) else None
