@@ -1,0 +1,75 @@
+"""Membership on ZooKeeper, through kazoo: a session for each `join`, and nothing that waits.
+
+Turns the port's calls into those of the session there is. It must not hold anything that outlives
+a session: what a lost one knew is worth nothing.
+
+    membership = ZooKeeperMembership(Config(hosts="zk1:2181,zk2:2181", cluster="west"))
+
+Epochs are not here but in the journal's store, so a ZooKeeper that was emptied, or restored from
+an old copy, costs a takeover and never a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.runtime.adapters.zookeeper_session import Config, MemberSession
+from peloton.runtime.ports import MemberNode, MembershipNews, ShardId
+
+CLOSE_S_MAX = 10.0
+
+__all__ = ["Config", "ZooKeeperMembership"]
+
+
+class ZooKeeperMembership:
+    """The port `Membership`; its methods are described there."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._tell: Callable[[MembershipNews], object] = lambda news: None
+        self._session: MemberSession | None = None
+        self._ending: list[MemberSession] = []
+
+    def listen(self, tell: Callable[[MembershipNews], object]) -> None:
+        self._tell = tell
+
+    def join(self, member: str, node: MemberNode) -> None:
+        self.leave()
+        session = MemberSession(self._config, member=member, node=node, tell=self._tell)
+        self._session = session
+        session.start()
+
+    def sure_for_s(self) -> float:
+        session = self._session
+        return session.sure_for_s() if session is not None else 0.0
+
+    def announce(self, node: MemberNode) -> None:
+        if self._session is not None:
+            self._session.announce(node)
+
+    def look(self) -> None:
+        if self._session is not None:
+            self._session.look()
+
+    def create_owner(self, shard: ShardId) -> None:
+        if self._session is not None:
+            self._session.create_owner(shard)
+
+    def remove_owner(self, shard: ShardId) -> None:
+        if self._session is not None:
+            self._session.remove_owner(shard)
+
+    def leave(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.end()
+            self._ending = [one for one in self._ending if one.ending] + [session]
+
+    def close(self, timeout_s: float = CLOSE_S_MAX) -> None:
+        """Leave, and wait until the service knows: the last thing a process does here.
+
+        Else the others would wait for the session to end by its own time.
+        """
+        self.leave()
+        for session in self._ending:
+            session.wait(timeout_s)

@@ -1,0 +1,383 @@
+"""One member's session with ZooKeeper: its node, its watches, its beats, and what becomes of it.
+
+Turns the port's calls, and what the line hears, into news, all on one thread of its own. Nobody
+waits for it. It must not outlive its session: whoever lost it joins anew, with a new one of these.
+What goes wrong otherwise, in four steps:
+
+1. The session of A ends while A cannot be reached; B makes the owner node of a shard.
+2. A is back. Its client has a new session, and everything looks as it did.
+3. A trusts what it believed under the old one, and goes on as the owner beside B.
+4. Only the journal's fence is left to stop it, and readers of A are told old news as current.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kazoo.protocol.states import KazooState
+from msgspec import Struct
+
+from peloton.runtime.adapters.zookeeper_leaders import Leaders
+from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
+from peloton.runtime.adapters.zookeeper_line import Line
+from peloton.runtime.adapters.zookeeper_nodes import (
+    ROOT,
+    Leader,
+    Paths,
+    member_bytes,
+    owner_bytes,
+    owner_of,
+)
+from peloton.runtime.adapters.zookeeper_pulse import Pulse
+from peloton.runtime.adapters.zookeeper_reading import Reading
+from peloton.runtime.adapters.zookeeper_writes import Found, Writes
+from peloton.runtime.ports import (
+    MemberNode,
+    MembershipNews,
+    NodeAnswer,
+    NodeOutcome,
+    Session,
+    SessionState,
+    ShardId,
+    View,
+)
+
+AGAIN_S = 0.5
+"""Pause after ZooKeeper refused what it should not, such as a folder made by an operator."""
+VIEW_EVERY_S = 0.05
+"""At most so often: of many changes in a row each daemon would else read everything each time."""
+
+
+class Config(Struct, frozen=True):
+    """Which ZooKeeper, and where in it. `options` go to kazoo's client (TLS, credentials).
+
+    `leaders` says what to write for existing clients, and under which role, while this daemon
+    owns the first shard of a group: group → (role, what they find).
+    """
+
+    hosts: str
+    cluster: str
+    session_s: float = 6.0
+    root: str = ROOT
+    leaders: Mapping[str, tuple[str, Leader]] = {}
+    options: Mapping[str, Any] = {}
+
+
+class MemberSession:
+    """Begun by `start`; every other method may be called from any thread and returns at once."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        member: str,
+        node: MemberNode,
+        tell: Callable[[MembershipNews], object],
+    ) -> None:
+        self._config = config
+        self._paths = Paths(config.cluster, root=config.root)
+        self._member = member
+        self._node = node  # the newest announced
+        self._tell = tell
+        self._lease = Lease()
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._speaking = threading.RLock()
+        self._over = False
+        self._told: SessionState | None = None
+        self._through = False  # the line stands
+        self._settled = False  # and our node is there: requests are taken
+        self._reading: Reading | None = None
+        self._read_again = False
+        self._read_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"zk-{member}", daemon=True)
+        self._line = self._new_line()
+        self._writes = self._new_writes()
+        self._pulse = self._new_pulse()
+        self._leaders = self._new_leaders()
+
+    # ---- the port's calls ----
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """No news from now on; the session ends as soon as the service hears of it."""
+        with self._speaking:
+            self._over = True
+        self._put(lambda: None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until an ended session is through with it, or the time is up."""
+        self._thread.join(timeout_s)
+
+    @property
+    def ending(self) -> bool:
+        """Whether it still takes its leave."""
+        return self._thread.is_alive()
+
+    def sure_for_s(self) -> float:
+        """As the port says."""
+        if self._over or self._line.lost:
+            return 0.0
+        return self._lease.until_s - now_s()
+
+    def announce(self, node: MemberNode) -> None:
+        """As the port says."""
+        self._put(lambda: self._announce(node))
+
+    def look(self) -> None:
+        """As the port says."""
+        self._put(self._look)
+
+    def create_owner(self, shard: ShardId) -> None:
+        """As the port says."""
+        self._put(lambda: self._create(shard))
+
+    def remove_owner(self, shard: ShardId) -> None:
+        """As the port says."""
+        self._put(lambda: self._remove(shard))
+
+    # ---- the thread ----
+
+    def _put(self, do: Callable[[], None]) -> None:
+        self._queue.put(do)
+
+    def _at(self, at_s: float, do: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (at_s, next(self._numbers), do))
+
+    def _run(self) -> None:
+        try:
+            self._line.start()
+            while not self._over:
+                self._step()
+        finally:
+            # Also when this code is wrong: then nothing here can be trusted any more.
+            self._lose()
+            self._line.stop()
+
+    def _step(self) -> None:
+        wait_s = max(self._timers[0][0] - now_s(), 0.0) if self._timers else None
+        try:
+            self._queue.get(timeout=wait_s)()
+        except queue.Empty:
+            pass
+        while self._timers and self._timers[0][0] <= now_s() and not self._over:
+            heapq.heappop(self._timers)[2]()
+
+    def _say(self, news: MembershipNews) -> None:
+        with self._speaking:
+            if not self._over:
+                self._tell(news)
+
+    # ---- the line ----
+
+    def _new_line(self) -> Line:
+        config = self._config
+        line: Line
+
+        def on_state(state: str) -> None:
+            if line is self._line:
+                self._state(state)
+
+        line = Line(
+            config.hosts,
+            session_s=config.session_s,
+            put=self._put,
+            on_state=on_state,
+            options=dict(config.options),
+        )
+        return line
+
+    def _new_writes(self) -> Writes:
+        line, lease = self._line, self._lease
+        return Writes(line, committed=lambda sent_s: lease.committed(sent_s, line.session_s))
+
+    def _new_pulse(self) -> Pulse:
+        return Pulse(self._line, writes=self._writes, path=self._paths.nowhere, at=self._at)
+
+    def _new_leaders(self) -> Leaders:
+        roles = self._config.leaders
+        return Leaders(self._line, writes=self._writes, paths=self._paths, roles=roles)
+
+    def _state(self, state: str) -> None:
+        self._through = state == KazooState.CONNECTED and not self._line.lost
+        self._settled = False
+        self._reading, self._read_again = None, False
+        self._pulse.stop()
+        if self._through:
+            self._pulse = self._new_pulse()
+            self._lease.reopened(self._line.dialled_s)
+            self._settle()
+        elif state == KazooState.LOST:
+            if self._told is None:
+                self._at(now_s() + AGAIN_S, self._begin_again)
+            else:
+                self._lose()
+        elif self._told is SessionState.CONNECTED:
+            self._say_state(SessionState.SUSPENDED)
+
+    def _begin_again(self) -> None:
+        """The session ended before our node stood, so nobody was told that it ever began."""
+        self._line.stop()
+        self._lease = Lease()
+        self._line = self._new_line()
+        self._writes = self._new_writes()
+        self._leaders = self._new_leaders()
+        self._line.start()
+
+    def _lose(self) -> None:
+        if self._told is SessionState.CONNECTED:
+            self._say_state(SessionState.SUSPENDED)
+        if not self._over:
+            self._say_state(SessionState.LOST)
+        self._over = True
+        self._lease.end()
+
+    def _say_state(self, state: SessionState, version: int = 0) -> None:
+        if state is not self._told:
+            self._told = state
+            self._say(Session(self._member, state, version))
+
+    # ---- our node ----
+
+    def _settle(self) -> None:
+        """Make the folders and our node; then we are a member."""
+        line = self._line
+
+        def again() -> None:
+            if line is self._line and self._through and not self._settled:
+                self._settle()
+
+        def folders_made(trouble: Exception | None) -> None:
+            if trouble is not None:
+                self._at(now_s() + AGAIN_S, again)
+            else:
+                data = member_bytes(node)
+                self._writes.put(self._paths.member(self._member), data, tell=written)
+
+        def written(found: Found) -> None:
+            if found.trouble is not None or not found.ours:
+                self._at(now_s() + AGAIN_S, again)
+            elif self._through and not self._settled:
+                self._settled = True
+                if node != self._node:
+                    self._announce(self._node)
+                self._say_state(SessionState.CONNECTED, found.zxid)
+                self._pulse.begin()
+                self._leaders.write_all()
+                self._look()
+
+        node = self._node
+        self._folders(folders_made)
+
+    def _folders(self, then: Callable[[Exception | None], None]) -> None:
+        ask, paths = self._line.ask, self._paths
+        ask(
+            lambda c: c.ensure_path_async(paths.members),
+            lambda one: ask(
+                lambda c: c.ensure_path_async(paths.owners),
+                lambda other: then(one.exception or other.exception),
+            ),
+        )
+
+    def _announce(self, node: MemberNode) -> None:
+        self._node = node
+        if self._settled:
+            # What becomes of it a view tells; if the line breaks, our node is written again.
+            path = self._paths.member(self._member)
+            self._writes.change(path, member_bytes(node), tell=lambda found: None)
+
+    # ---- views ----
+
+    def _changed(self, event: Any) -> None:  # noqa: ARG002
+        """A watch fired, on the line's thread."""
+        self._put(self._look)
+
+    def _look(self) -> None:
+        if not self._settled:
+            return  # a view follows by itself
+        if self._reading is not None:
+            self._read_again = True
+            return
+        reading = self._reading = Reading(
+            self._line, paths=self._paths, watch=self._changed, done=self._read
+        )
+        at_s = self._read_s + VIEW_EVERY_S
+        if at_s <= now_s():
+            self._begin_reading(reading)
+        else:
+            self._at(at_s, lambda: self._begin_reading(reading))
+
+    def _begin_reading(self, reading: Reading) -> None:
+        if reading is self._reading:
+            self._read_s = now_s()
+            self._read_again = False
+            reading.begin(self._member)
+
+    def _read(self, reading: Reading, view: View | None) -> None:
+        if reading is not self._reading:
+            return
+        self._reading = None
+        if view is None:
+            return  # broken: the line's next state says how it goes on
+        self._leaders.seen(view)
+        self._say(view)
+        if reading.folder_missing:
+            self._folders(self._folders_again)
+        elif self._read_again:
+            self._look()
+
+    def _folders_again(self, trouble: Exception | None) -> None:
+        """Somebody emptied the service; until the folders are there, nothing is watched."""
+        if trouble is None:
+            self._look()
+        else:
+            self._at(now_s() + AGAIN_S, self._look)
+
+    # ---- owner nodes ----
+
+    def _create(self, shard: ShardId) -> None:
+        if not self._settled:
+            self._answer(shard, NodeOutcome.UNSURE)
+            return
+        member = self._paths.member(self._member)
+
+        def done(found: Found) -> None:
+            if found.ours and found.trouble is None:
+                self._answer(shard, NodeOutcome.HELD, found=found)
+                self._leaders.ours(shard, found.zxid)
+            elif found.trouble is None and found.data and owner_of(found.data) != self._member:
+                self._answer(shard, NodeOutcome.TAKEN, found=found)
+            else:
+                self._answer(shard, NodeOutcome.UNSURE)
+                self._look()
+
+        data = owner_bytes(self._member)
+        self._writes.create(self._paths.owner(shard), data, tell=done, only_with=member)
+
+    def _remove(self, shard: ShardId) -> None:
+        if not self._settled:
+            self._answer(shard, NodeOutcome.UNSURE)
+            return
+
+        def done(found: Found) -> None:
+            gone = found.trouble is None
+            self._answer(shard, NodeOutcome.GONE if gone else NodeOutcome.UNSURE, found=found)
+
+        self._leaders.not_ours(shard)
+        self._writes.remove(self._paths.owner(shard), done)
+
+    def _answer(self, shard: ShardId, outcome: NodeOutcome, *, found: Found | None = None) -> None:
+        if found is None or outcome is NodeOutcome.UNSURE:
+            self._say(NodeAnswer(self._member, shard, outcome))
+        else:
+            owner = owner_of(found.data)
+            self._say(NodeAnswer(self._member, shard, outcome, found.zxid, owner))

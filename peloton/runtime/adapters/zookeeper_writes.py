@@ -1,0 +1,168 @@
+"""Nodes that die with a session: made, replaced and removed, whatever stands there before.
+
+Turns "our node shall stand here" and "no node of ours shall" into the requests that lead there,
+one after the other. It must not take a node for ours by what is written in it: only the session
+that owns it says so. Nor can it remove a node on the condition that it is ours, because ZooKeeper
+has no such condition: between looking and removing, only an operator can have put another there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kazoo.exceptions import (
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from peloton.runtime.adapters.zookeeper_line import Line, Reply
+
+TRIES_MAX = 3
+"""Somebody makes the node and removes it as often, just between our requests."""
+
+
+class Found(NamedTuple):
+    """How it is now, as of `zxid`; when `trouble` is set nobody knows."""
+
+    ours: bool = False
+    data: bytes = b""  # of another's node; empty: there is none, or it is ours
+    zxid: int = 0
+    trouble: KazooException | None = None
+
+
+Tell = Callable[[Found], None]
+
+
+class Writes:
+    """Through one line. `committed` is told when each write was sent that came through."""
+
+    def __init__(self, line: Line, *, committed: Callable[[float], None]) -> None:
+        self._line = line
+        self._committed = committed
+
+    def create(
+        self, path: str, data: bytes, *, tell: Tell, only_with: str = "", tries: int = TRIES_MAX
+    ) -> None:
+        """Our node, unless another's stands there; and only as long as `only_with` stands.
+
+        Else a request that outlives its session could be done under the next.
+        """
+
+        def request(client: Any) -> Reply:
+            change = client.transaction()
+            if only_with:
+                change.check(only_with, -1)
+            change.create(path, data, ephemeral=True)
+            reply: Reply = change.commit_async()
+            return reply
+
+        def done(reply: Reply) -> None:
+            error = reply.exception or _error_among(reply.value)
+            self._proves(reply, error)
+            if error is None:
+                tell(Found(ours=True, zxid=reply.zxid))
+            elif not isinstance(error, NodeExistsError):
+                tell(Found(zxid=reply.zxid, trouble=error))
+            else:
+                self._look(path, looked)
+
+        def looked(found: Found) -> None:
+            vanished = found.trouble is None and not found.ours and not found.data
+            if vanished and tries > 1:
+                self.create(path, data, tell=tell, only_with=only_with, tries=tries - 1)
+            else:
+                tell(found)
+
+        self._line.ask(request, done)
+
+    def put(
+        self, path: str, data: bytes, *, tell: Tell, only_with: str = "", tries: int = TRIES_MAX
+    ) -> None:
+        """Our node with these data, in place of whatever stands there."""
+
+        def created(found: Found) -> None:
+            if found.ours:
+                self._line.ask(lambda c: c.set_async(path, data), set_done)
+            elif found.trouble is None and found.data and tries > 1:
+                self._line.ask(lambda c: c.delete_async(path), removed)
+            else:
+                tell(found)
+
+        def removed(reply: Reply) -> None:
+            if isinstance(reply.exception, NoNodeError | None):
+                self.put(path, data, tell=tell, only_with=only_with, tries=tries - 1)
+            else:
+                tell(Found(zxid=reply.zxid, trouble=reply.exception))
+
+        def set_done(reply: Reply) -> None:
+            self._proves(reply, reply.exception)
+            tell(Found(ours=True, zxid=reply.zxid, trouble=reply.exception))
+
+        self.create(path, data, tell=created, only_with=only_with)
+
+    def remove(self, path: str, tell: Tell) -> None:
+        """No node of ours; another's stays."""
+
+        def looked(found: Found) -> None:
+            if found.ours and found.trouble is None:
+                self._line.ask(lambda c: c.delete_async(path), removed)
+            else:
+                tell(found)
+
+        def removed(reply: Reply) -> None:
+            self._proves(reply, reply.exception)
+            error = None if isinstance(reply.exception, NoNodeError) else reply.exception
+            tell(Found(zxid=reply.zxid, trouble=error))
+
+        self._look(path, looked)
+
+    def change(self, path: str, data: bytes, *, tell: Tell) -> None:
+        """Other data in a node of ours, if it still stands."""
+
+        def done(reply: Reply) -> None:
+            self._proves(reply, reply.exception)
+            tell(Found(zxid=reply.zxid, trouble=reply.exception))
+
+        self._line.ask(lambda c: c.set_async(path, data), done)
+
+    def beat(self, path: str, tell: Tell) -> None:
+        """A write that changes nothing: the path is nobody's."""
+
+        def done(reply: Reply) -> None:
+            self._proves(reply, reply.exception)
+            error = None if isinstance(reply.exception, NoNodeError) else reply.exception
+            tell(Found(zxid=reply.zxid, trouble=error))
+
+        self._line.ask(lambda c: c.delete_async(path), done)
+
+    def _look(self, path: str, tell: Tell) -> None:
+        def done(reply: Reply) -> None:
+            if reply.exception is None:
+                data, stat = reply.value
+                ours = stat.ephemeralOwner == self._line.session_id
+                # An empty node is another's too.
+                tell(Found(ours=ours, data=b"" if ours else data or b"?", zxid=reply.zxid))
+            elif isinstance(reply.exception, NoNodeError):
+                tell(Found(zxid=reply.zxid))
+            else:
+                tell(Found(trouble=reply.exception))
+
+        self._line.ask(lambda c: c.get_async(path), done)
+
+    def _proves(self, reply: Reply, error: Exception | None) -> None:
+        """A write that was refused for what stands there went the whole way, too."""
+        if error is None or isinstance(error, NodeExistsError | NoNodeError):
+            self._committed(reply.sent_s)
+
+
+def _error_among(results: list[Any] | None) -> KazooException | None:
+    """Of a change of several steps: the step that failed, not those that were undone for it."""
+    errors = [one for one in results or () if isinstance(one, KazooException)]
+    for error in errors:
+        if not isinstance(error, RolledBackError | RuntimeInconsistency):
+            return error
+    return errors[0] if errors else None
