@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from peloton.runtime.simulation.storms import Storm
 
+BRANCHES: dict[str, str] = {}
+
 
 class Observer:
     """Later."""

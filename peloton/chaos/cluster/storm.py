@@ -11,7 +11,10 @@ nor go on after something was found.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from peloton.chaos.cluster import workload
 from peloton.chaos.cluster.branches import Observer
@@ -21,6 +24,7 @@ from peloton.chaos.cluster.faults import DEEDS, FAULTS, calm
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.simulation.plan import Deed, Plan, some_of
+from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import Lasting, Storm, drawn
 from peloton.runtime.simulation.world import NotReached
 
@@ -30,12 +34,14 @@ REACHED_S_MAX = 450.0
 host that was lost, a takeover behind a slow session and a few slow re-sends fit well."""
 QUIET_S = 40.0
 """Longer than anything waits before it is said again."""
+STEPS_MAX = 300_000
+"""A hundred times an ordinary storm: somebody is busy for ever, and virtual time stands still."""
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
 POISON = "poison"
 STRENGTHS = (0.2, 0.5, 1.0)
 
 
-class ClusterPlan(Plan, frozen=True, kw_only=True):
+class ClusterPlan(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A plan over a cluster; `duration_s` is how long runs last at most."""
 
     hosts: int = 3
@@ -133,6 +139,7 @@ class Stage:
         self.checks.core.poisoned = any(deed.name == POISON for deed in plan.deeds)
         self.storm = Storm(self.cluster.world, plan, faults=FAULTS, about=self.cluster)
         self.storm.deeds.update(DEEDS)
+        self.cluster.world.checks.append(self._goes_on)
         self.observer = Observer(self.storm)
 
     def play(self) -> Played:
@@ -153,6 +160,10 @@ class Stage:
             reached=self.observer.reached(),
         )
 
+    def _goes_on(self) -> None:
+        if self.cluster.world.stepper.steps > STEPS_MAX:
+            raise NotReached(f"after {STEPS_MAX} steps nobody has come to rest")
+
     def _play(self) -> float:
         world = self.cluster.world
         world.run_until(self.cluster.ready, within_s=READY_S_MAX)
@@ -171,4 +182,32 @@ class Stage:
 
 def play(plan: ClusterPlan) -> Played:
     """One storm; raises `Failed`."""
-    return Stage(plan).play()
+    stage = Stage(plan)
+    try:
+        return stage.play()
+    finally:
+        stage.cluster.world.end()
+
+
+def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
+    """What shrinking may try that only a cluster has."""
+    for hosts in (1, plan.hosts // 2, plan.hosts - 1):
+        if 1 <= hosts < plan.hosts:
+            yield replace(plan, hosts=hosts)
+    if plan.failing:
+        yield replace(plan, failing=0.0)
+    if plan.checkpoint_bytes_min < CHECKPOINTS[-1]:
+        yield replace(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
+
+
+def shrink(plan: ClusterPlan, sort: str) -> ClusterPlan:
+    """The smallest plan found that fails in the same way."""
+
+    def fails(smaller: ClusterPlan) -> bool:
+        try:
+            play(smaller)
+        except Failed as failed:
+            return failed.sort == sort
+        return False
+
+    return shrunk(plan, fails, more=smaller)

@@ -15,11 +15,10 @@ from typing import TypeVar
 
 import msgspec
 
-STORM_S_MAX = 60.0
-STRENGTHS = (0.2, 0.5, 1.0)
 
-
-class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Deed(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """One thing that somebody does at a certain time after the storm began."""
 
     at_s: float
@@ -30,7 +29,7 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     for_s: float = 0.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One storm. `faults` are those that last, by name, with a strength from 0 to 1."""
 
     seed: int

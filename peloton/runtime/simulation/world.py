@@ -135,6 +135,10 @@ class World:
         for daemon in self.parting:
             self.store.mend(daemon.name)
 
+    def end(self) -> None:
+        """Let go of all shells: pykka's registry would keep every world there ever was."""
+        self.stepper.drop(self.stepper.shells)
+
     # ---- time ----
 
     @property

@@ -1,0 +1,126 @@
+"""Sweeps seeds: one storm for each, over a simulated cluster, and what they found together.
+
+Turns a range of seeds into figures and failures, each with the command that plays it again. It
+must not mend or skip anything: a seed that fails makes the sweep fail.
+
+    python -m peloton.chaos.sweep --seeds 100 --jobs 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from peloton.chaos.cluster.branches import BRANCHES
+from peloton.chaos.cluster.faults import FAULTS
+from peloton.chaos.cluster.storm import Failed, Played, draw, play
+from peloton.runtime.simulation.sometimes import Sometimes
+
+TEXT_MAX = 500
+
+
+class Swept(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    played: Played | None
+    failure: str = ""
+
+
+class Sums(NamedTuple):
+    """What came of all."""
+
+    sometimes: Sometimes
+    struck: Counter[str]
+    storms: Counter[str]  # in which a fault struck
+    failures: list[Swept]
+    figures: Counter[str]
+
+
+def sweep_one(seed: int) -> Swept:
+    """One storm."""
+    try:
+        return Swept(seed, play(draw(seed)))
+    except Failed as failed:
+        return Swept(seed, None, str(failed)[:TEXT_MAX])
+
+
+def sweep(seeds: range, *, jobs: int) -> Iterator[Swept]:
+    """All of them, in order."""
+    if jobs <= 1:
+        yield from map(sweep_one, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(sweep_one, seeds, chunksize=4)
+
+
+def summed(results: Iterator[Swept], *, trace_hash: bool = False) -> Sums:
+    """Failures are told as they come: who waits for thousands wants to begin with the first."""
+    sums = Sums(Sometimes(BRANCHES), Counter(), Counter(), [], Counter())
+    for swept in results:
+        sums.figures["seeds"] += 1
+        played = swept.played
+        if trace_hash:
+            print(swept.seed, played.trace if played else "failed", flush=True)
+        if played is None:
+            sums.failures.append(swept)
+            print(f"FAILED {swept.failure}\n  script/replay {swept.seed}", flush=True)
+            continue
+        sums.struck.update(played.struck)
+        sums.storms.update(name for name, times in played.struck.items() if times)
+        sums.figures["operations"] += played.operations
+        sums.figures["steps"] += played.steps
+        sums.figures["virtual s"] += int(played.elapsed_s)
+        sums.figures["histories"] += 1
+        sums.figures["calm s, at most"] = max(sums.figures["calm s, at most"], int(played.calm_s))
+        for name in played.reached:
+            sums.sometimes.reach(name)
+    return sums
+
+
+def report(sums: Sums, *, took_s: float) -> None:
+    """For people."""
+    figures = sums.figures
+    print("\nfaults: storms it struck in, strokes")
+    for name, fault in sorted(FAULTS.items(), key=lambda item: (int(item[1].number[1:]), item[0])):
+        print(f"  {fault.number:4} {name:26} {sums.storms[name]:6} {sums.struck[name]:8}")
+    missing = sums.sometimes.missing()
+    reached = len(sums.sometimes.branches) - len(missing)
+    print(f"\nbranches reached: {reached} of {len(sums.sometimes.branches)}")
+    for name in missing:
+        print(f"  never: {name}: {sums.sometimes.branches[name]}")
+    print(
+        f"\n{figures['seeds']} seeds in {took_s:.1f} s ({figures['seeds'] / took_s:.2f}/s), "
+        f"{figures['virtual s'] / 3600:.1f} h of virtual time, {figures['steps']} steps"
+    )
+    print(
+        f"{figures['operations']} operations, {figures['histories']} histories checked, "
+        f"longest way to all goals after a storm {figures['calm s, at most']} s"
+    )
+    print(f"{len(sums.failures)} failures")
+    for swept in sums.failures:
+        print(f"  script/replay {swept.seed}    {swept.failure.splitlines()[0][:120]}")
+
+
+def main() -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="script/sweep", description="Storms, one for each seed.")
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--trace-hash", action="store_true", help="a line for each seed")
+    options = parser.parse_args()
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    begun_s = time.perf_counter()
+    sums = summed(sweep(seeds, jobs=options.jobs), trace_hash=options.trace_hash)
+    report(sums, took_s=time.perf_counter() - begun_s)
+    return 1 if sums.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

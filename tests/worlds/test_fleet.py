@@ -1,0 +1,72 @@
+"""Storms over whole clusters: many small worlds from seeds, and that a seed is one history.
+
+Each world has its own faults, its own workload, and has to reach every goal after the calm. It
+must not know which seed does what: what a seed found once stands in `regressions`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from peloton.chaos.cluster.faults import FAULTS
+from peloton.chaos.cluster.storm import draw, play
+from peloton.runtime.simulation.storms import Lasting
+
+WORLDS = 200
+CHUNK = 10
+SAME_WORLDS = 50
+FIRST_SAME = 1_000_000
+
+
+@pytest.mark.parametrize("first", range(0, WORLDS, CHUNK))
+def test_every_goal_is_reached_after_the_storm(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        play(draw(seed))
+
+
+def test_two_runs_of_a_seed_are_the_same_in_any_process() -> None:
+    command = [
+        sys.executable, "-m", "peloton.chaos.sweep", "--trace-hash",
+        "--seeds", str(SAME_WORLDS), "--first-seed", str(FIRST_SAME),
+    ]  # fmt: skip
+    runs = [
+        subprocess.Popen(
+            command, env={**os.environ, "PYTHONHASHSEED": hashed}, stdout=subprocess.PIPE, text=True
+        )
+        for hashed in ("1", "2")
+    ]
+    one, other = (_traces(run.communicate()[0]) for run in runs)
+    assert len(one) == SAME_WORLDS
+    assert one == other
+
+
+def _traces(text: str) -> list[list[str]]:
+    lines = [line.split() for line in text.splitlines()]
+    return [words for words in lines if len(words) == 2 and words[0].startswith("10000")]
+
+
+def test_a_swarm_has_storms_with_one_fault_and_storms_with_all() -> None:
+    counts = [len(_faults(seed)) for seed in range(300)]
+    assert min(counts) == 1
+    assert max(counts) == len(FAULTS)
+    assert sum(count <= 2 for count in counts) > len(counts) / 5
+
+
+def test_every_fault_is_drawn_by_some_seed() -> None:
+    assert {name for seed in range(100) for name in _faults(seed)} == {*FAULTS}
+
+
+def test_at_least_25_kinds_of_fault_have_a_number() -> None:
+    assert len({fault.number for fault in FAULTS.values()}) >= 25
+    assert all(fault.what for fault in FAULTS.values())
+
+
+def _faults(seed: int) -> list[str]:
+    plan = draw(seed)
+    strokes = {deed.name for deed in plan.deeds} & {*FAULTS}
+    assert all(isinstance(FAULTS[name], Lasting) for name in plan.faults)
+    return [*plan.faults, *sorted(strokes)]

@@ -1,0 +1,21 @@
+"""Plans that once found something, made small: each is played in every suite.
+
+A file here failed when it was written; what it found is told by its name and by the commit that
+mended it. It must not be edited: `script/replay FILE` tells its story.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peloton.chaos.cluster.storm import ClusterPlan, play
+from peloton.runtime.simulation.plan import load
+
+FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_what_was_found_once_stays_mended(path: Path) -> None:
+    play(load(ClusterPlan, path))
