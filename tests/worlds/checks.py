@@ -1,7 +1,8 @@
-"""What must be true in every world: after each step, and once all is quiet.
+"""What must be true in every world of single cores: after each step, and once all is quiet.
 
 Turns a world into an AssertionError or nothing. It must not change the world, nor take an actor's
-word for what can be computed from its children.
+word for what can be computed from its children. What can be asked of any cluster is asked by
+`peloton.chaos.cluster.checks`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
-from peloton.actors.host.state import Host, HostStates
-from peloton.actors.job.slice.tally import client_state
+from peloton.actors.host.state import HostStates
 from peloton.actors.job.totals import TERMINAL
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.state import ENDED, Room
-from peloton.runtime.core.population import Population
+from peloton.chaos.cluster import checks as shared
+from peloton.chaos.cluster.checks import contents
+from peloton.chaos.cluster.checks import ledgers_equal_the_machines as ledgers_equal_the_machines
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.simulation.checkers import rebuilt
 from peloton.runtime.vocabulary import Absent, Key, members_of
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ LINES_SHOWN = 60
 def always(world: World) -> None:
     """What no step may break."""
     for shard in world.shards.values():
-        indexes_equal_their_rebuild(world, shard.population)
+        indexes_equal_their_rebuild(shard)
         nothing_fails(shard)
     hosts_keep_their_room(world)
     no_instance_runs_twice(world)
@@ -64,24 +67,10 @@ def outcomes_are_true(world: World, jobs: list[Key]) -> None:
                 assert result is not None and result.end.name == told, (run, view.state, result)
 
 
-def indexes_equal_their_rebuild(world: World, population: Population) -> None:
+def indexes_equal_their_rebuild(shard: Shard) -> None:
     """An index is the sum of its children, never a story of its own."""
-    twin = Population(world.kinds)
-    twin.cells = population.cells
-    twin.rebuild()
-    for key, index in population.indexes.items():
-        assert contents(index) == contents(twin.index_of(key)), f"index of {key} drifted"
-
-
-def contents(index: Any) -> Any:
-    """What an index says, in a form that can be compared."""
-    if isinstance(index, Tree):
-        sums = {pool: (index.use(pool), index.demand(pool)) for pool in sorted(index.pools)}
-        queues = {pool: [*queue.in_order()] for pool, queue in index.queues.items() if queue}
-        children = {pool: dict(below) for pool, below in index.children.items() if below}
-        return index.pools, index.lots, children, sums, queues
-    assert isinstance(index, Hosts)
-    return index.hosts, index.capacity
+    for key, live, wanted in rebuilt(shard.population, shard.codec):
+        assert contents(live) == contents(wanted), f"index of {key} drifted"
 
 
 def nothing_fails(shard: Any) -> None:
@@ -96,10 +85,8 @@ def nothing_fails(shard: Any) -> None:
 
 def hosts_keep_their_room(world: World) -> None:
     """The ledger adds up, fits the machine, and no run is ever accepted by two hosts."""
+    shared.hosts_keep_their_room(world)
     for key, host in world.cells("host").items():
-        used = held_by(host)
-        assert used == host.used, f"{key}: ledger holds {used}, says {host.used}"
-        assert used.within(host.capacity), f"{key} is over its room: {used}"
         for pod, run in host.runs.items():
             if run.phase in HOLDING:
                 first = world._accepted.setdefault(pod, key)
@@ -107,24 +94,11 @@ def hosts_keep_their_room(world: World) -> None:
     assert all(world._accepted.get(run, at) == at for run, at in world.machines.started.items())
 
 
-def held_by(host: Host) -> Resources:
-    """The room of all runs that hold any."""
-    used = Resources()
-    for pod in sorted(host.runs):
-        if host.runs[pod].phase in HOLDING:
-            used = used + host.runs[pod].resources
-    return used
-
-
 def quiet(world: World) -> None:
     """Nothing happens any more: all books agree with each other."""
+    shared.quiet(world)
     wanted: dict[Key, Resources] = {}
-    for key, lot in world.cells("lot").items():
-        assert not lot.waiting or lot.shape.pool, key
-        crowd = world.crowds().get(lot.crowd)
-        for member in lot.admitted:
-            state = crowd.state_of(member) if crowd is not None else None
-            assert state is not None and state.room == Room.ADMITTED, f"{key} leaks {member}"
+    for lot in world.cells("lot").values():
         held = lot.shape.resources.times(len(lot.admitted))
         wanted[lot.shape.pool] = wanted.get(lot.shape.pool, Resources()) + held
     tree = next(i for s in world.shards.values() for i in s.population.indexes.values()
@@ -132,31 +106,6 @@ def quiet(world: World) -> None:
     for pool, total in wanted.items():
         below = tree.children.get(pool)
         assert below or tree.use(pool) == total, f"{pool} uses {tree.use(pool)}, lots {total}"
-    tallies_equal_the_tasks(world)
-    ledgers_equal_the_machines(world)
-
-
-def tallies_equal_the_tasks(world: World) -> None:
-    """What a job says of its slices is what they are (of slices that are in memory)."""
-    for key, slice_ in world.cells("slice").items():
-        job = world.cells("job").get(slice_.job)
-        if job is None or slice_.number not in job.words:
-            continue
-        crowd = world.crowds().get(Key("task" + key[len("slice") :]))
-        counts = crowd.count(client_state) if crowd is not None else {}
-        said = dict(job.words[slice_.number].tally.counts)
-        assert said == dict(counts), f"{key}: job heard {said}, tasks are {dict(counts)}"
-
-
-def ledgers_equal_the_machines(world: World) -> None:
-    """What ledgers hold is what runs."""
-    for key, host in world.cells("host").items():
-        if key in world.machines.cut_off:
-            continue
-        held = sorted(pod for pod in host.runs if host.runs[pod].phase in HOLDING)
-        real = sorted(run for run, at in world.machines.running.items() if at.host == key)
-        assert held == real, f"{key}: ledger {held}, machine {real}"
-        assert [*host.runs] == [] or held, f"{key} keeps {[*host.runs]} that nobody knows"
 
 
 def over(world: World) -> bool:

@@ -1,0 +1,370 @@
+"""The books and the questions of a quiet cluster: each names the rule that is broken.
+
+Facts are told to the books by hand, in the order of a journal that no right program writes; and a
+quiet cluster is shown with one thing in it that should not be.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import immutables
+import msgspec
+import pytest
+
+from peloton.actors.host import facts as hf
+from peloton.actors.host.ledger import Phase, Run
+from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.job import facts as jf
+from peloton.actors.job.messages import JobCreated, StopJob
+from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.resources import Resources
+from peloton.actors.respool import facts as pf
+from peloton.actors.respool.lot import facts as lf
+from peloton.actors.respool.lot.messages import LotShape, lot_key
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.task import facts as tf
+from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
+from peloton.actors.task.state import Room, TaskStates
+from peloton.chaos.cluster import checks
+from peloton.chaos.cluster.books import NOTES, UNNOTED, Books
+from peloton.chaos.cluster.checks import Checks
+from peloton.chaos.cluster.cluster import BACKEND, NEED, POOL, ROOM, Cluster, Setup
+from peloton.chaos.cluster.history import Operation, What
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Machines, Process
+from peloton.kinds import kinds
+from peloton.runtime.core.codec import Entry
+from peloton.runtime.core.records import RequestAnswered
+from peloton.runtime.ports import ShardId
+from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.vocabulary import Bits, Key, Refused, key
+
+replace = msgspec.structs.replace
+JOB = "j".rjust(36, "0")
+CROWD, LOT, JOB_KEY = crowd_key(JOB, 0), lot_key(JOB, 0, shape_number=0), key("job", JOB)
+HOST, OTHER = key("host", "h0"), key("host", "h1")
+SHAPE = LotShape(POOL, NEED)
+ONE, TWO = Bits.of(0), Bits.of(0, 1)
+SPEC = RunSpec(NEED, "x")
+
+
+def entry(to: Key, *facts: Any, members: Bits = Bits()) -> Entry:  # noqa: B008
+    """One entry of a journal."""
+    return Entry(to, facts, members.raw)
+
+
+def tasks(*facts: Any, members: Bits = ONE) -> Entry:
+    """What instances wrote."""
+    return entry(CROWD, *facts, members=members)
+
+
+def accepted(run: int = 1, members: Bits = ONE) -> hf.RunsAccepted:
+    """Room on a host."""
+    return hf.RunsAccepted(CROWD, members, run, SPEC, 0.0)
+
+
+CREATED = tf.TaskCreated(TaskGoals.SUCCEEDED, Policy(), 0, LOT)
+LAUNCHING, ENDED = tf.TaskLaunching(), tf.RunEnded(SUCCESS)
+CONFIGURED = hf.HostConfigured(NEED, (), BACKEND, (1, 2), 60.0)
+MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", POOL, 1, TaskConfig()), "/p", 0.0)
+ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
+POOLS = [
+    entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, ROOM)),
+    entry(ROOT, pf.PoolCreated(PoolConfig("root", ROOT, Resources(), Resources()))),
+    entry(POOL, pf.PoolCreated(PoolConfig("p", ROOT, Resources(), NEED))),
+]
+ADMITTED = [
+    entry(LOT, lf.LotOpened(SHAPE, CROWD, 0.0), lf.LotAsked(ONE, 1, 0.0)),
+    entry(LOT, lf.LotAdmitted(ONE)),
+]
+RUNNING = [*POOLS, tasks(CREATED), *ADMITTED, tasks(LAUNCHING)]
+HELD = [entry(HOST, CONFIGURED), entry(OTHER, CONFIGURED), entry(HOST, accepted())]
+
+JOURNALS: dict[str, tuple[str, list[Entry]]] = {
+    "exists twice": ("R8a", [tasks(CREATED), tasks(CREATED)]),
+    "launched twice": ("R8a", [*RUNNING, tasks(LAUNCHING)]),
+    "tried again while it runs": ("R8a", [*RUNNING, tasks(tf.TaskRetried())]),
+    "withdrawn while it runs": ("R8a", [*RUNNING, tasks(tf.TaskWithdrawn())]),
+    "forgotten while it runs": ("R8a", [*RUNNING, tasks(tf.TaskForgotten())]),
+    "launched and not there": ("R8a", [*POOLS, tasks(CREATED), *ADMITTED, tasks(
+        LAUNCHING, members=Bits.of(1))]),
+    "an end that was another": ("R8b", [*RUNNING, tasks(tf.RunEnded(FAILURE))]),
+    "ends twice": ("R13", [*RUNNING, tasks(ENDED), tasks(ENDED)]),
+    "starts after its end": ("R13", [*RUNNING, tasks(ENDED), tasks(tf.TaskStarted())]),
+    "accepted after its end": ("R13", [*RUNNING, tasks(ENDED), tasks(tf.LaunchAccepted())]),
+    "refused after its end": ("R13", [*RUNNING, tasks(ENDED), tasks(tf.LaunchRefused(""))]),
+    "killed after its end": ("R13", [*RUNNING, tasks(ENDED), tasks(tf.TaskKilling(""))]),
+    "launched without a charge": ("R10", [tasks(CREATED), tasks(LAUNCHING)]),
+    "lets go of who runs": ("R10", [*RUNNING, entry(LOT, lf.LotLeft(ONE, 1))]),
+    "asks anew while it runs": ("R10", [*RUNNING, entry(LOT, lf.LotAsked(ONE, 2, 0.0))]),
+    "charged twice": ("R10", [*POOLS, *ADMITTED, entry(LOT, lf.LotAdmitted(ONE))]),
+    "a pool over its limit": ("R10", [*POOLS, ADMITTED[0], entry(LOT, lf.LotAdmitted(TWO))]),
+    "forgotten with a charge": ("R11", [
+        *RUNNING, tasks(ENDED), tasks(tf.TaskForgotten())]),
+    "accepted by two hosts": ("R9", [*HELD, entry(OTHER, accepted())]),
+    "accepted again by one": ("R9", [*HELD, entry(HOST, accepted())]),
+    "over its room": ("R9", [*HELD, entry(HOST, accepted(run=2))]),
+    "ends where it is not": ("R13", [*HELD, entry(OTHER, hf.ProcessesEnded((
+        RunEnd(f"{JOB}-0-1", SUCCESS),)))]),
+    "a set ends twice": ("R13", [*HELD, *(entry(HOST, hf.SetEnded(CROWD, ONE, 1, SUCCESS)),) * 2]),
+    "forgotten while held": ("R11", [*HELD, entry(HOST, hf.RunsForgotten((f"{JOB}-0-1",)))]),
+    "a set forgotten while held": ("R11", [*HELD, entry(HOST, hf.SetForgotten(CROWD, ONE, 1))]),
+    "made twice": ("R1", [entry(JOB_KEY, MADE), entry(JOB_KEY, MADE)]),
+    "a request with two effects": ("R1", [entry(JOB_KEY, ASKED), entry(JOB_KEY, ASKED)]),
+}  # fmt: skip
+
+
+def told(entries: list[Entry]) -> Books:
+    """Books that have heard this."""
+    machines = Machines(lambda run: Fate())
+    machines.results[f"{JOB}-0-1"] = SUCCESS
+    books, position = Books(machines), itertools.count(1)
+    for each in entries:
+        books.hear(Frame(ShardId("a", 0), next(position), 0.0, [each]))
+    return books
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_journal_that_contradicts_itself_is_found(name: str) -> None:
+    rule, entries = JOURNALS[name]
+    told(entries[:-1])
+    with pytest.raises(Contradiction, match=f"^{rule} "):
+        told(entries)
+
+
+def test_a_whole_life_and_a_second_one_under_the_same_id_is_fine() -> None:
+    left = entry(LOT, lf.LotLeft(ONE, 1))
+    ended = entry(HOST, hf.ProcessesEnded((RunEnd(f"{JOB}-0-1", SUCCESS),)))
+    gone = entry(JOB_KEY, jf.JobForgotten())
+    life = [
+        entry(JOB_KEY, MADE, ASKED), *RUNNING[3:], *HELD[2:], ended, tasks(ENDED), left,
+        tasks(tf.TaskForgotten()), gone,
+    ]  # fmt: skip
+    books = told([*POOLS, *HELD[:2], *life, *life])
+    assert books.made[JOB_KEY] == 2 and not books.accepted
+
+
+def test_refused_runs_count_on_unless_nobody_wants_another() -> None:
+    refused = tasks(tf.LaunchRefused("full"))
+    assert told([*RUNNING, refused]).tasks[CROWD].runs == {0: 2}
+    stopped = tasks(tf.TaskGoalSet(TaskGoals.KILLED))
+    assert told([*RUNNING, stopped, refused]).tasks[CROWD].runs == {0: 1}
+
+
+def test_what_is_started_and_was_not_accepted_is_found() -> None:
+    books = told(HELD)
+    books._machines.started[f"{JOB}-0-1"] = HOST
+    books.step()
+    books._machines.started[f"{JOB}-1-1"] = HOST
+    with pytest.raises(Contradiction, match="^R9"):
+        books.step()
+
+
+def test_the_books_have_thought_of_every_fact() -> None:
+    found = kinds({"hostmgr": 1})
+    for name in ("task", "host", "lot", "respool", "job"):
+        for fact in found[name].facts.values():
+            assert (fact in NOTES) != (fact in UNNOTED), fact
+
+
+# ---- a quiet cluster ----
+
+
+class Shown:
+    """A view of a cluster, with one thing changed."""
+
+    def __init__(self, view: checks.View) -> None:
+        names = ("job", "slice", "lot", "respool", "host")
+        self.kinds = {name: dict(view.cells(name)) for name in names}
+        self.all_crowds = {name: crowd.copy() for name, crowd in view.crowds().items()}
+        self.machines = Machines(view.machines.fates)
+        self.machines.running = dict(view.machines.running)
+
+    def cells(self, kind: str) -> dict[Key, Any]:
+        return self.kinds[kind]
+
+    def crowds(self) -> dict[Key, Any]:
+        return self.all_crowds
+
+
+@cache
+def served() -> tuple[Cluster, Checks]:
+    """One service that runs, one instance of a job that ended, and one that waits for room."""
+    setup = Setup(fates=lambda run: Fate(None))
+    cluster = Cluster(seed=1, daemons=1, hosts=2, setup=setup)
+    judged = Checks(cluster)
+    cluster.world.run_until(cluster.ready, within_s=60)
+    cluster.create(3)
+    cluster.create(6)
+    cluster.world.run_for(30)
+    return cluster, judged
+
+
+def shown() -> Shown:
+    """It, to be changed."""
+    return Shown(served()[1]._view)
+
+
+def test_a_cluster_at_work_is_quiet_too() -> None:
+    served()[1].quiet()
+    view = shown()
+    assert len(view.machines.running) == 8
+    assert [len(lot.waiting) for lot in view.cells("lot").values() if lot.waiting] == [1]
+
+
+def _a_lot(view: Shown) -> tuple[Key, Lot]:
+    return next((k, lot) for k, lot in view.cells("lot").items() if lot.admitted)
+
+
+def _leaked_room(view: Shown) -> None:
+    name, lot = _a_lot(view)
+    view.cells("lot")[name] = replace(lot, admitted=lot.admitted | Bits.of(99))
+
+
+def _twice_in_lots(view: Shown) -> None:
+    name, lot = _a_lot(view)
+    view.cells("lot")[Key(f"{name}1")] = lot
+
+
+def _waits_in_vain(view: Shown) -> None:
+    name = next(name for name, lot in view.cells("lot").items() if lot.waiting)
+    del view.cells("lot")[name]
+
+
+def _tally(view: Shown) -> None:
+    for name, job in view.cells("job").items():
+        word = job.words[0]
+        tally = replace(word.tally, counts=(("RUNNING", 77),))
+        words = job.words.set(0, replace(word, tally=tally))
+        view.cells("job")[name] = replace(job, words=words)
+
+
+def _over_room(view: Shown) -> None:
+    for name, host in view.cells("host").items():
+        view.cells("host")[name] = replace(host, capacity=NEED)
+
+
+def _wrong_sum(view: Shown) -> None:
+    for name, host in view.cells("host").items():
+        view.cells("host")[name] = replace(host, used=NEED)
+
+
+def _unknown_process(view: Shown) -> None:
+    view.machines.running[f"{JOB}-0-1"] = Process(HOST, NEED)
+
+
+def _missing_process(view: Shown) -> None:
+    del view.machines.running[next(iter(view.machines.running))]
+
+
+def _kept_run(view: Shown) -> None:
+    ended = Run(CROWD, 0, 1, Phase.ENDED, Resources())
+    host = view.cells("host")[HOST]
+    view.machines.running = {
+        run: process for run, process in view.machines.running.items() if process.host != HOST
+    }
+    runs = immutables.Map({f"{JOB}-0-1": ended})
+    view.cells("host")[HOST] = replace(host, runs=runs, used=Resources())
+
+
+def _fits(view: Shown) -> None:
+    pool = view.cells("respool")[POOL]
+    roomy = replace(pool.config, limit=ROOM.times(9))
+    view.cells("respool")[POOL] = replace(pool, config=roomy)
+    root = view.cells("respool")[ROOT]
+    more = [(name, replace(each, capacity=ROOM.times(9))) for name, each in sorted(
+        root.inventories.items())]  # fmt: skip
+    view.cells("respool")[ROOT] = replace(root, inventories=immutables.Map(more))
+
+
+def _idle_host(view: Shown) -> None:
+    for crowd in view.all_crowds.values():
+        for state in [state for state in crowd.classes if state.room == Room.ADMITTED]:
+            waits = replace(state, state=TaskStates.WAITING)
+            crowd.classes[waits] = crowd.classes.pop(state)
+    for name, host in view.cells("host").items():
+        view.cells("host")[name] = replace(host, used=Resources())
+
+
+def _other_host(view: Shown) -> None:
+    run, process = next(iter(view.machines.running.items()))
+    other = OTHER if process.host == HOST else HOST
+    view.machines.running[run] = Process(other, NEED)
+
+
+def _older_run(view: Shown) -> None:
+    for crowd in view.all_crowds.values():
+        for state in [*crowd.classes]:
+            crowd.classes[replace(state, run=state.run + 1)] = crowd.classes.pop(state)
+
+
+QUIET: dict[str, tuple[str, Callable[[Shown], None], Callable[[checks.View], None]]] = {
+    "room held for nobody": ("R11", _leaked_room, checks.lots_equal_the_tasks),
+    "room held twice": ("R10", _twice_in_lots, checks.lots_equal_the_tasks),
+    "waits, and no lot knows": ("R11", _waits_in_vain, checks.lots_equal_the_tasks),
+    "a tally that is none": ("R11", _tally, checks.tallies_equal_the_tasks),
+    "a host over its room": ("R9", _over_room, checks.hosts_keep_their_room),
+    "a ledger that does not add up": ("R9", _wrong_sum, checks.hosts_keep_their_room),
+    "a process no ledger has": ("R11", _unknown_process, checks.ledgers_equal_the_machines),
+    "a run without a process": ("R11", _missing_process, checks.ledgers_equal_the_machines),
+    "an end that nobody saw": ("R11", _kept_run, checks.ledgers_equal_the_machines),
+    "a process nobody wants": ("R12", _unknown_process, checks.every_process_is_intended),
+    "a process of an older run": ("R12", _older_run, checks.every_process_is_intended),
+    "a process on another host": ("R9", _other_host, checks.every_process_is_intended),
+    "waits though its pool has room": ("R15", _fits, checks.nobody_waits_who_fits),
+    "waits beside an idle host": ("R15", _idle_host, checks.nobody_waits_who_fits),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_should_not_be_in_a_quiet_cluster_is_found(name: str) -> None:
+    rule, change, question = QUIET[name]
+    view = shown()
+    question(view)
+    change(view)
+    with pytest.raises(Contradiction, match=f"^{rule} "):
+        question(view)
+
+
+def _wrong_books() -> Iterator[tuple[str, Books]]:
+    for rule, table in (("R10", "use"), ("R9", "hosts")):
+        judged = served()[1].books
+        books = Books(judged._machines)
+        books.use, books.hosts = dict(judged.use), dict(judged.hosts)
+        getattr(books, table)[POOL if table == "use" else HOST] = (
+            NEED if table == "use" else judged.hosts[HOST].__class__()
+        )
+        yield rule, books
+
+
+def test_books_that_differ_from_the_actors_are_found() -> None:
+    for rule, books in _wrong_books():
+        with pytest.raises(Contradiction, match=f"^{rule} "):
+            checks.books_equal_the_actors(books, shown())
+
+
+def test_what_was_acknowledged_and_is_in_no_journal_is_found() -> None:
+    books = told([entry(JOB_KEY, MADE, ASKED)])
+    made = Operation("c1", What.CREATE, job=JOB_KEY, begun_s=0.0)
+    checks.acknowledged_stands(books, [made])
+    made.end(JobCreated(JOB_KEY), 1.0)
+    checks.acknowledged_stands(books, [made])
+    with pytest.raises(Contradiction, match="^R1 "):
+        checks.acknowledged_stands(told([]), [made])
+    made.end(Refused("NO", "no"), 1.0)
+    with pytest.raises(Contradiction, match="^R2 "):
+        checks.acknowledged_stands(books, [made])
+    checks.acknowledged_stands(told([entry(JOB_KEY, ASKED, jf.JobForgotten())]), [made])
+
+
+def test_a_stop_said_beside_the_history_belongs_to_it() -> None:
+    cluster, _ = served()
+    clients = cluster.clients
+    clients.command("c2", cluster.nobody, message=StopJob(((0, 1),)))
+    (beside,) = checks._beside(clients)
+    assert beside.what is What.STOP_SOME and beside.job == cluster.nobody and not beside.known
