@@ -52,7 +52,7 @@ def empty() -> Connected:
 def _session() -> Lasting:
     where = CassandraSettings(port=cassandra.shared().port, keyspace=KEYSPACE)
     maker = cassandra_session.connect(where, keyspace=False)
-    cassandra_schema.apply(maker, KEYSPACE, REPLICATION)
+    cassandra_schema.apply(maker, KEYSPACE, replication=REPLICATION)
     maker.close()
     connected = cassandra_session.connect(where)
     return Lasting(connected.cluster, connected.session)

@@ -60,7 +60,7 @@ class Applied(Struct, frozen=True):
     differ: tuple[str, ...]
 
 
-def apply(connected: Connected, keyspace: str, replication: dict[str, int]) -> Applied:
+def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> Applied:
     """Make what is missing. Raises Refused (a wrong name, lock taken) or Unreachable.
 
     Why a lock, though each statement says IF NOT EXISTS:

@@ -178,13 +178,14 @@ class CassandraRows:
             frames += len(rows)
             frame_bytes += sum(len(row.body) for row in rows if isinstance(row, FrameRow))
             segment -= 1
-        parts = self._parts(shard, register.floor, register.floor_epoch)
+        parts = self._parts(shard, (register.floor, register.floor_epoch))
         if parts:
             previous = chain.unpack_manifest(parts[0].body).previous
-            parts += self._parts(shard, previous[0], previous[1])
+            parts += self._parts(shard, previous[:2])
         return Sizes(frames, frame_bytes, len(parts), sum(len(part.body) for part in parts))
 
-    def _parts(self, shard: ShardId, position: int, epoch: int) -> list[PartRow]:
+    def _parts(self, shard: ShardId, checkpoint: tuple[int, int]) -> list[PartRow]:
+        position, epoch = checkpoint
         parts: list[PartRow] = []
         while position and len(parts) % BUCKET_PARTS == 0:
             bucket = len(parts) // BUCKET_PARTS

@@ -1,0 +1,138 @@
+"""A success must never come back as "not applied": the real driver against a server with faults.
+
+The driver's own default is the trap: it sends a conditional write again, the second copy is
+refused because the first was done, and the caller reads the refusal. Each fault here strikes after
+the effect, which is the worst moment. Must not use a fake of the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cassandra.policies import RetryPolicy
+
+from peloton.runtime.adapters import cassandra_session
+from peloton.runtime.adapters.cassandra_session import CONDITIONAL, CassandraSettings, Connected
+from peloton.runtime.adapters.cassandra_store import CassandraRows
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core.statements import (
+    Advance,
+    Applied,
+    Failed,
+    FrameRow,
+    InsertRow,
+    NotApplied,
+)
+from peloton.runtime.ports import Claimed, Committed, Frame, ShardId, Unclear, Work
+from tests.adapters import cql_stub
+from tests.adapters.cql_stub import DROPPED, FAULTS, UNPREPARED, Stub
+
+SHARD = ShardId("a", 0)
+WRITE = Advance(SHARD, 0, b"first", b"second", 1, b"chain")
+REQUEST_TIMEOUT_S = 0.5
+RESENT_BY_DEFAULT = (DROPPED, "overloaded", "server error", "bootstrapping", "truncate error")
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    with cql_stub.running() as stub:
+        yield stub
+
+
+@pytest.fixture
+def connected(stub: Stub) -> Iterator[Connected]:
+    """Our settings, all of them; only that a test need not wait so long for silence."""
+    settings = CassandraSettings(port=stub.nodes[0].port, keyspace="stub")
+    connected = cassandra_session.connect(settings)
+    for profile in connected.cluster.profile_manager.profiles.values():
+        profile.request_timeout = REQUEST_TIMEOUT_S
+    yield connected
+    connected.close()
+
+
+def test_the_driver_knows_two_servers_to_send_to(stub: Stub, connected: Connected) -> None:
+    ports = sorted(host.endpoint.port for host in connected.session.hosts)
+    assert ports == sorted(node.port for node in stub.nodes)
+
+
+def test_without_a_fault_a_write_is_applied_and_its_repeat_refused(
+    stub: Stub, connected: Connected
+) -> None:
+    rows = CassandraRows(connected)
+    assert rows.run([WRITE]) == [Applied()]
+    assert rows.run([WRITE]) == [NotApplied(0, b"second")]
+    assert stub.done[Advance] == 1
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_write_that_was_done_comes_back_in_doubt_and_was_sent_once(
+    stub: Stub, connected: Connected, fault: str
+) -> None:
+    rows = CassandraRows(connected)
+    stub.fault = fault
+    (reply,) = rows.run([WRITE])
+    assert isinstance(reply, Failed), reply
+    assert (stub.arrived[Advance], stub.done[Advance]) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_journal_settles_the_doubt_by_the_identical_write(
+    stub: Stub, connected: Connected, fault: str
+) -> None:
+    journal = FencedRows(CassandraRows(connected), process=b"p" * 16)
+    claimed = journal.claim(SHARD, "somebody")
+    assert isinstance(claimed, Claimed)
+    stub.fault = fault
+    (answer,) = journal.commit([Work(SHARD, claimed.epoch, Frame(1, b"body"))])
+    assert isinstance(answer, Unclear)
+    while isinstance(answer, Unclear):
+        answer = journal.settle(SHARD)
+    assert answer == Committed()
+    assert stub.done[Advance] == 1
+    (answer,) = journal.commit([Work(SHARD, claimed.epoch, Frame(2, b"next"))])
+    assert answer == Committed()
+    assert stub.position == 2
+
+
+def test_a_statement_the_server_forgot_is_prepared_anew_and_sent_again(
+    stub: Stub, connected: Connected
+) -> None:
+    """The one second copy there may be: of the first the server said that it did nothing."""
+    rows = CassandraRows(connected)
+    stub.fault = UNPREPARED
+    assert rows.run([WRITE]) == [Applied()]
+    assert (stub.arrived[Advance], stub.done[Advance]) == (2, 1)
+
+
+def test_no_server_at_all_is_a_doubt_too(stub: Stub, connected: Connected) -> None:
+    rows = CassandraRows(connected)
+    connected.close()
+    (reply,) = rows.run([WRITE])
+    assert isinstance(reply, Failed)
+    assert stub.arrived[Advance] == 0
+
+
+def test_one_fault_among_many_statements_leaves_the_others_their_answers(
+    stub: Stub, connected: Connected
+) -> None:
+    rows = CassandraRows(connected)
+    stub.fault = "overloaded"
+    row = FrameRow(1, 0, 0, 1, b"op", b"", b"", b"body")
+    part = InsertRow(SHARD, row)
+    first, failed, last = rows.run([part, WRITE, part])
+    assert first == last != failed
+    assert isinstance(failed, Failed)
+
+
+@pytest.mark.parametrize("fault", RESENT_BY_DEFAULT)
+def test_planted_the_default_policy_reports_a_success_as_not_applied(
+    stub: Stub, connected: Connected, fault: str
+) -> None:
+    """The trap is there: were it not, the tests above would prove nothing."""
+    rows = CassandraRows(connected)
+    connected.cluster.profile_manager.profiles[CONDITIONAL].retry_policy = RetryPolicy()
+    stub.fault = fault
+    (reply,) = rows.run([WRITE])
+    assert reply == NotApplied(0, b"second")
+    assert (stub.arrived[Advance], stub.done[Advance]) == (2, 1)
