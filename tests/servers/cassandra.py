@@ -122,10 +122,15 @@ class Cassandra(Server):
     data_centre: ClassVar[str] = "dc1"
 
     def __init__(
-        self, folder: Path, *, port: int = 0, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        storage_port: int = 0,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        some_port, self.storage_port = free_ports(2)
-        super().__init__(folder, port or some_port)
+        super().__init__(folder, port or free_ports(1)[0])
+        self.storage_port = storage_port or free_ports(1)[0]
         self.settings = dict(settings or {})
 
     @classmethod

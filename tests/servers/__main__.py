@@ -1,0 +1,130 @@
+"""`script/services`: one ZooKeeper and one Cassandra for a developer, which outlive the command.
+
+Turns start, stop and status into processes and what is said of them. They are found again by a
+file with their pid. It must not end a process that is not one of these: a pid may have been given
+to another meanwhile, so its command line is looked at first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+
+from tests.servers.cache import NotInstalled
+from tests.servers.cassandra import Cassandra
+from tests.servers.process import STOP_TIMEOUT_S, Server, ServerFailed
+from tests.servers.zookeeper import ZooKeeper
+
+ZOOKEEPER_PORT, CASSANDRA_PORT, STORAGE_PORT = 2181, 9042, 7000
+FAILED, NOT_RUNNING = 1, 3
+
+
+def servers(folder: Path) -> list[Server]:
+    """Both, where clients look for them by default."""
+    cassandra = Cassandra(folder / "cassandra", port=CASSANDRA_PORT, storage_port=STORAGE_PORT)
+    return [ZooKeeper(folder / "zookeeper", port=ZOOKEEPER_PORT), cassandra]
+
+
+def running_pid(server: Server) -> int | None:
+    """The pid of a server that was started before and still runs."""
+    try:
+        pid = int(_pid_file(server).read_text())
+    except (OSError, ValueError):
+        return None
+    asked = ["ps", "-o", "args=", "-p", str(pid)]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return pid if str(server.folder) in told.stdout else None
+
+
+def start(folder: Path) -> int:
+    """Start what does not run, and wait until both answer."""
+    new = [server for server in servers(folder) if running_pid(server) is None]
+    for server in new:
+        if server.answers():
+            # Ours would find the port taken; and whose data are those?
+            raise ServerFailed(f"{server.address} answers already, and is no {server.name} of ours")
+    for server in new:
+        server.launch(outlive=True)
+        assert server.process is not None
+        _pid_file(server).write_text(str(server.process.pid))
+    for server in new:
+        server.wait_until_ready()
+    return status(folder)
+
+
+def stop(folder: Path) -> int:
+    """Stop what runs, and wait for its end."""
+    for server in servers(folder):
+        pid = running_pid(server)
+        if pid is not None:
+            _end(server, pid)
+            print(f"{server.name}  stopped")
+        _pid_file(server).unlink(missing_ok=True)
+    return 0
+
+
+def _end(server: Server, pid: int) -> None:
+    ended = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(ended, signal.SIGTERM)
+        if not select.select([ended], [], [], STOP_TIMEOUT_S)[0]:
+            signal.pidfd_send_signal(ended, signal.SIGKILL)
+            raise ServerFailed(f"{server.name} had to be killed, see {server.log}")
+    finally:
+        os.close(ended)
+
+
+def status(folder: Path) -> int:
+    """A line for each. The exit code says whether both serve."""
+    code = 0
+    for server in servers(folder):
+        pid = running_pid(server)
+        if pid is None:
+            words = "does not run"
+        elif not server.answers():
+            words = f"pid {pid}, does not answer, see {server.log}"
+        else:
+            words = f"pid {pid}, serves on {server.address}"
+        code = code if words.endswith(server.address) else NOT_RUNNING
+        print(f"{server.name:<10} {words}")
+    return code
+
+
+def _pid_file(server: Server) -> Path:
+    return server.folder / "pid"
+
+
+def main(words: Sequence[str]) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="script/services", description=__doc__.split("\n")[0])
+    parser.add_argument("command", choices=["start", "stop", "status"])
+    parser.add_argument("--fresh", action="store_true", help="start: forget what they held")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(platformdirs.user_state_dir("peloton")) / "services",
+        help="where their data and logs are  [default: %(default)s]",
+    )  # fmt: skip
+    options = parser.parse_args(words)
+    folder = options.folder.absolute()
+    try:
+        if options.command == "start":
+            if options.fresh:
+                stop(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+            return start(folder)
+        return stop(folder) if options.command == "stop" else status(folder)
+    except (ServerFailed, NotInstalled) as error:
+        print(f"script/services: {error}", file=sys.stderr)
+        return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
