@@ -22,7 +22,6 @@ from typing import Any
 from kazoo.protocol.states import KazooState
 from msgspec import Struct
 
-from peloton.runtime.adapters.zookeeper_leaders import Leaders
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
 from peloton.runtime.adapters.zookeeper_line import Line
 from peloton.runtime.adapters.zookeeper_nodes import (
@@ -30,17 +29,14 @@ from peloton.runtime.adapters.zookeeper_nodes import (
     Leader,
     Paths,
     member_bytes,
-    owner_bytes,
-    owner_of,
 )
+from peloton.runtime.adapters.zookeeper_owners import Owners, Scene
 from peloton.runtime.adapters.zookeeper_pulse import Pulse
 from peloton.runtime.adapters.zookeeper_reading import Reading
 from peloton.runtime.adapters.zookeeper_writes import Found, Writes
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
-    NodeAnswer,
-    NodeOutcome,
     Session,
     SessionState,
     ShardId,
@@ -100,7 +96,7 @@ class MemberSession:
         self._line = self._new_line()
         self._writes = self._new_writes()
         self._pulse = self._new_pulse()
-        self._leaders = self._new_leaders()
+        self._owners = self._new_owners()
 
     # ---- the port's calls ----
 
@@ -139,11 +135,11 @@ class MemberSession:
 
     def create_owner(self, shard: ShardId) -> None:
         """As the port says."""
-        self._put(lambda: self._create(shard))
+        self._put(lambda: self._owners.create(shard))
 
     def remove_owner(self, shard: ShardId) -> None:
         """As the port says."""
-        self._put(lambda: self._remove(shard))
+        self._put(lambda: self._owners.remove(shard))
 
     # ---- the thread ----
 
@@ -203,15 +199,22 @@ class MemberSession:
     def _new_pulse(self) -> Pulse:
         return Pulse(self._line, writes=self._writes, path=self._paths.nowhere, at=self._at)
 
-    def _new_leaders(self) -> Leaders:
-        roles = self._config.leaders
-        return Leaders(self._line, writes=self._writes, paths=self._paths, roles=roles)
+    def _new_owners(self) -> Owners:
+        scene = Scene(
+            self._line,
+            member=self._member,
+            paths=self._paths,
+            writes=self._writes,
+            put=self._put,
+        )
+        return Owners(scene, roles=self._config.leaders, say=self._say, unsure=self._look)
 
     def _state(self, state: str) -> None:
         self._through = state == KazooState.CONNECTED and not self._line.lost
         self._settled = False
         self._reading, self._read_again = None, False
         self._pulse.stop()
+        self._owners.shut()
         if self._through:
             self._pulse = self._new_pulse()
             self._lease.reopened(self._line.dialled_s)
@@ -230,7 +233,7 @@ class MemberSession:
         self._lease = Lease()
         self._line = self._new_line()
         self._writes = self._new_writes()
-        self._leaders = self._new_leaders()
+        self._owners = self._new_owners()
         self._line.start()
 
     def _lose(self) -> None:
@@ -272,7 +275,7 @@ class MemberSession:
                     self._announce(self._node)
                 self._say_state(SessionState.CONNECTED, found.zxid)
                 self._pulse.begin()
-                self._leaders.write_all()
+                self._owners.open()
                 self._look()
 
         node = self._node
@@ -328,7 +331,7 @@ class MemberSession:
         self._reading = None
         if view is None:
             return  # broken: the line's next state says how it goes on
-        self._leaders.seen(view)
+        self._owners.leaders.seen(view)
         self._say(view)
         if reading.folder_missing:
             self._folders(self._folders_again)
@@ -341,43 +344,3 @@ class MemberSession:
             self._look()
         else:
             self._at(now_s() + AGAIN_S, self._look)
-
-    # ---- owner nodes ----
-
-    def _create(self, shard: ShardId) -> None:
-        if not self._settled:
-            self._answer(shard, NodeOutcome.UNSURE)
-            return
-        member = self._paths.member(self._member)
-
-        def done(found: Found) -> None:
-            if found.ours and found.trouble is None:
-                self._answer(shard, NodeOutcome.HELD, found=found)
-                self._leaders.ours(shard, found.zxid)
-            elif found.trouble is None and found.data and owner_of(found.data) != self._member:
-                self._answer(shard, NodeOutcome.TAKEN, found=found)
-            else:
-                self._answer(shard, NodeOutcome.UNSURE)
-                self._look()
-
-        data = owner_bytes(self._member)
-        self._writes.create(self._paths.owner(shard), data, tell=done, only_with=member)
-
-    def _remove(self, shard: ShardId) -> None:
-        if not self._settled:
-            self._answer(shard, NodeOutcome.UNSURE)
-            return
-
-        def done(found: Found) -> None:
-            gone = found.trouble is None
-            self._answer(shard, NodeOutcome.GONE if gone else NodeOutcome.UNSURE, found=found)
-
-        self._leaders.not_ours(shard)
-        self._writes.remove(self._paths.owner(shard), done)
-
-    def _answer(self, shard: ShardId, outcome: NodeOutcome, *, found: Found | None = None) -> None:
-        if found is None or outcome is NodeOutcome.UNSURE:
-            self._say(NodeAnswer(self._member, shard, outcome))
-        else:
-            owner = owner_of(found.data)
-            self._say(NodeAnswer(self._member, shard, outcome, found.zxid, owner))

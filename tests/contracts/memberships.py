@@ -1,0 +1,158 @@
+"""Where contract tests get their memberships: one rig per adapter, all with the same doors.
+
+A rig makes clients, waits, and does to them what a network and a service do. It must not hold an
+assertion; those belong to the tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from kazoo.client import KazooClient
+
+from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.runtime.ports import Membership
+from peloton.runtime.simulation.later import begun
+from peloton.runtime.simulation.member import Client
+from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.stepper import Stepper
+from tests.servers import zookeeper
+from tests.servers.proxy import Proxy
+
+WAIT_S_MAX = 20.0
+LOOK_AGAIN_S = 0.005
+
+
+class Rig(Protocol):
+    """One service, and the clients of it."""
+
+    session_s: float
+
+    def client(self) -> Membership:
+        """The port as one more daemon holds it."""
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Until it holds; raises if it never does."""
+
+    def rest(self, seconds: float) -> None:
+        """That long."""
+
+    def cut(self, client: Membership) -> None:
+        """Nothing passes between this client and the service."""
+
+    def mend(self, client: Membership) -> None:
+        """It passes again."""
+
+    def expire(self, client: Membership) -> None:
+        """The service ends the session though nothing is wrong."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class Simulated:
+    """The simulated ensemble in a calm."""
+
+    session_s = 10.0
+
+    def __init__(self) -> None:
+        self.stepper = Stepper(1)
+        self.ensemble = begun(Ensemble(self.stepper, session_s=self.session_s))
+        self._names = itertools.count(1)
+
+    def client(self) -> Membership:
+        return Client(self.ensemble, f"client-{next(self._names)}")
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        self.stepper.run(until)
+
+    def rest(self, seconds: float) -> None:
+        end_s = self.stepper.clock.now() + seconds
+        self.ensemble.at(end_s, lambda: None)
+        self.stepper.run(lambda: self.stepper.clock.now() >= end_s)
+
+    def cut(self, client: Membership) -> None:
+        assert isinstance(client, Client)
+        client.cut()
+
+    def mend(self, client: Membership) -> None:
+        assert isinstance(client, Client)
+        client.heal()
+
+    def expire(self, client: Membership) -> None:
+        assert isinstance(client, Client)
+        client.expire()
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
+class Real:
+    """A real ZooKeeper, each client behind a proxy of its own."""
+
+    session_s = 1.2
+    _clusters = itertools.count(1)
+
+    def __init__(self) -> None:
+        self.server = zookeeper.shared()
+        self.cluster = f"contract-{next(self._clusters)}"
+        self._proxies: dict[int, Proxy] = {}
+        self._clients: list[ZooKeeperMembership] = []
+
+    def client(self) -> Membership:
+        proxy = Proxy(self.server.port)
+        config = Config(proxy.address, self.cluster, session_s=self.session_s)
+        client = ZooKeeperMembership(config)
+        self._proxies[id(client)] = proxy
+        self._clients.append(client)
+        return client
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        wait(until)
+
+    def rest(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        wait(lambda: time.monotonic() >= end_s)
+
+    def cut(self, client: Membership) -> None:
+        self._proxies[id(client)].cut()
+
+    def mend(self, client: Membership) -> None:
+        self._proxies[id(client)].mend()
+
+    def expire(self, client: Membership) -> None:
+        assert isinstance(client, ZooKeeperMembership)
+        expire(client, self.server.address)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        for proxy in self._proxies.values():
+            proxy.close()
+
+
+RIGS: list[Callable[[], Rig]] = [Simulated, Real]
+
+
+def expire(client: ZooKeeperMembership, address: str) -> None:
+    """End its session behind its back: a second client of the same session closes it."""
+    assert client._session is not None
+    identity = client._session._line.client.client_id
+    assert identity is not None
+    double = KazooClient(address, client_id=identity)
+    double.start()
+    double.stop()
+    double.close()
+
+
+def wait(until: Callable[[], bool], seconds: float = WAIT_S_MAX) -> None:
+    """By the clock of the machine."""
+    pause, end_s = threading.Event(), time.monotonic() + seconds
+    while not until():
+        if time.monotonic() > end_s:
+            raise AssertionError(f"not so after {seconds} s")
+        pause.wait(LOOK_AGAIN_S)

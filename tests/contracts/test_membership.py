@@ -1,0 +1,295 @@
+"""What every `Membership` keeps to: sessions, owner nodes, views, and what is told of them.
+
+An adapter joins by a rig in `RIGS`. It must not be asked for more than the port says: how soon a
+view comes, or how a break is noticed, is each service's own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from peloton.runtime.ports import (
+    MemberNode,
+    Membership,
+    MembershipNews,
+    NodeAnswer,
+    NodeOutcome,
+    Session,
+    SessionState,
+    ShardId,
+    View,
+)
+from tests.contracts.memberships import RIGS, Rig
+
+HELD, TAKEN, GONE, UNSURE = NodeOutcome
+CONNECTED, SUSPENDED, LOST = SessionState
+SHARD, OTHER = ShardId("a", 0), ShardId("a-b", 17)
+
+
+def node(name: str, *, leaving: bool = False) -> MemberNode:
+    return MemberNode(f"{name}:1", ("a", "a-b"), unfit=("a",), leaving=leaving)
+
+
+class Daemon:
+    """A client, and everything it was told."""
+
+    def __init__(self, rig: Rig, name: str) -> None:
+        self.rig = rig
+        self.name = name
+        self.news: list[MembershipNews] = []
+        self.client: Membership = rig.client()
+        self.client.listen(self.news.append)
+        self.member = ""
+
+    def join(self, life: int = 1) -> Daemon:
+        """A session that stands, and its first view."""
+        self.member = f"{self.name}.{life}"
+        self.client.join(self.member, node(self.name))
+        self.rig.wait(lambda: self.view() is not None)
+        return self
+
+    def of_session(self) -> list[MembershipNews]:
+        return [news for news in list(self.news) if news.member == self.member]
+
+    def states(self) -> list[SessionState]:
+        return [news.state for news in self.of_session() if isinstance(news, Session)]
+
+    def answers(self, shard: ShardId = SHARD) -> list[NodeAnswer]:
+        found = [news for news in self.of_session() if isinstance(news, NodeAnswer)]
+        return [answer for answer in found if answer.shard == shard]
+
+    def outcomes(self, shard: ShardId = SHARD) -> list[NodeOutcome]:
+        return [answer.outcome for answer in self.answers(shard)]
+
+    def views(self) -> list[View]:
+        return [news for news in self.of_session() if isinstance(news, View)]
+
+    def view(self) -> View | None:
+        return next(reversed(self.views()), None)
+
+    def owners(self) -> dict[ShardId, str]:
+        view = self.view()
+        return view.owners if view is not None else {}
+
+    def members(self) -> dict[str, MemberNode]:
+        view = self.view()
+        return view.members if view is not None else {}
+
+    def create(self, shard: ShardId = SHARD) -> NodeAnswer:
+        self.client.create_owner(shard)
+        return self._answer(shard)
+
+    def remove(self, shard: ShardId = SHARD) -> NodeAnswer:
+        self.client.remove_owner(shard)
+        return self._answer(shard)
+
+    def _answer(self, shard: ShardId) -> NodeAnswer:
+        known = len(self.answers(shard))
+        self.rig.wait(lambda: len(self.answers(shard)) > known)
+        return self.answers(shard)[-1]
+
+
+@pytest.fixture(params=RIGS, ids=lambda rig: rig.__name__)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    made: Rig = request.param()
+    yield made
+    made.close()
+
+
+def test_the_first_news_is_that_the_node_stands_and_a_view_follows(rig: Rig):
+    a = Daemon(rig, "a")
+    assert a.client.sure_for_s() <= 0
+    a.join()
+    first, view = a.news[0], a.view()
+    assert isinstance(first, Session) and first.state is CONNECTED and first.version > 0
+    assert view is not None and view.version >= first.version
+    assert view.members == {"a.1": node("a")} and view.owners == {}
+    assert 0 < a.client.sure_for_s() <= rig.session_s
+
+
+def test_members_see_each_other_come_change_and_go(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    rig.wait(lambda: a.members() == {"a.1": node("a"), "b.1": node("b")})
+    for leaving in (True, False, True):
+        b.client.announce(node("b", leaving=leaving))
+    rig.wait(lambda: a.members().get("b.1") == node("b", leaving=True))
+    rig.wait(lambda: b.members().get("b.1") == node("b", leaving=True))
+    b.client.leave()
+    rig.wait(lambda: a.members() == {"a.1": node("a")})
+
+
+def test_what_is_announced_before_the_node_stands_is_what_stands(rig: Rig):
+    a = Daemon(rig, "a")
+    a.member = "a.1"
+    a.client.join("a.1", node("a"))
+    a.client.announce(node("a", leaving=True))
+    rig.wait(lambda: a.members() == {"a.1": node("a", leaving=True)})
+
+
+def test_of_two_that_ask_for_a_node_one_holds_it_and_the_other_is_told_who(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    first, again = a.create(), a.create()
+    assert first.outcome is HELD and again.outcome is HELD and again.version >= first.version
+    taken = b.create()
+    assert taken.outcome is TAKEN and taken.owner == "a.1" and taken.version >= first.version
+    rig.wait(lambda: a.owners() == b.owners() == {SHARD: "a.1"})
+    assert b.create(OTHER).outcome is HELD
+    rig.wait(lambda: a.owners() == b.owners() == {SHARD: "a.1", OTHER: "b.1"})
+
+
+def test_only_the_owner_removes_its_node(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    held = a.create()
+    not_mine = b.remove()
+    assert not_mine.outcome is GONE and not_mine.owner == "a.1"
+    gone, nothing = a.remove(), a.remove()
+    assert gone.outcome is GONE and gone.owner == "" and gone.version > held.version
+    assert nothing.outcome is GONE and nothing.owner == ""
+    taken_over = b.create()
+    assert taken_over.outcome is HELD and taken_over.version > gone.version
+    rig.wait(lambda: a.owners() == {SHARD: "b.1"})
+
+
+def test_every_operation_is_answered_once_and_in_order(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    shards = [ShardId("a", number) for number in range(40)]
+    for shard in shards:
+        for daemon in (a, b):
+            daemon.client.create_owner(shard)
+            daemon.client.remove_owner(shard)
+            daemon.client.create_owner(shard)
+    rig.wait(lambda: all(len(d.answers(s)) >= 3 for d in (a, b) for s in shards))
+    rig.rest(rig.session_s / 4)
+    for shard in shards:
+        ends = []
+        for daemon in (a, b):
+            first, removed, last = daemon.outcomes(shard)
+            assert first in (HELD, TAKEN) and removed is GONE and last in (HELD, TAKEN)
+            ends.append(last)
+        assert HELD in ends
+    truth = {s: next(d.member for d in (a, b) if d.outcomes(s)[-1] is HELD) for s in shards}
+    rig.wait(lambda: a.owners() == b.owners() == truth)
+
+
+def test_views_grow_no_older_and_one_as_new_as_an_answer_shows_what_it_says(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    for _ in range(10):
+        a.create()
+        b.create(OTHER)
+        a.remove()
+    held = a.create()
+    a.client.look()
+    rig.wait(lambda: a.views()[-1].version >= held.version)
+    for daemon in (a, b):
+        versions = [view.version for view in daemon.views()]
+        assert versions == sorted(versions)
+    # What nobody removes is in every view as new as the answer that said so.
+    assert all(v.owners.get(SHARD) == "a.1" for v in a.views() if v.version >= held.version)
+    b_held = b.answers(OTHER)[0]
+    assert all(v.owners.get(OTHER) == "b.1" for v in a.views() if v.version >= b_held.version)
+
+
+def test_who_leaves_takes_all_nodes_along_and_hears_no_more(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    b.create()
+    rig.wait(lambda: a.owners() == {SHARD: "b.1"})
+    b.client.leave()
+    heard = len(b.news)
+    b.client.create_owner(SHARD)
+    b.client.look()
+    assert b.client.sure_for_s() <= 0
+    rig.wait(lambda: a.members() == {"a.1": node("a")} and a.owners() == {})
+    rig.rest(rig.session_s / 4)
+    assert len(b.news) == heard
+
+
+def test_joining_anew_lets_go_of_what_the_older_session_made(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    b.create()
+    b.create(OTHER)
+    b.join(2)
+    assert b.create(OTHER).outcome in (HELD, TAKEN), "the older session's node may still stand"
+    rig.wait(lambda: b.create(OTHER).outcome is HELD)
+    rig.wait(lambda: sorted(a.members()) == ["a.1", "b.2"] and a.owners() == {OTHER: "b.2"})
+
+
+def test_a_session_that_the_service_ended_is_lost_with_its_last_word(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    b.create()
+    rig.expire(b.client)
+    rig.wait(lambda: LOST in b.states())
+    assert b.client.sure_for_s() <= 0
+    rig.wait(lambda: sorted(a.members()) == ["a.1"] and a.owners() == {})
+    b.client.create_owner(SHARD)
+    b.client.look()
+    rig.rest(rig.session_s / 2)
+    assert b.states()[-2:] == [SUSPENDED, LOST] and isinstance(b.of_session()[-1], Session)
+    assert a.owners() == {}, "nothing is made under a session that nobody knows of"
+    b.join(2)
+    assert b.create().outcome is HELD
+
+
+def test_a_short_cut_suspends_and_ends_nothing(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    b.create()
+    rig.cut(b.client)
+    rig.rest(rig.session_s / 4)
+    a.create(OTHER)
+    rig.mend(b.client)
+    rig.wait(lambda: b.owners() == {SHARD: "b.1", OTHER: "a.1"})
+    assert b.states() in ([CONNECTED], [CONNECTED, SUSPENDED, CONNECTED])
+    rig.wait(lambda: b.client.sure_for_s() > 0)
+    assert b.create().outcome is HELD and b.member in a.members()
+
+
+def test_what_is_asked_while_cut_is_answered_once_and_never_wrongly(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    shards = [ShardId("a", number) for number in range(20)]
+    for at, shard in enumerate(shards):
+        if at == 10:
+            rig.cut(b.client)
+        b.client.create_owner(shard)
+    rig.rest(rig.session_s / 4)
+    rig.mend(b.client)
+    rig.wait(lambda: all(b.answers(shard) for shard in shards))
+    rig.wait(lambda: b.states()[-1] is CONNECTED)
+    held = [shard for shard in shards if b.outcomes(shard)[0] is HELD]
+    assert all(b.outcomes(shard)[0] in (HELD, UNSURE) for shard in shards)
+    rig.wait(lambda: all(a.owners().get(shard) == "b.1" for shard in held))
+    for shard in shards:
+        assert len(b.answers(shard)) == 1
+        assert a.create(shard).outcome in (HELD, TAKEN), "and both agree whose it is"
+        assert b.create(shard).outcome is not a.outcomes(shard)[-1]
+
+
+def test_a_long_cut_ends_the_session_and_nobody_was_sure_until_then(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    b.create()
+    rig.wait(lambda: a.owners() == {SHARD: "b.1"})
+    rig.cut(b.client)
+    sure = []
+
+    def gone() -> bool:
+        sure.append(b.client.sure_for_s())
+        return a.owners() == {}
+
+    rig.wait(gone)
+    assert sure[0] > 0 and sure[-1] <= 0, "before another could own what is ours"
+    assert LOST not in b.states(), "how could it know?"
+    rig.mend(b.client)
+    rig.wait(lambda: b.states() == [CONNECTED, SUSPENDED, LOST])
+    b.join(2)
+    assert b.create().outcome is HELD
+
+
+def test_a_service_out_of_reach_is_tried_until_the_session_stands(rig: Rig):
+    a = Daemon(rig, "a")
+    rig.cut(a.client)
+    a.member = "a.1"
+    a.client.join("a.1", node("a"))
+    rig.rest(rig.session_s / 2)
+    assert a.news == [] and a.client.sure_for_s() <= 0
+    rig.mend(a.client)
+    rig.wait(lambda: a.states() == [CONNECTED] and "a.1" in a.members())
