@@ -1,17 +1,167 @@
-"""Rare branches."""
+"""The rare branches of a cluster by name: what should happen in some storm, or storms prove little.
+
+Turns names into where they are seen: a committed fact and its cause, a reason in a story, a
+statement to the store and its reply, a state of the world. `observer.py` looks. It must not name
+what happens in every world.
+"""
 
 from __future__ import annotations
 
-from peloton.runtime.simulation.storms import Storm
+FACTS: dict[tuple[str, str, str], str] = {
+    ("task", "LaunchRefused", "RunRefused"): "a host refused a launch",
+    ("task", "RoomLeaving", "Gone"): "a run was cancelled, and its room given back",
+    ("task", "RoomLeaving", "RunRefused"): "a launch was refused to a task that is to end",
+    ("task", "RoomLeaving", "SetTaskGoal"): "a task was stopped before it ran",
+    ("task", "RoomQueued", "Queued"): "a task waited for room in its pool",
+    ("task", "RunEnded", "Gone"): "a run was over that never began",
+    ("task", "TaskForgotten", "Left"): "a deleted task gave its room back first",
+    ("task", "TaskForgotten", "SetTaskGoal"): "a task that had ended was deleted",
+    ("task", "TaskKilling", "SetTaskGoal"): "a run was killed",
+    ("task", "TaskRetried", "Ended"): "a run that failed was tried again",
+    ("task", "TaskRetried", "Gone"): "a run that was cancelled by its host's loss was tried again",
+    ("task", "TaskThrottled", "Ended"): "a task that failed often has to wait",
+    ("task", "TaskWithdrawn", "SetTaskGoal"): "a task was withdrawn before it asked for room",
+    ("host", "HostLost", "Due"): "a host was out of reach past its timeout",
+    ("host", "HostReachable", "LookAgain"): "a host looked again after a recovery",
+    ("host", "HostUnreachable", "BackendDown"): "a host was out of reach",
+    ("host", "KillOrdered", "KillRun"): "a kill was ordered",
+    ("host", "ProcessesEnded", "RunsListed"): "an end was learned from a listing",
+    ("host", "ProcessesStarted", "RunsListed"): "a start was learned from a listing",
+    ("host", "SetEnded", "RunsListed"): "ends of a whole set were learned from a listing",
+    ("host", "SetStarted", "RunsListed"): "starts of a whole set were learned from a listing",
+    ("host", "SetEnded", "RunsEnded"): "a whole set ended at once",
+    ("host", "SetForgotten", "RunSeen"): "a whole set was forgotten at once",
+    ("host", "RunsRefused", "Launch"): "a launch was refused, in the journal",
+    ("job", "InstancesStopped", "StopJob"): "some instances were stopped",
+    ("job", "DeletionOrdered", "DeleteJob"): "a job was deleted",
+    ("job", "OverridesGiven", "CreateJob"): "an instance had a config of its own",
+    ("job", "MessageSetAside", "StopJob"): "a poison message was set aside",
+    ("job", "SliceVanished", "SliceGone"): "a slice was gone before its job",
+    ("job", "StopOrdered", "StopJob"): "a whole job was stopped",
+    ("job", "RequestAnswered", "DeleteJob"): "the answer to a deletion was kept for repeats",
+    ("job", "Revived", "revived"): "a job acted again after its end",
+    ("slice", "MembersBegun", "Pursue"): "a limited job began more members by itself",
+    ("slice", "MembersBegun", "SetSliceGoal"): "a limited job began its first members",
+    ("slice", "Revived", "revived"): "a slice acted again after its end",
+    ("slice", "SliceForgotten", "Pursue"): "a slice forgot itself",
+    ("respool", "PoolUpdated", "UpdatePool"): "a pool changed with jobs in flight",
+    ("shard", "CheckpointCut", ""): "a checkpoint was cut",
+    ("shard", "Left", ""): "ended entities left the memory",
+}
+REASONS: dict[tuple[str, str], str] = {
+    ("host", "a list from before the backend went away"): "an old listing was ignored",
+    ("host", "ends that are known already"): "an end was told twice",
+    ("host", "1 old runs are killed first"): "an orphan kept its host from being up",
+    ("host", "runs that nobody owns are killed"): "a run that nobody owns was killed",
+    ("host", "host is unreachable"): "a launch met a host out of reach",
+    ("host", "host is unsure"): "a launch met a host that is not reconciled",
+    ("host", "host unreachable for"): "the runs of a lost host were given up",
+    ("host", "looked again"): "a host out of reach asked whether it can be asked",
+    ("host", "no room on the host"): "two placers chose the same room",
+    ("job", "it has ended"): "a job that had ended was stopped",
+    ("job", "it is being deleted already"): "a job was deleted twice",
+    ("job", "it is being stopped already"): "a job was stopped twice",
+    ("job", "a job needs at least one instance"): "a bad request was refused",
+    ("respool", "an older word of this inventory"): "an older capacity came behind a newer",
+    ("slice", "goal known"): "an absolute goal was said twice",
+    ("slice", "no host fits"): "no host had room",
+    ("slice", "no host: the placer knows no hosts yet"): "a placer had just begun",
+    ("task", "Task LOST: host unreachable"): "a run was lost with its host",
+    ("task", "Task LOST: the backend does not know the run any more"): "a run had vanished",
+    ("task", "cancelled before it started"): "a launch was overtaken by its cancel",
+    ("task", "end of another run"): "the end of an older run was ignored",
+    ("task", "no such instance"): "a word came for a task that is gone",
+    ("task", "room is not wanted any more"): "an admission came for a task that is to end",
+    ("task", "stopped before it was launched"): "a task was stopped with its room in hand",
+    ("task", "killed"): "a task ended by its kill",
+    ("inventory", "the inventory is not open yet"): "a host spoke before its inventory was",
+}
+_CALLS = ("Advance", "Bump", "Free", "MoveFloor")
+_FAILURES = {
+    "timeout, before it was begun": "was late",
+    "timeout, half accepted": "was half accepted",
+    "timeout, though it was done": "was done, unheard",
+    "unavailable": "was refused by the store",
+    "connection closed": "met a power cut",
+}
+STATEMENTS: dict[tuple[str, str], str] = {
+    **{
+        (call, text): f"{call} {told}"
+        for call in _CALLS
+        for text, told in _FAILURES.items()
+        if (call, text) not in (("Free", "connection closed"), ("MoveFloor", "connection closed"))
+    },
+    ("Advance", "NotApplied"): "an owner was fenced at a frame, or saw its own write done",
+    ("Bump", "NotApplied"): "a claim was overtaken by another",
+    ("Free", "NotApplied"): "a hand-over met a newer owner",
+    ("MoveFloor", "NotApplied"): "a floor was moved by an overtaken owner, or twice",
+    ("InsertRow FrameRow", "timeout, on its way"): "a frame's row was late",
+    ("InsertRow FrameRow", "timeout, though it was done"): "a frame's row was written, unheard",
+    ("InsertRow PartRow", "timeout, on its way"): "a checkpoint's part was late",
+    ("InsertRow PartRow", "timeout, though it was done"): "a checkpoint's part was unheard",
+    ("InsertRow EndedRow", "timeout, on its way"): "a final state was late",
+    ("InsertRow EndedRow", "unavailable"): "a final state was refused by the store",
+    ("DeleteBucket", "timeout, on its way"): "a deletion was late",
+    ("ReadBucket", "unavailable"): "a recovery could not read its checkpoint",
+    ("ReadSegment", "unavailable"): "a recovery could not read its tail",
+    ("ReadRegister", "unavailable"): "a claim could not read its register",
+    ("ReadEnded", "unavailable"): "a final state could not be read",
+}
+STATES: dict[str, str] = {
+    "two owners": "a shard is open under two epochs at once",
+    "an old owner wakes": "a process goes on with a shard that is another's by now",
+    "an owner without its node": "the owner node is another's, or gone, and the shard still open",
+    "a frozen owner overtaken": "a process stands still while another took its shard",
+    "nobody": "no daemon is alive",
+    "nobody owns a shard": "a shard is open nowhere",
+    "recovery from a checkpoint": "and no frames behind it",
+    "recovery from a checkpoint and a tail": "both were read",
+    "recovery from a tail": "no checkpoint yet",
+    "the sixth owner": "a shard changed hands five times",
+    "a checkpoint left behind": "a takeover met a checkpoint that was never finished",
+    "a checkpoint of an older epoch": "the floor that recovery reads was moved by an owner before",
+    "a frame behind a takeover": "a row of an older epoch stands where a newer one committed",
+    "unfit": "a daemon that could not serve a group stands back",
+    "leaving": "a daemon says that it leaves",
+    "peer out of reach": "a daemon says so",
+    "journal unclear": "a shard waits for the journal's word",
+    "session in doubt": "a daemon does not know whether it is a member",
+    "recovering": "a shard takes time to recover",
+    "mail of an older epoch refused": "a shard heard a younger owner first",
+    "a gap in the parcels": "a link met a parcel too far ahead",
+    "a parcel twice": "a link dropped a repeat",
+    "letters forgotten": "a peer began anew, and what it may have had is not said again",
+    "a letter for nobody": "a peer refused what is not its own",
+    "ended while cut off": "a run ended while nobody could ask its machine",
+    "alive again": "a machine was switched off and runs something again",
+    "said three times": "a client said something three times and was answered",
+    "answered after the storm": "a client had its answer only in the calm",
+    "a listing": "all jobs were listed across daemons",
+    "absent": "a client looked for a job that is gone",
+    "key reused": "a request key with another body was refused",
+    "nothing waits at the calm": "a storm ended with all goals reached already",
+    "long way back": "after the calm it took more than a minute",
+}
 
-BRANCHES: dict[str, str] = {}
+
+def fact_name(kind: str, fact: str, *, cause: str) -> str:
+    """How a fact and its cause are named."""
+    return f"{kind}: {fact} <- {cause or 'the runtime'}"
 
 
-class Observer:
-    """Later."""
+def reason_name(kind: str, reason: str) -> str:
+    """How a reason is named."""
+    return f"{kind}: {reason!r}"
 
-    def __init__(self, storm: Storm) -> None:
-        self.storm = storm
 
-    def reached(self) -> tuple[str, ...]:
-        return ()
+def statement_name(statement: str, reply: str) -> str:
+    """How a statement and its reply are named."""
+    return f"store: {statement}: {reply}"
+
+
+BRANCHES: dict[str, str] = {
+    **{fact_name(kind, fact, cause=cause): text for (kind, fact, cause), text in FACTS.items()},
+    **{reason_name(kind, reason): text for (kind, reason), text in REASONS.items()},
+    **{statement_name(asked, reply): text for (asked, reply), text in STATEMENTS.items()},
+    **{f"world: {name}": text for name, text in STATES.items()},
+}

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.chaos.cluster import workload
-from peloton.chaos.cluster.branches import Observer
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster, Setup
 from peloton.chaos.cluster.faults import DEEDS, FAULTS, calm
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
+from peloton.chaos.cluster.observer import Observer
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.simulation.plan import Deed, Plan, some_of
 from peloton.runtime.simulation.shrink import shrunk
@@ -66,10 +66,9 @@ class Played(NamedTuple):
 class Failed(AssertionError):
     """A storm in which something was wrong. `sort` tells one failure from another."""
 
-    def __init__(self, storm: Storm, error: Exception, observer: Observer) -> None:
+    def __init__(self, storm: Storm, error: Exception) -> None:
         self.storm = storm
         self.plan = storm.plan
-        self.observer = observer
         self.sort = sort_of(error)
         super().__init__(f"seed {storm.plan.seed}: {self.sort}: {error}")
 
@@ -140,14 +139,14 @@ class Stage:
         self.storm = Storm(self.cluster.world, plan, faults=FAULTS, about=self.cluster)
         self.storm.deeds.update(DEEDS)
         self.cluster.world.checks.append(self._goes_on)
-        self.observer = Observer(self.storm)
+        self.observer = Observer(self.storm, self.cluster, checks=self.checks)
 
     def play(self) -> Played:
         """All of it."""
         try:
             calm_s = self._play()
         except Exception as error:
-            raise Failed(self.storm, error, self.observer) from error
+            raise Failed(self.storm, error) from error
         world, storm = self.cluster.world, self.storm
         return Played(
             plan=self.plan,
@@ -157,7 +156,7 @@ class Stage:
             struck=dict(sorted(storm.struck.items())),
             operations=len(self.cluster.clients.said),
             trace=world.stepper.trace(),
-            reached=self.observer.reached(),
+            reached=self.observer.reached(calm_s),
         )
 
     def _goes_on(self) -> None:
@@ -170,6 +169,7 @@ class Stage:
         self.storm.begin()
         world.run_for(self.plan.storm_s)
         self.storm.calm()
+        self.observer.calm_at_s = world.now
         calm(self.cluster)
         calm_s = world.run_until(self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)

@@ -173,6 +173,8 @@ def same_key(storm: Storm, deed: Deed) -> None:
     def heard(future: Future[Any]) -> None:
         if isinstance(future.result(), JobStopped):
             storm.broken.append(f"request {name} made a job, then stopped one")
+        elif isinstance(future.result(), Refused):
+            storm.strike(f"{deed.name}: refused")
 
     request = (name, b"other")
     asked = daemon.region.ask(said.operation.job, StopJob(), request=request)

@@ -1,0 +1,203 @@
+"""Sees which rare branches a storm reached, from outside.
+
+Turns committed frames, replies of the store, states of the world and the stories at the end into
+names of `branches.py`. It must not change anything, draw anything, or cost much: states are looked
+at every few steps only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peloton.chaos.cluster import branches
+from peloton.chaos.cluster.checks import Checks
+from peloton.chaos.cluster.cluster import Cluster
+from peloton.chaos.cluster.history import What
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.statements import Failed, InsertRow, NotApplied, Reply, Statement
+from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.peer import PeerShell
+from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.simulation.storms import Storm
+from peloton.runtime.vocabulary import Absent, kind_of
+
+LOOK_STEPS = 20
+LONG_S = 60.0
+KEY_REUSED = "same key, other body: refused"
+HEALTH = {
+    "out of reach": "peer out of reach",
+    "unclear": "journal unclear",
+    "session": "session in doubt",
+    "recovering": "recovering",
+}
+LINKS = {
+    "gaps": "a gap in the parcels",
+    "repeats": "a parcel twice",
+    "forgotten": "letters forgotten",
+}
+
+
+class Observer:
+    """Listens to one stage."""
+
+    def __init__(self, storm: Storm, cluster: Cluster, *, checks: Checks) -> None:
+        self._storm = storm
+        self._cluster = cluster
+        self._world = cluster.world
+        self._reached: dict[str, None] = {}
+        self._owners: dict[ShardId, int] = {}  # the epoch whose recovery was seen
+        self._vanished: dict[str, None] = {}
+        self.calm_at_s = 0.0
+        checks.core.hearers.append(self._hear)
+        self._world.on_replies.append(self._replied)
+        self._world.checks.append(self._look)
+
+    def reached(self, calm_s: float) -> tuple[str, ...]:
+        """All of them, once the storm is over and all goals are reached."""
+        if calm_s == 0.0:
+            self._state("nothing waits at the calm")
+        if calm_s > LONG_S:
+            self._state("long way back")
+        self._clients()
+        for core in self._world.shards().values():
+            for line in core.turns.story._lines:
+                self._reason(kind_of(line.key), line.because)
+        return tuple(sorted(name for name in self._reached if name in branches.BRANCHES))
+
+    # ---- what is told ----
+
+    def _hear(self, frame: Frame) -> None:
+        for entry in frame.entries:
+            kind = kind_of(entry.key)
+            for fact in entry.facts:
+                name = type(fact).__name__
+                self._reached[branches.fact_name(kind, name, cause=entry.cause)] = None
+            self._reason(kind, entry.because)
+
+    def _reason(self, kind: str, because: str) -> None:
+        if because:
+            for of, reason in branches.REASONS:
+                if of == kind and because.startswith(reason):
+                    self._reached[branches.reason_name(of, reason)] = None
+
+    def _replied(
+        self, daemon: Daemon, statements: Sequence[Statement], replies: Sequence[Reply]
+    ) -> None:
+        for statement, reply in zip(statements, replies, strict=True):
+            if isinstance(reply, Failed | NotApplied):
+                text = reply.text if isinstance(reply, Failed) else "NotApplied"
+                name = type(statement).__name__
+                if isinstance(statement, InsertRow):
+                    name += f" {type(statement.row).__name__}"
+                self._reached[branches.statement_name(name, text)] = None
+
+    def _state(self, name: str) -> None:
+        assert name in branches.STATES, name
+        self._reached[f"world: {name}"] = None
+
+    # ---- what is seen ----
+
+    def _look(self) -> None:
+        if self._world.stepper.steps % LOOK_STEPS:
+            return
+        open_now: dict[ShardId, list[tuple[Daemon, Shard]]] = {}
+        for daemon in self._world.daemons.values():
+            for shard, core in daemon.shards().items():
+                open_now.setdefault(shard, []).append((daemon, core))
+            self._daemon(daemon)
+        for shard, owners in open_now.items():
+            self._shard(shard, owners)
+        if len(open_now) < sum(self._world.sizes.values()):
+            self._state("nobody owns a shard")
+        if not self._world.living():
+            self._state("nobody")
+        self._machines()
+
+    def _shard(self, shard: ShardId, owners: list[tuple[Daemon, Shard]]) -> None:
+        if len(owners) > 1:
+            self._state("two owners")
+        newest = self._world.store.registers.registers[shard].epoch
+        node = self._world.ensemble.owners.get(shard, "")
+        for daemon, core in owners:
+            if core.epoch < newest:
+                is_still = daemon.process is not None and daemon.process.frozen
+                self._state("a frozen owner overtaken" if is_still else "an old owner wakes")
+            if not node.startswith(f"{daemon.name}."):
+                self._state("an owner without its node")
+            if core.hearing.refused:
+                self._state("mail of an older epoch refused")
+            if self._owners.get(shard, 0) < core.epoch:
+                self._owners[shard] = core.epoch
+                self._recovered(shard, core)
+
+    def _recovered(self, shard: ShardId, core: Shard) -> None:
+        row = self._world.store.registers.registers[shard]
+        if core.epoch == 1:
+            return
+        if core.epoch > 5:
+            self._state("the sixth owner")
+        tail = row.last_position > row.floor
+        if row.floor:
+            self._state("recovery from a checkpoint" + (" and a tail" if tail else ""))
+            if 0 < row.floor_epoch < core.epoch - 1:
+                self._state("a checkpoint of an older epoch")
+        elif tail:
+            self._state("recovery from a tail")
+        for where in self._world.store.cells.rows:
+            if where.shard == shard and where.table == "checkpoint":
+                position, epoch = int(where.key[0]), int(where.key[1])
+                if position > row.floor and epoch < core.epoch:
+                    self._state("a checkpoint left behind")
+            elif where.shard == shard and where.table == "journal":
+                rows = self._world.store.cells.rows[where]
+                if len(rows) > len({(position, part) for position, _, part in rows}):
+                    self._state("a frame behind a takeover")
+
+    def _daemon(self, daemon: Daemon) -> None:
+        if daemon.root is None or daemon.process is None:
+            return
+        for reason in daemon.root.region.health()[1]:
+            for text, name in HEALTH.items():
+                if text in reason:
+                    self._state(name)
+        for shell in daemon.process.shells:
+            if type(shell) is PeerShell:
+                self._links(shell)
+        for node in self._world.ensemble.members.values():
+            if node.unfit:
+                self._state("unfit")
+            if node.leaving:
+                self._state("leaving")
+
+    def _links(self, shell: PeerShell) -> None:
+        if shell.counts["refused"]:
+            self._state("a letter for nobody")
+        for link in shell.links.values():
+            for counted, name in LINKS.items():
+                if link.counts[counted]:
+                    self._state(name)
+
+    def _machines(self) -> None:
+        machines = self._cluster.machines
+        if any(host in machines.cut_off for host, _ in machines.ended.values()):
+            self._state("ended while cut off")
+        self._vanished.update(machines.gone)
+        if any(run in machines.running for run in self._vanished):
+            self._state("alive again")
+
+    def _clients(self) -> None:
+        for said in self._cluster.clients.said:
+            operation = said.operation
+            if not operation.known:
+                continue
+            if operation.tries >= 3:
+                self._state("said three times")
+            if (operation.ended_s or 0.0) > self.calm_at_s > operation.begun_s:
+                self._state("answered after the storm")
+            if operation.what is What.LIST:
+                self._state("a listing")
+            if isinstance(operation.answer, Absent):
+                self._state("absent")
+        if self._storm.struck[KEY_REUSED]:
+            self._state("key reused")
