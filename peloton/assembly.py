@@ -1,7 +1,8 @@
-"""The one file that wires: kinds, shards, adapters, backends, gateway.
+"""The one file that wires a whole cluster in a process, and what it shares with a daemon's.
 
-Turns settings into a running cluster and back. It must not decide anything that an actor or a
-shell could: it starts, says hello to roots and hosts, and stops in the reverse order.
+Turns settings into a running cluster of kinds, shards, adapters, backends and a gateway, and back.
+It must not decide anything that an actor or a shell could: it starts, says hello to roots and
+hosts, and stops in the reverse order. A daemon among others is wired by `assembly_daemon.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import contextlib
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from peloton.actors.host.inventory.messages import (
     HostView,
@@ -36,6 +38,7 @@ from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import JournalError
+from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
 from peloton.runtime.vocabulary import Key, key
 
@@ -51,13 +54,75 @@ class Failed(Exception):
     """Why a running cluster could not go on."""
 
 
-class Minicluster:
+class Doors(NamedTuple):
+    """Where clients come in. `sandboxes` is where files of runs lie, if `on_disk` says so."""
+
+    grpc: Address
+    http: Address
+    sandboxes: Path
+    on_disk: bool
+    receive_max_bytes: int
+    classic: Sequence[Address] = ()
+
+
+class Wired:
+    """What every process has: things begun in one order, and let go of in the reverse."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self._undo: list[Callable[[], object]] = []
+        self._region: Region
+
+    def _take_folder(self, path: Path, *, holder: str) -> DataFolder:
+        try:
+            folder = DataFolder(path)
+        except FolderHeld as error:
+            by = f"the {holder} with pid {error.pid}" if error.pid else "another process"
+            raise CannotStart(f"data folder {path} is held by {by}") from error
+        except OSError as error:
+            raise CannotStart(f"data folder {path}: {error.strerror}") from error
+        self._undo.append(folder.close)
+        return folder
+
+    def _listen_http(self, doors: Doors) -> None:
+        try:
+            server = HttpServer(doors.http, self._region, sandboxes=doors.sandboxes)
+        except OSError as error:
+            raise CannotStart(f"--http: {doors.http}: {error.strerror}") from error
+        self._undo.append(server.close)
+        self.http = server.address
+
+    def _listen_grpc(self, doors: Doors) -> None:
+        addresses = [doors.grpc]
+        for address in doors.classic:
+            if is_free(address):
+                addresses.append(address)
+            else:
+                self.warnings.append(f"classic port {address} is busy: not listening there")
+        if doors.grpc.port and not is_free(doors.grpc):
+            raise CannotStart(f"--grpc: {doors.grpc} is busy")
+        self._server, ports = build_server(
+            self._region,
+            [str(address) for address in addresses],
+            http=self.http,
+            receive_max_bytes=doors.receive_max_bytes,
+            sandboxes=doors.sandboxes if doors.on_disk else None,
+        )
+        self._server.start()
+        self.grpc = Address(doors.grpc.host, ports[0])
+
+    def _unwind(self) -> None:
+        while self._undo:
+            with contextlib.suppress(OSError):
+                self._undo.pop()()
+
+
+class Minicluster(Wired):
     """A cluster in this process, from construction to `stop`."""
 
     def __init__(self, settings: MiniclusterSettings, failed: Callable[[], None]) -> None:
-        self.warnings: list[str] = []
+        super().__init__()
         self._settings = settings
-        self._undo: list[Callable[[], object]] = []
         try:
             self._start(failed)
         except BaseException:
@@ -83,8 +148,14 @@ class Minicluster:
 
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
-        folder = self._take_folder()
-        journal = self._open_journal(folder)
+        folder = self._take_folder(settings.folder, holder="minicluster")
+        if settings.fresh:
+            # The keeper of an older cluster leaves by itself once its folder is gone.
+            for child in folder.path.iterdir():
+                if child.name != "lock":
+                    shutil.rmtree(child) if child.is_dir() else child.unlink()
+        journal = open_sqlite(folder)
+        self._undo.append(journal.close)
         sizes = journal.bootstrap(GROUPS).shards
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         names = [host.name for host in settings.hosts]
@@ -108,32 +179,16 @@ class Minicluster:
         # Only now: a host that is no more has its backend kill what it left.
         self._region.tell([Envelope(host, HostGone()) for host in gone])
         self._wait(self._hosts_up, "its hosts")
-        self._serve()
-
-    def _take_folder(self) -> DataFolder:
-        path = self._settings.folder
-        try:
-            folder = DataFolder(path)
-        except FolderHeld as error:
-            by = f"the minicluster with pid {error.pid}" if error.pid else "another process"
-            raise CannotStart(f"data folder {path} is held by {by}") from error
-        except OSError as error:
-            raise CannotStart(f"data folder {path}: {error.strerror}") from error
-        self._undo.append(folder.close)
-        if self._settings.fresh:
-            # The keeper of an older cluster leaves by itself once its folder is gone.
-            for child in path.iterdir():
-                if child.name != "lock":
-                    shutil.rmtree(child) if child.is_dir() else child.unlink()
-        return folder
-
-    def _open_journal(self, folder: DataFolder) -> SqliteJournal:
-        try:
-            journal = SqliteJournal(folder.journal_path)
-        except JournalError as error:
-            raise CannotStart(f"journal {folder.journal_path}: {error}") from error
-        self._undo.append(journal.close)
-        return journal
+        doors = Doors(
+            grpc=settings.grpc,
+            http=settings.http,
+            sandboxes=folder.path / "keeper" / "runs",
+            on_disk=settings.backend == "process",
+            receive_max_bytes=settings.receive_max_bytes,
+            classic=settings.classic,
+        )
+        self._listen_http(doors)
+        self._listen_grpc(doors)
 
     def _greet(self, backend: Key) -> list[Key]:
         """Roots begin to exist, hosts learn what they are; the hosts that are no more."""
@@ -143,7 +198,7 @@ class Minicluster:
         known = {view.summary.host for view in self._hosts()}
         wanted = {key("host", host.name): host for host in self._settings.hosts}
         gone = sorted(known - wanted.keys())
-        region.tell([Envelope(name, _configured(host, backend)) for name, host in wanted.items()])
+        region.tell([Envelope(name, configured(host, backend)) for name, host in wanted.items()])
         for host in gone:
             self.warnings.append(f"{host} is not part of the cluster any more: its tasks are lost")
         return gone
@@ -175,33 +230,6 @@ class Minicluster:
             if view.state != HostStates.UP
         ]
 
-    def _serve(self) -> None:
-        settings = self._settings
-        sandboxes = settings.folder / "keeper" / "runs"
-        try:
-            self._http = HttpServer(settings.http, self._region, sandboxes=sandboxes)
-        except OSError as error:
-            raise CannotStart(f"--http: {settings.http}: {error.strerror}") from error
-        self._undo.append(self._http.close)
-        self.http = self._http.address
-        addresses = [settings.grpc]
-        for address in settings.classic:
-            if _is_free(address):
-                addresses.append(address)
-            else:
-                self.warnings.append(f"classic port {address} is busy: not listening there")
-        if settings.grpc.port and not _is_free(settings.grpc):
-            raise CannotStart(f"--grpc: {settings.grpc} is busy")
-        self._server, ports = build_server(
-            self._region,
-            [str(address) for address in addresses],
-            http=self.http,
-            receive_max_bytes=settings.receive_max_bytes,
-            sandboxes=sandboxes if settings.backend == "process" else None,
-        )
-        self._server.start()
-        self.grpc = Address(settings.grpc.host, ports[0])
-
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + START_MAX_S
         while not done():
@@ -211,13 +239,17 @@ class Minicluster:
                 raise CannotStart(f"waited {START_MAX_S:g} s for {what}: {why}")
             time.sleep(0.01)
 
-    def _unwind(self) -> None:
-        while self._undo:
-            with contextlib.suppress(OSError):
-                self._undo.pop()()
+
+def open_sqlite(folder: DataFolder) -> SqliteJournal:
+    """The journal in a folder that is held."""
+    try:
+        return SqliteJournal(folder.journal_path)
+    except JournalError as error:
+        raise CannotStart(f"journal {folder.journal_path}: {error}") from error
 
 
-def _configured(host: HostSetting, backend: Key) -> ConfigureHost:
+def configured(host: HostSetting, backend: Key) -> ConfigureHost:
+    """What a host is told of itself."""
     capacity = Resources(
         millionths(host.cpus, "cpus"),
         millionths(host.memory_mb, "memory_mb"),
@@ -232,7 +264,8 @@ def _answer(ask: Future[Any]) -> Any:
     return ask.result(timeout=START_MAX_S)
 
 
-def _is_free(address: Address) -> bool:
+def is_free(address: Address) -> bool:
+    """Whether nobody listens there."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

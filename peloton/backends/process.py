@@ -128,6 +128,9 @@ class ProcessBackend:
         for name in [*self._hosts]:
             self._say_whether_up(key("host", name), only_down=False)
 
+    def rename(self, member: str) -> None:
+        """The keeper does not care who we are: only for which epoch of a host we speak."""
+
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
         if self._runs is not None:

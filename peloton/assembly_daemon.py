@@ -1,0 +1,303 @@
+"""Wires one daemon: the store and the membership that its file names, streams to the others, doors.
+
+Turns settings into the running shells of a daemon and back; a daemon without others is wired the
+same way, but for who it meets. It must not decide who owns what, nor wait for other daemons: they
+may be the ones that wait for us.
+
+What a cluster has to be told of itself (its root pool, inventories and the hosts of our backend)
+is said again until each has answered, by a thread that then ends: an owner may be far from ready.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as TimesUp
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
+from peloton.actors.respool.messages import ROOT, OpenRoot
+from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite
+from peloton.backends import process, simulated
+from peloton.config import Address
+from peloton.kinds import SOFTS, kinds
+from peloton.machines import PlacerMachine
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.ports import Journal, JournalError, MemberNode, Membership
+from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.fleet import Fleet, Setup
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.root import Root, assemble
+from peloton.runtime.vocabulary import Key, Message, Unavailable, key
+from peloton.settings import Cassandra, DaemonSettings, Zookeeper
+
+GREET_AGAIN_S = 1.0
+LEAVE_S_MAX = 30.0
+"""So long a daemon hands its shards over; what is left then, its session's end hands over."""
+LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
+"""Under which name clients look for the owner of a group's first shard."""
+
+
+class Outside(NamedTuple):
+    """What a daemon stands on. Without a membership it is alone."""
+
+    journal: Journal
+    membership: Membership | None = None
+
+
+class Daemon(Wired):
+    """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
+
+    def __init__(
+        self, settings: DaemonSettings, failed: Callable[[], None], outside: Outside | None = None
+    ) -> None:
+        super().__init__()
+        # Drawn now, if left to the machine: the membership tells clients of them before any listens.
+        self._settings = settings.with_doors(_drawn(settings.grpc), _drawn(settings.http))
+        self._outside = outside
+        self._leaving = threading.Event()
+        self.greeted = threading.Event()
+        """All that the cluster has to be told by us was heard."""
+        try:
+            self._start(failed)
+        except BaseException:
+            self._unwind()
+            raise
+
+    def stop(self) -> bool:
+        """Hand over what we own, answer what is under way, let go; whether all was handed over.
+
+        Raises `Failed` when the daemon had ended by itself: then there is nobody to hand over to.
+        """
+        self._leaving.set()
+        root, clean = self._root, True
+        if not root.exited.done():
+            try:
+                root.leave().result(LEAVE_S_MAX)
+            except TimesUp:
+                clean = False
+        if "api" in self._settings.roles:
+            self._server.stop(grace=0.5).wait(2.0)
+        self._unwind()
+        if root.exited.done():
+            raise Failed(root.exited.result())
+        return clean
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""
+        return self._root.health()
+
+    # ---- starting ----
+
+    def _start(self, failed: Callable[[], None]) -> None:
+        settings = self._settings
+        outside = self._outside or self._connect()
+        self._undo.append(outside.journal.close)
+        exchange = self._open_exchange() if outside.membership is not None else None
+        self._root = root = self._assemble(outside, exchange)
+        self._region = root.region
+        self._undo.append(lambda: root.stop(drain=False))
+        root.exited.add_done_callback(lambda reason: failed())
+        backend = self._furnish()
+        doors = self._doors()
+        self._listen_http(doors)
+        if "api" in settings.roles:
+            self._listen_grpc(doors)
+        if outside.membership is None:
+            root.own_all(settings.sizes)
+        if backend is not None:
+            backend.start(self._region.tell, self._region.trouble)
+            self._undo.append(backend.close)
+        threading.Thread(target=self._greet, name="greeter", daemon=True).start()
+
+    def _connect(self) -> Outside:
+        settings = self._settings
+        journal = settings.journal
+        if journal.sqlite is not None:
+            folder = self._take_folder(journal.sqlite.folder, holder="daemon")
+            return Outside(open_sqlite(folder))
+        assert journal.cassandra is not None and settings.zookeeper is not None
+        store = open_cassandra(journal.cassandra)
+        membership = open_zookeeper(settings.zookeeper, settings)
+        self._undo.append(membership.close)
+        return Outside(store, membership)
+
+    def _open_exchange(self) -> GrpcExchange:
+        files = self._settings.tls
+        tls = None
+        if files is not None:
+            tls = Tls(files.ca, files.certificate, files.key, files.server_name)
+        try:
+            exchange = GrpcExchange(self._settings.listen.exchange, tls=tls)
+        except CannotListen as error:
+            raise CannotStart(f"listen.exchange: {error}") from error
+        self._undo.append(exchange.stop)
+        return exchange
+
+    def _assemble(self, outside: Outside, exchange: GrpcExchange | None) -> Root:
+        settings = self._settings
+        fleet = None
+        if outside.membership is not None and exchange is not None:
+            address = settings.listen.advertise or exchange.address
+            node = MemberNode(address, tuple(settings.roles))
+            fleet = Fleet(_process_name(), node, outside.membership, exchange, SOFTS)
+        self._collector = Collector()
+        drivers = Threads(SystemClock(), on_idle=self._collector.idle)
+        limits = Limits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        try:
+            root = assemble(
+                kinds(settings.sizes),
+                outside.journal,
+                sizes=settings.sizes,
+                drivers=drivers,
+                setup=Setup(limits, fleet),
+            )
+        except JournalError as error:
+            raise CannotStart(f"journal: {error}") from error
+        root.collector = self._collector
+        drivers.on_broken = root.broken
+        return root
+
+    def _furnish(self) -> Any:
+        """The soft machines that our roles ask for; the backend, if we have one."""
+        settings, region = self._settings, self._region
+        self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
+        region.places.roles["placer"] = "placement"  # whether or not we have one ourselves
+        if "placement" in settings.roles:
+            region.register_soft("placer", PlacerMachine(self._inventories), role="placement")
+        if "hostmgr" not in settings.roles:
+            return None
+        backend = self._make_backend()
+        region.register_soft("backend", backend, outward=True)
+        return backend
+
+    def _make_backend(self) -> Any:
+        setting = self._settings.backend
+        names = [host.name for host in setting.hosts]
+        if setting.process is not None:
+            return process.ProcessBackend(setting.process.folder, names)
+        assert setting.simulated is not None
+        fates = simulated.Fates(setting.simulated.seed, setting.simulated.duration_s)
+        return simulated.SimulatedBackend(names, fates)
+
+    def _doors(self) -> Doors:
+        settings = self._settings
+        runs = settings.backend.process
+        return Doors(
+            grpc=settings.grpc,
+            http=settings.http,
+            sandboxes=(runs.folder if runs is not None else Path("/nonexistent")) / "runs",
+            on_disk=runs is not None,
+            receive_max_bytes=settings.limits.receive_max_bytes,
+        )
+
+    # ---- what the cluster has to be told ----
+
+    def _greet(self) -> None:
+        """On a thread of its own, until everybody has heard."""
+        left = self._greetings()
+        while left and not self._leaving.is_set():
+            asked = [(to, self._region.ask(to, left[to])) for to in sorted(left)]
+            for to, future in asked:
+                # Every ask is answered: at the latest by the one who carries it, as unavailable.
+                if not isinstance(future.result(), Unavailable):
+                    del left[to]
+            if left:
+                self._leaving.wait(GREET_AGAIN_S)
+        if not left:
+            self._collector.own()
+            self.greeted.set()
+
+    def _greetings(self) -> dict[Key, Message]:
+        found: dict[Key, Message] = {ROOT: OpenRoot()}
+        found |= {inventory: OpenInventory() for inventory in self._inventories}
+        setting = self._settings.backend
+        if "hostmgr" in self._settings.roles:
+            of = process.BACKEND if setting.process is not None else simulated.BACKEND
+            found |= {key("host", host.name): configured(host, of) for host in setting.hosts}
+        return found
+
+
+# ---- what a daemon stands on: imported only where it is wanted ----
+
+
+def open_cassandra(setting: Cassandra) -> Journal:
+    """The journal that a cluster shares."""
+    try:
+        from peloton.runtime.adapters.cassandra_session import CassandraSettings
+        from peloton.runtime.adapters.cassandra_store import CassandraRows
+    except ImportError as error:
+        raise CannotStart(f"journal.cassandra: {error}; {_EXTRA}") from error
+    try:
+        rows = CassandraRows.open(
+            CassandraSettings(
+                contacts=tuple(setting.contacts),
+                port=setting.port,
+                keyspace=setting.keyspace,
+                data_centre=setting.data_centre,
+                username=setting.username,
+                password=_secret(setting.password_file),
+                ca_file=setting.ca_file,
+            )
+        )
+    except (JournalError, OSError) as error:
+        raise CannotStart(f"journal.cassandra: {error}") from error
+    return FencedRows(rows, process=os.urandom(16))
+
+
+def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
+    """The membership, which also shows clients where the owners of first shards are."""
+    try:
+        from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+        from peloton.runtime.adapters.zookeeper_nodes import Leader
+    except ImportError as error:
+        raise CannotStart(f"zookeeper: {error}; {_EXTRA}") from error
+    leaders: Mapping[str, tuple[str, Leader]] = {}
+    if "api" in settings.roles:
+        grpc, http = settings.grpc, settings.http
+        here = Leader(socket.gethostname(), grpc.host, http.port, grpc.port)
+        leaders = {group: (role, here) for group, role in LEADER_ROLES.items()}
+    return ZooKeeperMembership(
+        Config(
+            hosts=",".join(setting.hosts),
+            cluster=settings.cluster,
+            session_s=setting.session_timeout_s,
+            root=setting.root,
+            leaders=leaders,
+        )
+    )
+
+
+_EXTRA = "a daemon among others needs `pip install 'peloton[fleet]'`"
+
+
+def _secret(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        text = f"journal.cassandra.password_file: {file}: {error.strerror}"
+        raise CannotStart(text) from error
+
+
+def _process_name() -> str:
+    """Never used twice: a pid is, and so is a machine's name in a container."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _drawn(address: Address) -> str:
+    """The address with a port that was free just now, where none is given."""
+    if address.port:
+        return str(address)
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((address.host, 0))
+        return str(Address(address.host, probe.getsockname()[1]))

@@ -1,0 +1,93 @@
+"""One daemon of a cluster, in the foreground: `peloton daemon --config FILE`.
+
+Turns a file into a running daemon, and signals into its end. Wiring is the affair of
+`assembly_daemon`; here is only what a person at a terminal, or a supervisor of processes, sees. On
+SIGTERM it hands its shards over and exits 0; a daemon that ends by itself exits 1 and says why. It
+must never start another of itself: whoever watches the process does.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from peloton.config import BadSetting
+from peloton.settings import DaemonSettings, read
+
+USAGE, CANNOT_START, FAILED = 64, 69, 1
+
+
+def command() -> click.Command:
+    """`peloton daemon`."""
+    return daemon
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML file with all settings; examples/daemon.yaml shows each of them.",
+)
+@click.option(
+    "--roles",
+    metavar="ROLE,…",
+    help="Instead of those in the file: jobmgr, resmgr, hostmgr, placement, api.",
+)
+@click.option("--check", is_flag=True, help="Only say whether the file can be used.")
+def daemon(config_: Path, roles: str | None, check: bool) -> None:
+    """Run one daemon of a cluster in the foreground.
+
+    \b
+    peloton daemon --config /etc/peloton.yaml
+    peloton daemon --config /etc/peloton.yaml --roles placement,api
+    """
+    try:
+        settings = read(config_, roles)
+    except BadSetting as error:
+        click.echo(f"peloton daemon: {error}", err=True)
+        sys.exit(USAGE)
+    if check:
+        click.echo(f"{config_}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
+        return
+    sys.exit(_run(settings))
+
+
+def _run(settings: DaemonSettings) -> int:
+    """Start, say so, wait for a signal, stop; the exit code."""
+    # Heavy imports wait until the settings are known to be right.
+    from peloton.assembly import CannotStart, Failed
+    from peloton.assembly_daemon import Daemon
+
+    leaving = threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        leaving.set()
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    try:
+        running = Daemon(settings, failed=leaving.set)
+    except CannotStart as error:
+        click.echo(f"peloton daemon: {error}", err=True)
+        return CANNOT_START
+    click.echo(f"ready: http {running.http}", err=True)
+    if "api" in settings.roles:
+        click.echo(f"ready: grpc {running.grpc}")
+        sys.stdout.flush()
+    leaving.wait()
+    click.echo("leaving", err=True)
+    try:
+        clean = running.stop()
+    except Failed as error:
+        click.echo(f"peloton daemon: {error}", err=True)
+        return FAILED
+    if not clean:
+        click.echo("warning: not all was handed over; the end of the session does it", err=True)
+    return 0

@@ -1,0 +1,180 @@
+"""A daemon's file: what it means, and that each mistake in it is named by its field.
+
+Nothing here may open a socket or a store.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from peloton.config import BadSetting
+from peloton.settings import ROLES, parse, read
+from tests.conftest import ROOT
+
+HERE = Path("/etc/peloton")
+ALONE: dict[str, Any] = {
+    "cluster": "c",
+    "journal": {"sqlite": {"folder": "data"}},
+    "backend": {"simulated": {"hosts": [{"name": "a"}]}},
+}
+FLEET: dict[str, Any] = ALONE | {
+    "journal": {"cassandra": {"contacts": ["127.0.0.1"]}},
+    "zookeeper": {"hosts": ["127.0.0.1:2181"]},
+}
+TLS = {"ca": "ca.pem", "certificate": "a.pem", "key": "/keys/a.key"}
+
+
+def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy with one field set; None takes it away."""
+    found = copy.deepcopy(base)
+    *folders, name = path.split(".")
+    at = found
+    for folder in folders:
+        at = at.setdefault(folder, {})
+    if value is None:
+        del at[name]
+    else:
+        at[name] = value
+    return found
+
+
+def test_the_example_can_be_used_as_it_is() -> None:
+    found = read(ROOT / "examples" / "daemon.yaml")
+    assert found.roles == [*ROLES] and not found.alone
+    assert found.backend.process is not None
+    assert found.backend.process.folder == ROOT / "examples" / "keeper"
+
+
+def test_the_example_shows_every_default_as_it_is() -> None:
+    """Each line behind a `#` that is a setting, taken in, changes nothing."""
+    text = (ROOT / "examples" / "daemon.yaml").read_text()
+    plain = parse(yaml.safe_load(text), HERE)
+    shown = []
+    for line in text.splitlines():
+        bare = line.lstrip()
+        known = ("advertise", "session_timeout_s", "root", "port", "keyspace", "data_centre")
+        known += ("username", "password_file", "ca_file", "shards", "limits", "receive_max_bytes")
+        known += ("checkpoint_bytes_min",)
+        name = bare.removeprefix("#").strip().partition(":")[0]
+        taken = bare.startswith("#") and name in known
+        shown.append(line.replace("# ", "", 1) if taken else line)
+    whole = parse(yaml.safe_load("\n".join(shown)), HERE)
+    assert whole.shards == plain.sizes
+    assert parse(yaml.safe_load("\n".join(shown)) | {"shards": {}}, HERE) == plain
+
+
+def test_a_daemon_alone_needs_little() -> None:
+    found = parse(ALONE, HERE)
+    assert found.alone and found.sizes == {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
+    assert found.journal.sqlite is not None
+    assert found.journal.sqlite.folder == HERE / "data"
+
+
+def test_a_fleet_has_more_shards_and_may_say_how_many() -> None:
+    assert parse(FLEET, HERE).sizes == {"jobmgr": 128, "resmgr": 1, "hostmgr": 64}
+    some = parse(changed(FLEET, "shards.jobmgr", 4), HERE)
+    assert some.sizes == {"jobmgr": 4, "resmgr": 1, "hostmgr": 64}
+
+
+def test_paths_are_relative_to_the_file() -> None:
+    found = parse(FLEET | {"tls": TLS}, HERE).tls
+    assert found is not None
+    assert (found.ca, found.key) == (HERE / "ca.pem", Path("/keys/a.key"))
+
+
+def test_roles_of_the_command_line_come_before_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump(FLEET))
+    assert read(file, "api, placement").roles == ["api", "placement"]
+    with pytest.raises(BadSetting, match=r"roles\[1\]: 'apx' is none of jobmgr"):
+        read(file, "api,apx")
+
+
+WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
+    (ALONE, "clutser", "x", r"unknown field `clutser`"),
+    (ALONE, "cluster", None, r"missing required field `cluster`"),
+    (ALONE, "cluster", "a/b", r"^cluster: 'a/b' is no name"),
+    (ALONE, "cluster", "", r"^cluster: '' is no name"),
+    (ALONE, "listen.gprc", "x", r"^listen: .*`gprc`"),
+    (ALONE, "listen.grpc", 5, r"^listen\.grpc: Expected `str`, got `int`"),
+    (ALONE, "listen.grpc", "0.0.0.0:1", r"^listen\.grpc: 0\.0\.0\.0 is not a loopback address"),
+    (ALONE, "listen.http", "localhost", r"^listen\.http: 'localhost' is not HOST:PORT"),
+    (ALONE, "listen.exchange", "x", r"^listen\.exchange: 'x' is not HOST:PORT"),
+    (ALONE, "listen.exchange", "x:70000", r"^listen\.exchange: port 70000"),
+    (FLEET, "listen.exchange", "10.0.0.1:1", r"^listen\.exchange: 10\.0\.0\.1 is not a loopback"),
+    (FLEET | {"tls": TLS}, "listen.exchange", "0.0.0.0:1", r"^listen\.advertise: peers cannot"),
+    (FLEET, "listen.advertise", "b:0", r"^listen\.advertise: nobody can dial port 0"),
+    (FLEET, "tls", {"ca": "x"}, r"^tls: .*missing required field `certificate`"),
+    (FLEET, "tls", TLS | {"ca": 5}, r"^tls\.ca: Expected a path, got 5"),
+    (ALONE, "roles", [], r"^roles: none is given"),
+    (ALONE, "roles", ["api", "api"], r"^roles\[1\]: 'api' stands twice"),
+    (ALONE, "roles", ["api"], r"^roles: nobody else has jobmgr, resmgr, hostmgr, placement"),
+    (ALONE, "journal", {}, r"^journal: give one of sqlite and cassandra"),
+    (ALONE, "journal.cassandra", {"contacts": ["x"]}, r"^journal: give one of"),
+    (ALONE, "zookeeper.hosts", ["x:1"], r"^journal\.sqlite: others cannot read it"),
+    (FLEET, "zookeeper", None, r"^zookeeper: daemons that share a journal find each other"),
+    (FLEET, "zookeeper.hosts", [], r"^zookeeper\.hosts: none"),
+    (FLEET, "zookeeper.hosts", "x:1", r"^zookeeper\.hosts: Expected `array`"),
+    (FLEET, "zookeeper.root", "peloton", r"^zookeeper\.root: .*does not begin with /"),
+    (FLEET, "zookeeper.session_timeout_s", 0.1, r"^zookeeper\.session_timeout_s: 0\.1 is not"),
+    (FLEET, "journal.cassandra.contacts", [], r"^journal\.cassandra\.contacts: none"),
+    (FLEET, "journal.cassandra.port", 0, r"^journal\.cassandra\.port: 0 is not between"),
+    (ALONE, "backend", {}, r"^backend: a daemon with role hostmgr needs one"),
+    (ALONE, "backend.process", {"folder": "k", "hosts": []}, r"^backend: give one of"),
+    (ALONE, "backend.simulated.hosts", [], r"^backend: a daemon with role hostmgr needs one"),
+    (
+        ALONE,
+        "backend.simulated.hosts",
+        [{"name": "a"}, {"name": "a"}],
+        r"^backend\.simulated\.hosts\[1\]\.name: 'a' stands twice",
+    ),
+    (
+        ALONE,
+        "backend.simulated.hosts",
+        [{"name": "a", "cpus": "two"}],
+        r"^backend\.simulated\.hosts\[0\]\.cpus: Expected `float`, got `str`",
+    ),
+    (ALONE, "shards.taskmgr", 3, r"^shards\.taskmgr: there are jobmgr, resmgr, hostmgr"),
+    (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
+    (ALONE, "limits.receive_max_bytes", 1, r"^limits\.receive_max_bytes: 1 is not between"),
+]
+
+
+@pytest.mark.parametrize(("base", "path", "value", "text"), WRONG)
+def test_a_mistake_is_named_by_its_field(
+    base: dict[str, Any], path: str, value: Any, text: str
+) -> None:
+    assert parse(base, HERE), "right before the mistake"
+    with pytest.raises(BadSetting, match=text):
+        parse(changed(base, path, value), HERE)
+
+
+def test_with_tls_peers_may_meet_anywhere() -> None:
+    file = changed(FLEET | {"tls": TLS}, "listen.exchange", "0.0.0.0:5399")
+    assert parse(changed(file, "listen.advertise", "10.0.0.7:5399"), HERE)
+
+
+def test_hosts_are_wanted_of_those_alone_who_own_them() -> None:
+    assert parse(changed(FLEET | {"roles": ["jobmgr", "api"]}, "backend", None), HERE)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [("- a", "Expected `object`"), ("a: [", "is not YAML"), ("", "Expected `object`, got `null`")],
+)
+def test_a_file_that_holds_something_else_is_named(tmp_path: Path, content: str, text: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(content)
+    with pytest.raises(BadSetting, match=text) as error:
+        read(file)
+    assert str(file) in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="nowhere.yaml: No such file"):
+        read(tmp_path / "nowhere.yaml")
