@@ -12,12 +12,11 @@ from peloton.cli.lazy import Entry
 from peloton.cli.main import root, run
 
 PROCESSES = {
-    "schema": Entry("peloton.schema:command", "Make the journal's tables on Cassandra."),
-    "doctor": Entry("peloton.doctor:command", "Look whether the store keeps what we rely on."),
-    "daemon": Entry("peloton.daemon:command", "Run one daemon of a cluster, in the foreground."),
     "minicluster": Entry(
         "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
     ),
+    "schema": Entry("peloton.schema:command", "Make the journal's tables on Cassandra."),
+    "doctor": Entry("peloton.doctor:command", "Look whether the store keeps what we rely on."),
 }
 
 

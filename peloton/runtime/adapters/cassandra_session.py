@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from pathlib import Path
 from typing import Any
 
 from cassandra import ConsistencyLevel
@@ -49,7 +48,7 @@ CONDITIONAL = "conditional"
 """Name of the profile whose answers come with the names of their columns."""
 
 
-class CassandraSettings(Struct, frozen=True, kw_only=True):
+class CassandraSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the store is. `data_centre` is the one our requests go to; None: there is just one."""
 
     contacts: tuple[str, ...] = ("127.0.0.1",)
@@ -58,7 +57,7 @@ class CassandraSettings(Struct, frozen=True, kw_only=True):
     data_centre: str | None = None
     username: str | None = None
     password: str | None = None
-    ca_file: Path | None = None
+    ca_file: str | None = None
     """The authority that signed the servers' certificates; None: no encryption."""
 
 
@@ -102,7 +101,7 @@ def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
         auth = PlainTextAuthProvider(settings.username, settings.password or "")
     tls = None
     if settings.ca_file is not None:
-        tls = ssl.create_default_context(cafile=str(settings.ca_file))
+        tls = ssl.create_default_context(cafile=settings.ca_file)
     return Cluster(
         contact_points=list(settings.contacts),
         port=settings.port,

@@ -1,0 +1,247 @@
+"""What the journal demands of a Cassandra, and what of that a given one does not keep.
+
+`look` asks every server and the schema; `judge` turns what they said into findings, each with its
+consequence and its remedy. The server itself accepts nearly all of these mistakes in silence, and
+what they cost is found much later. It must not change anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cassandra import ConsistencyLevel, DriverException
+from cassandra.cluster import NoHostAvailable
+from cassandra.query import SimpleStatement
+from msgspec import Struct
+
+from peloton.runtime.adapters import cassandra_schema
+from peloton.runtime.adapters.cassandra_session import (
+    CONDITIONAL,
+    REQUEST_TIMEOUT_S,
+    Connected,
+)
+
+VERSION_MIN = (4, 1, 6)
+COPIES_MIN = 3
+GC_GRACE_SECONDS_MIN = 864_000
+GROUP_WINDOW_MAX_MS = 10.0
+SAFE_SYNC = ("batch", "group")
+SAFE_PAXOS = ("v1", "v2")
+UNITS_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3}
+SETTINGS = (
+    "commitlog_sync commitlog_sync_group_window paxos_variant write_request_timeout"
+    " cas_contention_timeout read_request_timeout"
+).split()
+TIMEOUTS = ("write_request_timeout", "cas_contention_timeout")
+
+
+class Server(Struct, frozen=True):
+    """One server, as it describes itself; no settings: it could not be asked."""
+
+    address: str
+    data_centre: str
+    version: str
+    schema_version: str = ""
+    settings: dict[str, str] | None = None
+
+
+class Looked(Struct, frozen=True):
+    """Everything that is judged."""
+
+    servers: tuple[Server, ...]
+    keyspace: str
+    replication: dict[str, str] | None
+    """As the keyspace says it, class and all; None: there is no keyspace."""
+    durable_writes: bool = True
+    differences: tuple[str, ...] = ()
+    """How the tables differ from `schema.cql`."""
+    table_options: dict[str, dict[str, int]] = {}
+
+
+class Finding(Struct, frozen=True):
+    """`wrong`: the journal's promises do not hold. Otherwise they hold, with less to spare."""
+
+    wrong: bool
+    text: str
+    remedy: str
+
+
+# ---- judging ---------------------------------------------------------------------------------
+
+
+def judge(looked: Looked) -> list[Finding]:
+    """All findings, servers first."""
+    return [
+        *(finding for server in looked.servers for finding in _server(server)),
+        *_agreement(looked),
+        *_keyspace(looked),
+        *_tables(looked),
+    ]
+
+
+def _server(server: Server) -> Iterator[Finding]:
+    where = server.address
+    numbers = tuple(int(word) for word in re.findall(r"\d+", server.version)[:3])
+    if numbers < VERSION_MIN:
+        least = ".".join(str(number) for number in VERSION_MIN)
+        text = f"{where} runs version {server.version}: before {least} a stale commit may come back"
+        yield Finding(True, text, "upgrade, best to the newest 5.0")
+    if server.settings is None:
+        yield Finding(True, f"{where} could not be asked for its settings", "is it up?")
+        return
+    sync = server.settings.get("commitlog_sync", "unknown")
+    if sync not in SAFE_SYNC:
+        text = f"{where}: commitlog_sync is {sync}: a killed server forgets what it acknowledged"
+        yield Finding(True, text, "commitlog_sync: batch, or group with a window of 1ms")
+    window_ms = milliseconds(server.settings.get("commitlog_sync_group_window", ""))
+    if sync == "group" and window_ms > GROUP_WINDOW_MAX_MS:
+        text = f"{where}: commitlog_sync_group_window is {window_ms:g} ms; a commit waits for four"
+        yield Finding(False, text, "commitlog_sync_group_window: 1ms")
+    paxos = server.settings.get("paxos_variant", "unknown")
+    if paxos not in SAFE_PAXOS:
+        text = f"{where}: paxos_variant is {paxos}: reads and refusals may miss a write"
+        yield Finding(True, text, "paxos_variant: v2")
+    for name in TIMEOUTS:
+        limit_ms = milliseconds(server.settings.get(name, ""))
+        if limit_ms >= REQUEST_TIMEOUT_S * 1000:
+            text = f"{where}: {name} is {limit_ms:g} ms, and we wait for {REQUEST_TIMEOUT_S:g} s"
+            yield Finding(False, text + ": its own answer comes too late", f"{name}: 2000ms")
+
+
+def _agreement(looked: Looked) -> Iterator[Finding]:
+    schemas = {server.schema_version for server in looked.servers if server.schema_version}
+    if len(schemas) > 1:
+        text = f"the servers have {len(schemas)} different schemas"
+        yield Finding(True, text, "wait until all are up; see `nodetool describecluster`")
+    versions = {server.version for server in looked.servers}
+    if len(versions) > 1:
+        text = f"the servers run different versions: {', '.join(sorted(versions))}"
+        yield Finding(False, text, "finish the upgrade")
+
+
+def _keyspace(looked: Looked) -> Iterator[Finding]:
+    name = looked.keyspace
+    if looked.replication is None:
+        yield Finding(True, f"there is no keyspace {name}", "peloton schema apply")
+        return
+    if not looked.durable_writes:
+        text = f"keyspace {name}: durable_writes is off: nothing goes to the commit log"
+        yield Finding(True, text, f"ALTER KEYSPACE {name} WITH durable_writes = true")
+    for centre, copies in _copies(looked).items():
+        place = f"keyspace {name}, data centre {centre}"
+        live = sum(server.data_centre == centre for server in looked.servers if server.settings)
+        if copies > live:
+            text = (
+                f"{place}: {copies} copies, {live} servers: conditional writes "
+                "may succeed where plain ones cannot"
+            )
+            yield Finding(True, text, "add servers, or keep fewer copies")
+        elif copies < COPIES_MIN:
+            text = f"{place}: {_counted(copies)}: a lost server stops or loses the journal"
+            yield Finding(False, text, f"keep {COPIES_MIN} copies on as many servers")
+
+
+def _copies(looked: Looked) -> dict[str, int]:
+    """Copies by data centre. The simple strategy knows none: then it is one for all servers."""
+    assert looked.replication is not None
+    options = {name: text for name, text in looked.replication.items() if name != "class"}
+    if "replication_factor" in options:
+        factor = int(options["replication_factor"].split("/")[0])
+        return dict.fromkeys(sorted({server.data_centre for server in looked.servers}), factor)
+    return {name: int(text.split("/")[0]) for name, text in options.items()}
+
+
+def _counted(copies: int) -> str:
+    return "1 copy" if copies == 1 else f"{copies} copies"
+
+
+def _tables(looked: Looked) -> Iterator[Finding]:
+    if looked.replication is None:
+        return
+    for difference in looked.differences:
+        missing = difference.startswith("table ") and difference.endswith(" is missing")
+        remedy = "peloton schema apply" if missing else "a person has to decide; see schema.cql"
+        yield Finding(True, difference, remedy)
+    for name, options in looked.table_options.items():
+        if options.get("default_time_to_live", 0):
+            text = f"table {name}: rows vanish after {options['default_time_to_live']} s"
+            yield Finding(True, text, f"ALTER TABLE {name} WITH default_time_to_live = 0")
+    grace_s = looked.table_options.get("register", {}).get("gc_grace_seconds")
+    if grace_s is not None and grace_s < GC_GRACE_SECONDS_MIN:
+        text = f"table register: gc_grace_seconds is {grace_s}: a promise under way may expire"
+        remedy = f"ALTER TABLE register WITH gc_grace_seconds = {GC_GRACE_SECONDS_MIN}"
+        yield Finding(True, text, remedy)
+
+
+def milliseconds(text: str) -> float:
+    """A duration as the server says it; 0 if it says none."""
+    match = re.fullmatch(r"(\d+)\s*([a-zµ]+)", text)
+    return float(match[1]) * UNITS_MS.get(match[2], 0.0) if match else 0.0
+
+
+# ---- looking ---------------------------------------------------------------------------------
+
+
+def look(connected: Connected, keyspace: str) -> Looked:
+    """Ask every server that the cluster knows, and the schema."""
+    session = connected.session
+    hosts = sorted(connected.cluster.metadata.all_hosts(), key=lambda host: str(host.endpoint))
+    servers = tuple(_ask(session, host) for host in hosts)
+    found = _rows(
+        session,
+        "SELECT replication, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = %s",
+        keyspace,
+    )
+    if not found:
+        return Looked(servers, keyspace, None)
+    options = _rows(
+        session,
+        "SELECT table_name, gc_grace_seconds, default_time_to_live FROM system_schema.tables"
+        " WHERE keyspace_name = %s",
+        keyspace,
+    )
+    names = [table.name for table in cassandra_schema.tables()]
+    return Looked(
+        servers,
+        keyspace,
+        {str(name): str(value) for name, value in found[0]["replication"].items()},
+        bool(found[0]["durable_writes"]),
+        tuple(cassandra_schema.differences(session, keyspace)),
+        {
+            row["table_name"]: {
+                "gc_grace_seconds": row["gc_grace_seconds"],
+                "default_time_to_live": row["default_time_to_live"],
+            }
+            for row in options
+            if row["table_name"] in names
+        },
+    )
+
+
+def _ask(session: Any, host: Any) -> Server:
+    """One server's own words: its settings are in tables that only it can read."""
+    address, centre = str(host.endpoint), str(host.datacenter)
+    version = str(host.release_version or "unknown")
+    one = ConsistencyLevel.ONE
+    local = SimpleStatement(
+        "SELECT release_version, schema_version FROM system.local", consistency_level=one
+    )
+    names = ", ".join(f"'{name}'" for name in SETTINGS)
+    settings = SimpleStatement(
+        f"SELECT name, value FROM system_views.settings WHERE name IN ({names})",
+        consistency_level=one,
+    )
+    try:
+        said = session.execute(local, execution_profile=CONDITIONAL, host=host).one()
+        told = session.execute(settings, execution_profile=CONDITIONAL, host=host)
+    except (NoHostAvailable, DriverException):
+        return Server(address, centre, version)
+    pairs = {row["name"]: row["value"] or "" for row in told}
+    schema_version = str(said["schema_version"])
+    return Server(address, centre, said["release_version"], schema_version, pairs)
+
+
+def _rows(session: Any, text: str, *values: object) -> list[dict[str, Any]]:
+    return list(session.execute(text, values, execution_profile=CONDITIONAL))

@@ -1,0 +1,140 @@
+"""`peloton schema`: the journal's tables on Cassandra, made by a person and never by a daemon.
+
+Turns options into one run of the adapter's schema module. It must not change a table that is
+there, and it names what it did.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from peloton.runtime.adapters.cassandra_session import CassandraSettings
+
+WRONG, CANNOT_REACH, USAGE = 1, 69, 64
+PORT_DEFAULT = 9042
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def of_the_store(command: Decorated) -> Decorated:
+    """The options that say where Cassandra is."""
+    for option in reversed(
+        [
+            click.option(
+                "--cassandra", "contacts", multiple=True, default=["127.0.0.1"], show_default=True,
+                envvar="PELOTON_CASSANDRA", metavar="HOST[:PORT]", help="A server; say more.",
+            ),
+            click.option("--keyspace", default="peloton", show_default=True, metavar="NAME"),
+            click.option("--data-centre", metavar="NAME", help="The one to send requests to."),
+            click.option("--username", metavar="NAME", help="The password comes from --password."),
+            click.option("--password", envvar="PELOTON_CASSANDRA_PASSWORD", metavar="TEXT",
+                         help="Better in PELOTON_CASSANDRA_PASSWORD than on a command line."),
+            click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+                         help="Speak TLS to servers whose certificates this authority signed."),
+        ]
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def store_settings(options: dict[str, Any]) -> CassandraSettings:
+    """The options as settings. Raises click.UsageError."""
+    # The driver takes a fifth of a second to load: not for a --help.
+    from peloton.runtime.adapters.cassandra_session import CassandraSettings
+
+    hosts, ports = [], []
+    for contact in options["contacts"]:
+        host, colon, port = contact.partition(":")
+        if not host or (colon and not (port.isascii() and port.isdigit())):
+            raise click.UsageError(f"--cassandra: {contact!r} is not HOST[:PORT]")
+        hosts.append(host)
+        ports.append(int(port) if colon else PORT_DEFAULT)
+    if len(dict.fromkeys(ports)) > 1:
+        raise click.UsageError("--cassandra: all servers of one cluster listen at the same port")
+    return CassandraSettings(
+        contacts=tuple(hosts),
+        port=ports[0],
+        keyspace=options["keyspace"],
+        data_centre=options["data_centre"],
+        username=options["username"],
+        password=options["password"],
+        ca_file=options["ca_file"],
+    )
+
+
+def fail(name: str, error: Exception, code: int) -> None:
+    """One line for a person, and an exit code for a script."""
+    click.echo(f"peloton {name}: {error}", err=True)
+    sys.exit(code)
+
+
+def command() -> click.Group:
+    """`peloton schema`."""
+    return schema
+
+
+@click.group()
+def schema() -> None:
+    """The journal's tables on Cassandra."""
+
+
+@schema.command()
+def show() -> None:
+    """Print the tables as CQL."""
+    file = resources.files("peloton.runtime.adapters") / "schema.cql"
+    click.echo(file.read_text(encoding="utf-8"), nl=False)
+
+
+@schema.command()
+@of_the_store
+@click.option(
+    "--replication", multiple=True, metavar="DATA-CENTRE:COPIES", required=True,
+    help="How many copies of the journal a data centre keeps; for the keyspace, if it is new.",
+)  # fmt: skip
+def apply(replication: tuple[str, ...], **options: Any) -> None:
+    """Make the keyspace and the tables that are missing.
+
+    \b
+    peloton schema apply --replication dc1:3
+    peloton schema apply --cassandra 10.0.0.1 --cassandra 10.0.0.2 --replication east:3
+    """
+    from peloton.runtime.adapters import cassandra_schema, cassandra_session
+    from peloton.runtime.ports import Refused, Unreachable
+
+    settings = store_settings(options)
+    copies = dict(_copies(word) for word in replication)
+    try:
+        connected = cassandra_session.connect(settings, keyspace=False)
+        try:
+            done = cassandra_schema.apply(connected, settings.keyspace, replication=copies)
+        finally:
+            connected.close()
+    except Refused as error:
+        fail("schema apply", error, WRONG)
+    except Unreachable as error:
+        fail("schema apply", error, CANNOT_REACH)
+    else:
+        _tell(done, settings.keyspace)
+
+
+def _copies(word: str) -> tuple[str, int]:
+    name, _, count = word.rpartition(":")
+    if not name or not (count.isascii() and count.isdigit()):
+        raise click.UsageError(f"--replication: {word!r} is not DATA-CENTRE:COPIES")
+    return name, int(count)
+
+
+def _tell(done: Any, keyspace: str) -> None:
+    if done.made:
+        click.echo(f"made in keyspace {keyspace}: {', '.join(done.made)}")
+    if done.there:
+        click.echo(f"there already, left as they are: {', '.join(done.there)}")
+    for difference in done.differ:
+        click.echo(f"wrong: {difference}", err=True)
+    if done.differ:
+        sys.exit(WRONG)
