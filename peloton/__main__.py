@@ -12,6 +12,7 @@ from peloton.cli.lazy import Entry
 from peloton.cli.main import root, run
 
 PROCESSES = {
+    "daemon": Entry("peloton.daemon:command", "Run one daemon of a cluster, in the foreground."),
     "minicluster": Entry(
         "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
     ),

@@ -33,13 +33,20 @@ FACES = (
     "peloton/__main__.py",
     "peloton/demo",
     "peloton/minicluster.py",
+    "peloton/daemon.py",
     "peloton/schema.py",
     "peloton/doctor.py",
 )
 # Each package in its own adapter, backend or shell: replacing one then means replacing one file.
 HOMES: dict[str, tuple[str, ...]] = {
     "pykka": ("peloton/runtime/shells/", "peloton/runtime/simulation/"),
-    "msgspec": (*VALUE_FOLDERS, "peloton/config.py", "peloton/sdk/", "peloton/backends/"),
+    "msgspec": (
+        *VALUE_FOLDERS,
+        "peloton/config.py",
+        "peloton/settings.py",
+        "peloton/sdk/",
+        "peloton/backends/",
+    ),
     "immutables": VALUE_FOLDERS,
     "numpy": ("peloton/placement/",),
     "sqlite3": ("peloton/runtime/adapters/sqlite",),
