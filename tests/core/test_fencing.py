@@ -179,9 +179,7 @@ class Owner:
         frame = self.sent.frame if self.sent is not None else None
         self.unclear = isinstance(answer, Unclear)
         if isinstance(answer, Committed) and frame is not None:
-            before = self.story.acknowledged.setdefault(
-                frame.position, (frame.body, self.epoch)
-            )
+            before = self.story.acknowledged.setdefault(frame.position, (frame.body, self.epoch))
             if before[0] != frame.body:
                 raise Wrong(f"two frames acknowledged at {frame.position}")
             self.history.append(frame.body)
@@ -352,9 +350,7 @@ def commit_first(hold: Hold, plan: Plan) -> fencing.Talk[Committed | Fenced]:
     return fenced if fenced is not None else Committed()
 
 
-def believe_a_read(
-    hold: Hold, write: Advance | MoveFloor
-) -> fencing.Talk[Fenced | None]:
+def believe_a_read(hold: Hold, write: Advance | MoveFloor) -> fencing.Talk[Fenced | None]:
     (reply,) = yield (write,)
     if isinstance(reply, Applied):
         return None
@@ -364,9 +360,7 @@ def believe_a_read(
     return Fenced("a read says that it failed", definite=True)
 
 
-def op_not_looked_at(
-    hold: Hold, write: Advance | MoveFloor
-) -> fencing.Talk[Fenced | None]:
+def op_not_looked_at(hold: Hold, write: Advance | MoveFloor) -> fencing.Talk[Fenced | None]:
     while True:
         (reply,) = yield (write,)
         if isinstance(reply, Applied):

@@ -17,7 +17,5 @@ def test_what_is_cut_is_whole_again(sizes: list[int], pieces_a_part: int) -> Non
     things = [c.Piece(c.ENTITY, bytes([n % 251]) * size) for n, size in enumerate(sizes)]
     pieces = list(c.fitting(iter(things)))
     assert all(len(piece.body) <= c.PIECE_BYTES_MAX for piece in pieces)
-    parts = [
-        encode(pieces[at : at + pieces_a_part]) for at in range(0, len(pieces), pieces_a_part)
-    ]
+    parts = [encode(pieces[at : at + pieces_a_part]) for at in range(0, len(pieces), pieces_a_part)]
     assert list(c.read_parts(parts)) == things

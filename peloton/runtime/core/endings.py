@@ -38,6 +38,7 @@ class Endings:
         self._kept: dict[str, dict[Key, None]] = {}  # ended, but still welcome in memory
         self._deleted: dict[Key, None] = {}
         self._writing: dict[Key, Any] = {}  # rows of the bundle in flight, with their states
+        self._deleting: dict[Key, None] = {}  # whose rows "deleted" are in the bundle in flight
         self._left: list[Key] = []  # out of memory, and no frame says so yet
         self.known_absent: dict[Key, None] = {}
         self.waiting: dict[Key, None] = {}
@@ -77,6 +78,7 @@ class Endings:
             elif key not in self._turns.population.cells:
                 kind = self._turns.population.kind(key)
                 rows.append(EndedRow(kind.name, key, position, b"", deleted=True))
+                self._deleting[key] = None
         self._deleted = later
         waiting, self.waiting = self.waiting, {}
         for key in waiting:
@@ -86,14 +88,20 @@ class Endings:
                 rows.append(self._row(key, position))
         return tuple(rows)
 
-    def committed(self) -> None:
-        """The rows of the last bundle are safe: what has not changed since leaves memory."""
+    def committed(self) -> list[Key]:
+        """The rows of the last bundle are safe: what has not changed since leaves memory.
+
+        Returns who did.
+        """
         population = self._turns.population
+        left = []
         for key, (state, facts) in self._writing.items():
             if population.cells.get(key) == state and self._crowd_facts(key) == facts:
                 self.leave(key)
                 self._left.append(key)
-        self._writing = {}
+                left.append(key)
+        self._writing, self._deleting = {}, {}
+        return left
 
     def leave(self, key: Key) -> None:
         """The entity goes out of memory, with all that is kept about it."""
@@ -120,6 +128,10 @@ class Endings:
         if self._turns.population.kind(key).ended is not never_ends:
             self._deleted[key] = None
 
+    def there(self, key: Key) -> None:
+        """Recovery: it lives again, or has left with a row of its own: that row is no deletion."""
+        self._deleted.pop(key, None)
+
     @property
     def busy(self) -> bool:
         """Whether rows are to be written."""
@@ -136,8 +148,13 @@ class Endings:
         self._held[key] = body
 
     def knows(self, key: Key) -> bool:
-        """Whether a load of this key was already answered."""
-        return key in self._held or key in self.known_absent
+        """Whether it is known what a load of this key would bring.
+
+        Of one that was deleted the row that says so is not safe yet: an older one would be found,
+        and the entity would live again.
+        """
+        known = key in self._held or key in self.known_absent
+        return known or key in self._deleted or key in self._deleting
 
     def peek(self, key: Key) -> tuple[Any, Crowd | None] | None:
         """State and crowd of a loaded row, for a query; the row is let go."""
@@ -167,6 +184,7 @@ class Endings:
         if crowd is not None:
             self._turns.population.crowds[crowd.key] = crowd
         key = self._codec.decode_entity(_open_row(body)[0])[0]
+        self.there(key)
         self._turns.population.cells[key] = state
         self._turns.population.since.pop(key, None)
         for fact in answers:

@@ -49,6 +49,13 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
     """The part of an envelope that is for these of its members, each with its own value."""
     if members == envelope.members:
         return envelope
+    if envelope.origins:
+        pairs = ((receivers & members, sender) for receivers, sender in envelope.origins)
+        origins = tuple(pair for pair in pairs if pair[0])
+        if len(origins) == 1:
+            envelope = envelope._replace(sender=origins[0][1], origins=())
+        else:
+            envelope = envelope._replace(origins=origins)
     values = envelope.values
     if len(values) == envelope.members.bit_count():  # else the turn itself will complain
         values = values_for(members, envelope.members, values=values)
@@ -56,11 +63,10 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
 
 
 class Reply(NamedTuple):
-    """An answer to an ask, by its address; a `fresh` one has to be the newest owner's."""
+    """An answer to an ask, by its address."""
 
     ask: Any
     value: Any
-    fresh: bool = False
 
 
 class Outbox:

@@ -16,6 +16,7 @@ from peloton.runtime.core.mailbox import Mailbox
 from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
 from peloton.runtime.core.story import Line
 from peloton.runtime.core.supervision import (
+    ATTEMPTS_MAX,
     Failure,
     Response,
     quarantined_after,
@@ -24,6 +25,10 @@ from peloton.runtime.core.supervision import (
 )
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Bits, Goal, Key, Pursue, SetAside, Unavailable
+
+ASIDE_BYTES_MAX = 1024 * 1024
+NOT_KEPT = b""
+"""Stands for the bytes of a message that was too large to keep; it cannot be tried again."""
 
 
 class Held:
@@ -120,8 +125,10 @@ class Held:
                 origin=int.from_bytes(fact.origin, "little"),
                 values=fact.values,
                 who=fact.who,
+                attempt=ATTEMPTS_MAX - 1,  # if it fails it is set aside at once, in this frame
             )
             for fact in parked
+            if fact.body != NOT_KEPT
         ]
 
     def fold(self, key: Key, fact: Any) -> None:
@@ -151,11 +158,14 @@ class Held:
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
     ) -> None:
         number, body = self._codec.encode_message(envelope.to, envelope.message)
+        error = failure.error
+        if len(body) > ASIDE_BYTES_MAX:
+            error = f"{error} (too large to be kept: {len(body)} bytes)"
         fact = MessageSetAside(
             number=number,
-            body=body,
+            body=body if len(body) <= ASIDE_BYTES_MAX else NOT_KEPT,
             sender=envelope.sender or "",
-            error=failure.error,
+            error=error,
             attempts=attempts,
             at=self._turns.now,
             members=Bits(members).pack(),
@@ -192,7 +202,8 @@ class Held:
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         error = ""
         for fact in parked:
-            if (fact.number, fact.body, fact.sender) != (number, body, envelope.sender or ""):
+            same = fact.body == body or (fact.body == NOT_KEPT and len(body) > ASIDE_BYTES_MAX)
+            if not same or (fact.number, fact.sender) != (number, envelope.sender or ""):
                 continue
             error = fact.error
             if envelope.members:

@@ -2,7 +2,7 @@
 
 Turns a query to `shard/<group>/<number>` into an answer that can travel: summaries as the values
 of their kind, everything journaled as the rows of frames. It must not change the shard; the one
-order among them, `Redrive`, is noted and done in the next frame.
+order among them, `Redrive`, is the shard's own affair.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Read(Value, frozen=True, gc=False, array_like=True):
 
 
 class Redriven(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `Redrive`: it will be done with the next frame."""
+    """Answer to `Redrive`: it was done, and stands in the journal."""
 
 
 QUERIES: dict[int, type] = {501: ListViews, 502: ListAside, 503: TellStory, 504: ReadChanges}
@@ -101,9 +101,6 @@ def answer(shard: Shard, query: Message | Query) -> Any:
         return Told(tuple((line.at, _row(shard.codec, line)) for line in lines))
     if isinstance(query, ReadChanges):
         return _read(shard, query)
-    if isinstance(query, Redrive):
-        shard.redrive(query.of)
-        return Redriven()
     return Unavailable(f"a shard does not answer {type(query).__name__}")
 
 

@@ -75,16 +75,20 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
             _fold_record(shard, entry.key, fact=record)
         if len(records) == len(entry.facts):
             continue
-        facts = tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
-        _fold_entry(shard, entry, facts=facts, now=now)
+        _fold_entry(shard, entry, facts=_kinds_own(entry), now=now)
+
+
+def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
+    return tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
 
 
 def _tell(shard: Shard, position: int, *, now: float, entries: list[Entry]) -> None:
     """Story and change feed go on across the restart, as far back as the tail reaches."""
+    told = ((entry, _kinds_own(entry)) for entry in entries)
     lines = tuple(
-        Line(now, entry.key, entry.members, entry.cause, entry.facts, entry.because)
-        for entry in entries
-        if any(type(fact) not in _RECORDS for fact in entry.facts)
+        Line(now, entry.key, entry.members, entry.cause, facts, entry.because)
+        for entry, facts in told
+        if facts
     )
     for line in lines:
         shard.turns.story.tell(line)
@@ -118,6 +122,7 @@ def _restore_cell(shard: Shard, key: Key, *, old: object, new: object, now: floa
         shard.endings.gone(key)
         return
     population.cells[key] = new
+    shard.endings.there(key)
     after = kind.deadline(new)
     before = kind.deadline(old) if old is not None else None
     if after is None:
@@ -146,6 +151,7 @@ def _leave(shard: Shard, key: Key) -> None:
     kind = shard.population.kind(key)
     shard.population.cells.pop(key, None)
     shard.population.since.pop(key, None)
+    shard.endings.there(key)
     if kind.follows is not None:
         shard.population.crowds.pop(kind.follows(key), None)
     shard.answered.forget(key)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.answers import Answers
 from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN, Checkpointer
 from peloton.runtime.core.codec import Codec, Entry
@@ -24,12 +23,13 @@ from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
-from peloton.runtime.core.inspection import SHARD
+from peloton.runtime.core.inspection import SHARD, Redrive, Redriven
 from peloton.runtime.core.inspection import answer as inspect
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.passivation import Idleness
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
+from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import answer, look, passes
@@ -37,8 +37,6 @@ from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
 from peloton.runtime.vocabulary import (
-    Absent,
-    At,
     Due,
     Key,
     Kind,
@@ -52,6 +50,9 @@ from peloton.runtime.vocabulary import (
 )
 
 TURNS_PER_FRAME_MAX = 4096
+LOCAL_TURNS_MAX = 16384
+"""Beyond the budget, on what entities of one shard say to each other; two that answer each other
+for ever must not hold up the thread of all shards."""
 ANSWERS_EXPIRE_TICKS = 600
 PURSUE = Pursue()
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
@@ -97,15 +98,17 @@ class Shard:
         self.changes = Changes()
         self.idleness = Idleness()
         self.endings = Endings(self.turns, codec, answered=self.answered)
+        self._answers = Answers(self.turns, self.endings, answered=self.answered)
         self.checkpointer = Checkpointer(codec, checkpoint_bytes_min)
         self.position = 0  # of the last frame made
         self.delivered = 0  # messages taken from the queue, for figures
-        self._redrives: dict[Key, None] = {}
+        self.redrives = Redrives()
         self._sharding = sharding
         self.reports = Reports(self.turns)
         self._inbox: deque[Envelope] = deque()
         self._local = outbox.local
         self._load: dict[Key, None] = {}
+        self._ahead_s: float | None = None
         self._tick = 0
         self._tick_due = 0.0
 
@@ -128,12 +131,16 @@ class Shard:
             self.endings.hold(key, row.body)
         else:
             self.endings.known_absent[key] = None
+        self.redrives.loaded(key)
         self._inbox.extendleft(reversed(box.drain() if box is not None else []))
 
     def ready(self, now: float) -> Ready:
         """Run turns on all mail; the frame, and what may leave once it is safe."""
         turns = self.turns
-        turns.begin(max(now, turns.now), self.position + 1)
+        if self._ahead_s is None:
+            # Of an owner before us, whose clock was ahead: its time goes on, it does not stand.
+            self._ahead_s = max(0.0, turns.now - now)
+        turns.begin(max(now + self._ahead_s, turns.now), self.position + 1)
         heard = self.hearing.raised()
         if heard is not None:
             turns.write(heard)
@@ -180,7 +187,7 @@ class Shard:
         """All of the last bundle is safe."""
         self.views.commit()
         self.changes.commit()
-        self.endings.committed()
+        self.views.drop(self.endings.committed())
         self.checkpointer.committed(more_to_cut)
 
     @property
@@ -192,14 +199,10 @@ class Shard:
     def epoch(self, epoch: int) -> None:
         self.turns.epoch = epoch
 
-    def redrive(self, key: Key) -> None:
-        """A person's order: try again what was set aside."""
-        self._redrives[key] = None
-
     @property
     def busy(self) -> bool:
         """Whether `ready` would find something to do at once."""
-        work = self._inbox or self._local or self.population.dirty or self._redrives
+        work = self._inbox or self._local or self.population.dirty or self.redrives
         return bool(work) or self.checkpointer.busy or self.endings.busy
 
     def _records(self) -> list[Entry]:
@@ -223,15 +226,16 @@ class Shard:
 
     def _pump(self) -> None:
         turns, dirty, budget = self.turns, self.population.dirty, TURNS_PER_FRAME_MAX
-        while True:
+        while turns.bytes < FRAME_BYTES_SOFT and budget > -LOCAL_TURNS_MAX:
+            budget -= 1
             # What entities of this shard say to each other is heard before the frame is closed,
-            # whatever the budget: sender and receiver commit together, so nobody owes it.
+            # beyond the budget too: sender and receiver commit together, so nobody owes it. What
+            # does not fit even so waits for the next frame, and is owed like any other.
             if self._local:
                 self._deliver(self._local.popleft())
                 continue
-            if budget <= 0 or turns.bytes >= FRAME_BYTES_SOFT:
+            if budget < 0:
                 break
-            budget -= 1
             if self._inbox:
                 self._deliver(self._inbox.popleft())
             elif dirty:
@@ -243,8 +247,14 @@ class Shard:
                 break
 
     def _redrive(self) -> None:
-        for key in self._redrives:
-            self._inbox.extend(self.held.redrive(key))
+        for key, asks in self.redrives.take().items():
+            kind = self.kinds[kind_of(key)]
+            if kind.lookup and key not in self.population.cells and not self.endings.knows(key):
+                self.redrives.wait_for_load(key, asks)
+                self._load[key] = None
+                continue
+            for envelope in self.held.redrive(key):
+                self._deliver(envelope)
             # Deadlines that came while nobody was let in.
             crowd = self.population.crowds.get(key)
             state = self.population.cells.get(key)
@@ -252,8 +262,8 @@ class Shard:
                 crowd.rebuild_deadlines()
                 self.turns.time_crowd(crowd)
             elif state is not None:
-                self.turns.time_cell(key, self.kinds[kind_of(key)], old=state, new=state)
-        self._redrives = {}
+                self.turns.time_cell(key, kind, old=state, new=state)
+            self.turns.outbox.replies += [Reply(ask, Redriven()) for ask in asks]
 
     def _is_mine(self, key: Key) -> bool:
         return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
@@ -261,9 +271,7 @@ class Shard:
     def _deliver(self, envelope: Envelope) -> None:
         self.delivered += 1
         if kind_of(envelope.to) == SHARD:
-            value = answer(inspect, self, envelope.message)
-            if envelope.ask is not None:
-                self.turns.outbox.replies.append(Reply(envelope.ask, value, fresh=True))
+            self._about_shard(envelope)
             return
         kind = self.kinds[kind_of(envelope.to)]
         message = envelope.message
@@ -275,11 +283,18 @@ class Shard:
             if self.held.wait_for_load(envelope):
                 self._load[envelope.to] = None
         elif isinstance(message, Query):
-            self._inspect(kind, envelope)
+            self._answers.query(kind, envelope)
         else:
             passed = self.held.waits(envelope)
-            if passed is not None and not self._repeated(passed):
+            if passed is not None and not self._answers.repeat(passed):
                 self._turn(kind, passed)
+
+    def _about_shard(self, envelope: Envelope) -> None:
+        if isinstance(envelope.message, Redrive):
+            self.redrives.want(envelope.message.of, envelope.ask)
+            self._redrive()
+            return
+        self._answers.say(envelope, answer(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
         if envelope.members:
@@ -358,44 +373,9 @@ class Shard:
         )
         return wanted and not self.endings.knows(envelope.to)
 
-    def _inspect(self, kind: Kind, envelope: Envelope) -> None:
-        key = envelope.to
-        at = self.turns.at(kind, envelope)
-        state = self.population.cells.peek(key)
-        if state is None:
-            loaded = self.endings.peek(key)
-            if loaded is not None:
-                state, crowd = loaded
-                at = msgspec.structs.replace(at, index=crowd)
-        query: Any = envelope.message
-        value = self._look(kind, state, query=query, at=at)
-        if envelope.ask is not None:
-            self.turns.outbox.replies.append(Reply(envelope.ask, value, fresh=True))
-
-    def _look(self, kind: Kind, state: Any, *, query: Query, at: At) -> Any:
-        look = kind.inspect.get(type(query))
-        if look is None:
-            return Unavailable(f"{kind.name} does not answer {type(query).__name__}")
-        if state is None:
-            return Absent(at.key)
-        return answer(look, state, query, at)
-
-    def _repeated(self, envelope: Envelope) -> bool:
-        if envelope.request is None:
-            return False
-        self.endings.revive(envelope.to)
-        repeat = self.answered.look(envelope.to, envelope.request, self.turns.now)
-        if repeat is None:
-            return False
-        value: Any = repeat.refused
-        if repeat.answer is not None:
-            value = self.codec.decode_answer(envelope.to, repeat.answer)
-        if envelope.ask is not None:
-            self.turns.outbox.replies.append(Reply(envelope.ask, value))
-        return True
-
     def _wake_at(self) -> float | None:
         tick = self._tick_due if self.turns.speech.owing or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         times = (tick, *wheels, self.idleness.next_s, self.held.next_s, *self.reports.due.values())
-        return min((at for at in times if at is not None), default=None)
+        at_s = min((at for at in times if at is not None), default=None)
+        return None if at_s is None else at_s - (self._ahead_s or 0.0)

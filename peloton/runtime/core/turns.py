@@ -59,7 +59,7 @@ class Turns:
         self.lines: list[Line] = []  # of this frame, what was written down
         self.written = 0  # entries, for figures
         self.bytes = 0
-        self._codec = codec
+        self.codec = codec
 
     def begin(self, now: float, position: int) -> None:
         """A new frame: turns see this time and position."""
@@ -150,7 +150,7 @@ class Turns:
             answered = self._answered(key, envelope, reply=outcome.reply)
             facts = (*facts, *answered)
             row = self._row(self._entry(envelope, facts, because=outcome.because))
-            revived = self._revived_row(key)
+            revived = self._revived_row(key, beside=row)
             if outcome.state is not None:
                 kind.deadline(outcome.state)
             self.population.put(key, outcome.state)
@@ -189,7 +189,7 @@ class Turns:
         if envelope.request is None:
             return ()
         name, digest = envelope.request
-        return (RequestAnswered(name, digest, self._codec.encode_answer(key, reply), self.now),)
+        return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), self.now),)
 
     def _apply_class(
         self, crowd: Crowd, raw: int, *, state: Any, outcome: Outcome, envelope: Envelope
@@ -202,7 +202,7 @@ class Turns:
             change = Change(state, outcome.state, facts=outcome.facts, values=values)
             row = self._row(entry)
             parent = self._parent(crowd)
-            revived = self._revived_row(parent)
+            revived = self._revived_row(parent, beside=row)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
             self._add_revived(parent, revived)
@@ -214,9 +214,8 @@ class Turns:
         return outcome
 
     def _row(self, entry: Entry) -> bytes:
-        row = self._codec.encode_entry(entry)
-        if len(row) > ENTRY_BYTES_MAX:
-            raise TooLarge(f"{entry.key}: {len(row)} bytes, at most {ENTRY_BYTES_MAX}")
+        row = self.codec.encode_entry(entry)
+        _check_size(entry.key, len(row))
         return row
 
     def _add(self, row: bytes) -> None:
@@ -224,10 +223,14 @@ class Turns:
         self.written += 1
         self.bytes += len(row)
 
-    def _revived_row(self, key: Key) -> bytes | None:
+    def _revived_row(self, key: Key, *, beside: bytes) -> bytes | None:
         """The first fact after a revival, of the cell or of its crowd, carries the whole state."""
         body = self.revived.get(key)
-        return None if body is None else self._row(Entry(key, (Revived(body),), cause="revived"))
+        if body is None:
+            return None
+        row = self.codec.encode_entry(Entry(key, (Revived(body),), cause="revived"))
+        _check_size(key, len(row) + len(beside))
+        return row
 
     def _add_revived(self, key: Key, row: bytes | None) -> None:
         if row is not None:
@@ -279,3 +282,9 @@ class Turns:
             self.story.tell(line)
             if outcome.facts:
                 self.lines.append(line)
+
+
+def _check_size(key: Key, size: int) -> None:
+    """A frame takes what fits `FRAME_BYTES_SOFT` and one turn more; the journal takes no larger."""
+    if size > ENTRY_BYTES_MAX:
+        raise TooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")

@@ -45,6 +45,12 @@ class Views:
                 self._safe[key] = summary
         self._next = {}
 
+    def drop(self, left: list[Key]) -> None:
+        """These have left memory: who asks for them by name finds them among the ended."""
+        for key in left:
+            self._safe.pop(key, None)
+            self._next.pop(key, None)
+
     def of_kind(self, kind: str) -> list[Any]:
         """All summaries of a kind, in no promised order."""
         prefix = kind + "/"

@@ -166,7 +166,15 @@ class ShardShell(Shell):
             checkpoint_bytes_min=house.limits.checkpoint_bytes_min,
         )
         core.epoch = taken.claimed.epoch
-        restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
+        try:
+            restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
+        except Exception as error:
+            # What stands in the journal does not fold: no owner will ever get further than this,
+            # and a shard that is claimed again and again takes its whole group along.
+            text = f"recovery: {type(error).__name__}: {error}"
+            tell(house.journal, Forget(self.shard))
+            self._lose(text, damaged=True)
+            return
         self.core = core
         waiting, self._waiting = self._waiting, []
         for mail in waiting:
@@ -276,14 +284,13 @@ class ShardShell(Shell):
     def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
         assert self.core is not None
         self.core.committed(more_to_cut)
-        if ready.release:
+        # A frame that was committed proves that the shard was ours then. Without one only our
+        # session says so, and it is asked now: this process may have stood still since the turn.
+        sure = ready.frame is not None or self._house.region.places.current
+        if ready.release and sure:
             self._house.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
-        # Asked now, not when the query came: this process may have stood still in between. A
-        # command's answer stands in the journal, whoever owns the shard by now.
-        current = self._house.region.places.current
         for reply in ready.replies:
             self._asks.pop(reply.ask, None)
-            sure = current or not reply.fresh
             resolve(reply.ask, reply.value if sure else Unavailable(IN_DOUBT))
 
     def _unclear(self, text: str) -> None:

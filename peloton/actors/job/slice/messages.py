@@ -6,11 +6,23 @@ A message must not carry anything per instance that can be said of a range or a 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from peloton.actors.host.messages import Port
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import SLICE_SIZE, Outcome, PastRun, TaskGoals
 from peloton.placement.messages import Constraint, HostSummary, Placed, Unplaced
-from peloton.runtime.vocabulary import Bits, Goal, Key, Latest, Message, Query, Value, key
+from peloton.runtime.vocabulary import (
+    Bits,
+    Delivery,
+    Goal,
+    Key,
+    Latest,
+    Message,
+    Query,
+    Value,
+    key,
+)
 
 
 class Command(Value, frozen=True, gc=False, array_like=True):
@@ -73,6 +85,8 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
 
     `grant`: how many members may be under way at once; None where nothing limits them.
     """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
 
     job: Key
     number: int
