@@ -22,6 +22,9 @@ from peloton.chaos.cluster.storm import Failed, Played, draw, play
 from peloton.runtime.simulation.sometimes import Sometimes
 
 TEXT_MAX = 500
+CHUNK = 4
+RENEWED = 25
+"""Chunks."""
 
 
 class Swept(NamedTuple):
@@ -55,8 +58,9 @@ def sweep(seeds: range, *, jobs: int) -> Iterator[Swept]:
     if jobs <= 1:
         yield from map(sweep_one, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(sweep_one, seeds, chunksize=4)
+    # A worker that is renewed now and then gives back what a thousand worlds leave in memory.
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=RENEWED) as pool:
+        yield from pool.imap(sweep_one, seeds, chunksize=CHUNK)
 
 
 def summed(results: Iterator[Swept], *, trace_hash: bool = False) -> Sums:
