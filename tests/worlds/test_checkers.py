@@ -17,7 +17,7 @@ import pytest
 from peloton.actors.host import facts as hf
 from peloton.actors.host.messages import RunsStarted
 from peloton.actors.host.state import EVOLVE as HOST_EVOLVE
-from peloton.actors.job.messages import StopJob
+from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.messages import ROOT, PoolConfig
@@ -315,6 +315,15 @@ def test_what_grows_is_found(bound: str) -> None:
             checks.core.nothing_grows(shard, core)
 
     assert found(look).startswith("R17")
+
+
+def test_an_answer_before_its_frame_is_found() -> None:
+    """Not at the end, when the frame may have come to be, but at once."""
+    cluster, _ = lived()
+    made = cluster.create(1)
+    cluster.world.step()
+    made.end(JobCreated(made.job), cluster.world.now)
+    assert found(cluster.world.step).startswith("R1 acknowledged")
 
 
 def test_poison_excuses_a_failed_turn_and_nothing_else() -> None:

@@ -64,7 +64,29 @@ class Checks:
         self._cluster = cluster
         self._view = Owners(cluster)
         self.core.hearers.append(self.books.hear)
-        cluster.world.checks.append(self.books.step)
+        self._open: list[tuple[int, Operation]] = []
+        self._noted = 0
+        cluster.world.checks.append(self.step)
+
+    def step(self) -> None:
+        """What one step may have broken."""
+        self.books.step()
+        self._nothing_is_said_too_early()
+
+    def _nothing_is_said_too_early(self) -> None:
+        """R1: whoever hears "done" is in the journal by then, not soon."""
+        history = self._cluster.clients.history
+        if self._noted == len(history) and not self._open:
+            return
+        self._open += enumerate(history[self._noted :], start=self._noted + 1)
+        self._noted = len(history)
+        still: list[tuple[int, Operation]] = []
+        for number, operation in self._open:
+            if not operation.known:
+                still.append((number, operation))
+            elif isinstance(operation.answer, JobCreated):
+                _stands(self.books, number, operation=operation)
+        self._open = still
 
     def quiet(self) -> None:
         """All of it, at a quiet point."""
@@ -281,8 +303,13 @@ def acknowledged_stands(books: Books, history: list[Operation]) -> None:
     for number, operation in enumerate(history, start=1):
         if not operation.known or operation.what in (What.GET, What.LIST):
             continue
-        stands = (operation.job, f"{operation.client}-{number}") in books.requests_ever
-        if isinstance(operation.answer, JobCreated) and not stands:
-            raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-        if operation.refused and stands and operation.job not in books.forgotten:
-            raise Contradiction(f"R2 refused, and in the journal: {operation}")
+        _stands(books, number, operation=operation)
+
+
+def _stands(books: Books, number: int, *, operation: Operation) -> None:
+    """Clients name the request of an operation by its number in the history."""
+    stands = (operation.job, f"{operation.client}-{number}") in books.requests_ever
+    if isinstance(operation.answer, JobCreated) and not stands:
+        raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
+    if operation.refused and stands and operation.job not in books.forgotten:
+        raise Contradiction(f"R2 refused, and in the journal: {operation}")
