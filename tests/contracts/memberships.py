@@ -15,7 +15,17 @@ from typing import Protocol
 from kazoo.client import KazooClient
 
 from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
-from peloton.runtime.ports import Membership
+from peloton.runtime.ports import (
+    MemberNode,
+    Membership,
+    MembershipNews,
+    NodeAnswer,
+    NodeOutcome,
+    Session,
+    SessionState,
+    ShardId,
+    View,
+)
 from peloton.runtime.simulation.later import begun
 from peloton.runtime.simulation.member import Client
 from peloton.runtime.simulation.membership import Ensemble
@@ -24,6 +34,7 @@ from tests.servers import zookeeper
 from tests.servers.proxy import Proxy
 
 WAIT_S_MAX = 20.0
+SHARD = ShardId("a", 0)
 LOOK_AGAIN_S = 0.005
 
 
@@ -133,6 +144,69 @@ class Real:
             client.close()
         for proxy in self._proxies.values():
             proxy.close()
+
+
+def node(name: str, *, leaving: bool = False) -> MemberNode:
+    return MemberNode(f"{name}:1", ("a", "a-b"), unfit=("a",), leaving=leaving)
+
+
+class Daemon:
+    """A client, and everything it was told; `wait` of the rig is how it waits."""
+
+    def __init__(self, rig: Rig, name: str, *, client: Membership | None = None) -> None:
+        self.rig = rig
+        self.name = name
+        self.news: list[MembershipNews] = []
+        self.client = client or rig.client()
+        self.client.listen(self.news.append)
+        self.member = ""
+
+    def join(self, life: int = 1) -> Daemon:
+        """A session that stands, and its first view."""
+        self.member = f"{self.name}.{life}"
+        self.client.join(self.member, node(self.name))
+        self.rig.wait(lambda: self.view() is not None)
+        return self
+
+    def of_session(self) -> list[MembershipNews]:
+        return [news for news in list(self.news) if news.member == self.member]
+
+    def states(self) -> list[SessionState]:
+        return [news.state for news in self.of_session() if isinstance(news, Session)]
+
+    def answers(self, shard: ShardId = SHARD) -> list[NodeAnswer]:
+        found = [news for news in self.of_session() if isinstance(news, NodeAnswer)]
+        return [answer for answer in found if answer.shard == shard]
+
+    def outcomes(self, shard: ShardId = SHARD) -> list[NodeOutcome]:
+        return [answer.outcome for answer in self.answers(shard)]
+
+    def views(self) -> list[View]:
+        return [news for news in self.of_session() if isinstance(news, View)]
+
+    def view(self) -> View | None:
+        return next(reversed(self.views()), None)
+
+    def owners(self) -> dict[ShardId, str]:
+        view = self.view()
+        return view.owners if view is not None else {}
+
+    def members(self) -> dict[str, MemberNode]:
+        view = self.view()
+        return view.members if view is not None else {}
+
+    def create(self, shard: ShardId = SHARD) -> NodeAnswer:
+        self.client.create_owner(shard)
+        return self._answer(shard)
+
+    def remove(self, shard: ShardId = SHARD) -> NodeAnswer:
+        self.client.remove_owner(shard)
+        return self._answer(shard)
+
+    def _answer(self, shard: ShardId) -> NodeAnswer:
+        known = len(self.answers(shard))
+        self.rig.wait(lambda: len(self.answers(shard)) > known)
+        return self.answers(shard)[-1]
 
 
 RIGS: list[Callable[[], Rig]] = [Simulated, Real]

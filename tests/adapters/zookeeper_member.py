@@ -1,0 +1,44 @@
+"""A member in a process of its own, for tests that stand it still.
+
+Joins as `frozen.1`, makes the owner node of a-0, and writes on its output, a line each, what it is
+told, and all the time until when it is sure: seconds of the clock that all processes share. It
+must not act on anything: what a daemon makes of it is tested elsewhere.
+
+    python zookeeper_member.py HOSTS CLUSTER SESSION_S
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.runtime.ports import MemberNode, MembershipNews, NodeAnswer, Session, ShardId
+
+SAMPLE_EVERY_S = 0.005
+
+
+def main(hosts: str, cluster: str, session_s: str) -> None:
+    client = ZooKeeperMembership(Config(hosts, cluster, session_s=float(session_s)))
+
+    def told(news: MembershipNews) -> None:
+        if isinstance(news, Session):
+            print("session", news.state.name, flush=True)
+            if not asked.is_set():
+                asked.set()
+                client.create_owner(ShardId("a", 0))
+        elif isinstance(news, NodeAnswer):
+            print("answer", news.outcome.name, flush=True)
+
+    asked, pause = threading.Event(), threading.Event()
+    client.listen(told)
+    client.join("frozen.1", MemberNode("frozen:1", ("a",)))
+    while True:
+        at_s = now_s()  # before: what is said then may be a moment too early, not too late
+        print("sure", at_s, client.sure_for_s(), flush=True)
+        pause.wait(SAMPLE_EVERY_S)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
