@@ -7,8 +7,6 @@ at every few steps only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from peloton.chaos.cluster import branches
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster
@@ -81,10 +79,8 @@ class Observer:
                 if of == kind and because.startswith(reason):
                     self._reached[branches.reason_name(of, reason)] = None
 
-    def _replied(
-        self, daemon: Daemon, statements: Sequence[Statement], replies: Sequence[Reply]
-    ) -> None:
-        for statement, reply in zip(statements, replies, strict=True):
+    def _replied(self, daemon: Daemon, said: list[tuple[Statement, Reply]]) -> None:
+        for statement, reply in said:
             if isinstance(reply, Failed | NotApplied):
                 text = reply.text if isinstance(reply, Failed) else "NotApplied"
                 name = type(statement).__name__

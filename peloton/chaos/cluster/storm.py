@@ -14,8 +14,6 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from peloton.chaos.cluster import workload
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster, Setup
@@ -23,7 +21,7 @@ from peloton.chaos.cluster.faults import DEEDS, FAULTS, calm
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
 from peloton.chaos.cluster.observer import Observer
 from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.plan import Deed, Plan, some_of
+from peloton.runtime.simulation.plan import Deed, Plan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import Lasting, Storm, drawn
 from peloton.runtime.simulation.world import NotReached
@@ -193,11 +191,11 @@ def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
     """What shrinking may try that only a cluster has."""
     for hosts in (1, plan.hosts // 2, plan.hosts - 1):
         if 1 <= hosts < plan.hosts:
-            yield replace(plan, hosts=hosts)
+            yield changed(plan, hosts=hosts)
     if plan.failing:
-        yield replace(plan, failing=0.0)
+        yield changed(plan, failing=0.0)
     if plan.checkpoint_bytes_min < CHECKPOINTS[-1]:
-        yield replace(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
+        yield changed(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
 
 
 def shrink(plan: ClusterPlan, sort: str) -> ClusterPlan:

@@ -201,7 +201,7 @@ class _Rows:
                 raise
         replies = self._rows.run(statements)
         for told in self._daemon.world.on_replies:
-            told(self._daemon, statements, replies)
+            told(self._daemon, [*zip(statements, replies, strict=True)])
         if statements:
             self._daemon.moment("store", _name(statements[-1]), at=Moment.AFTER)
         return replies

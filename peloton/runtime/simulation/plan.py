@@ -11,9 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 
 class Deed(
@@ -42,6 +43,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 P = TypeVar("P", bound=Plan)
+
+
+def changed(plan: P, **fields: Any) -> P:
+    """The same plan but for these."""
+    return replace(plan, **fields)
 
 
 def save(plan: Plan, path: Path) -> None:

@@ -14,7 +14,7 @@ know any kind, nor judge what happens: checks are put in from outside.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
@@ -69,7 +69,7 @@ class World:
         self.furnish: Callable[[Daemon], None] = lambda daemon: None
         self.on_call: Callable[[Call], bool] = lambda call: False
         """Whether the process dies at this very moment."""
-        self.on_replies: list[Callable[[Daemon, Sequence[Statement], Sequence[Reply]], None]] = []
+        self.on_replies: list[Callable[[Daemon, list[tuple[Statement, Reply]]], None]] = []
         """Told what a daemon said to the store, and what it heard."""
         self.on_death: Callable[[Daemon], None] = self.restart_soon
         self.checks: list[Callable[[], None]] = []
