@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
+from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite
 from peloton.backends import process, simulated
@@ -29,13 +30,14 @@ from peloton.machines import PlacerMachine
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import Fleet, Setup
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.root import Root, assemble
-from peloton.runtime.vocabulary import Key, Message, Unavailable, key
+from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.settings import Cassandra, DaemonSettings, Zookeeper
 
 GREET_AGAIN_S = 1.0
@@ -56,10 +58,14 @@ class Daemon(Wired):
     """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
 
     def __init__(
-        self, settings: DaemonSettings, failed: Callable[[], None], outside: Outside | None = None
+        self,
+        settings: DaemonSettings,
+        *,
+        failed: Callable[[], None],
+        outside: Outside | None = None,
     ) -> None:
         super().__init__()
-        # Drawn now, if left to the machine: the membership tells clients of them before any listens.
+        # Drawn now if left to the machine: clients are told of them before anything listens.
         self._settings = settings.with_doors(_drawn(settings.grpc), _drawn(settings.http))
         self._outside = outside
         self._leaving = threading.Event()
@@ -193,7 +199,8 @@ class Daemon(Wired):
         return Doors(
             grpc=settings.grpc,
             http=settings.http,
-            sandboxes=(runs.folder if runs is not None else Path("/nonexistent")) / "runs",
+            # Below a file there is nothing, ever.
+            sandboxes=(runs.folder if runs is not None else Path(os.devnull)) / "runs",
             on_disk=runs is not None,
             receive_max_bytes=settings.limits.receive_max_bytes,
         )
@@ -209,20 +216,31 @@ class Daemon(Wired):
                 # Every ask is answered: at the latest by the one who carries it, as unavailable.
                 if not isinstance(future.result(), Unavailable):
                     del left[to]
+                    self._introduce(to)
             if left:
                 self._leaving.wait(GREET_AGAIN_S)
         if not left:
             self._collector.own()
             self.greeted.set()
 
+    def _introduce(self, host: Key) -> None:
+        """A host that has just begun to exist has missed the first word of its backend."""
+        if kind_of(host) == "host":
+            self._region.tell([Envelope(self._backend_key, AskBackend(host))])
+
     def _greetings(self) -> dict[Key, Message]:
         found: dict[Key, Message] = {ROOT: OpenRoot()}
         found |= {inventory: OpenInventory() for inventory in self._inventories}
-        setting = self._settings.backend
         if "hostmgr" in self._settings.roles:
-            of = process.BACKEND if setting.process is not None else simulated.BACKEND
-            found |= {key("host", host.name): configured(host, of) for host in setting.hosts}
+            of = self._backend_key
+            hosts = self._settings.backend.hosts
+            found |= {key("host", host.name): configured(host, of) for host in hosts}
         return found
+
+    @property
+    def _backend_key(self) -> Key:
+        real = self._settings.backend.process is not None
+        return process.BACKEND if real else simulated.BACKEND
 
 
 # ---- what a daemon stands on: imported only where it is wanted ----

@@ -1,0 +1,295 @@
+"""Daemons as they are wired, several in one process: real shells, streams and doors.
+
+The store and the membership are those of this process; nothing here may need a server. What a
+fleet survives is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+import yaml
+
+from peloton.actors.resources import UNIT
+from peloton.actors.respool.messages import ROOT, ListPools
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.assembly import CannotStart, Failed
+from peloton.assembly_daemon import Daemon, Outside
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.adapters.memory_rows import MemoryRows
+from peloton.runtime.core.statements import Reply, Statement
+from peloton.runtime.ports import Sizes
+from peloton.settings import DaemonSettings, parse
+from tests.adapters.local_membership import LocalMembership, Service
+from tests.adapters.pems import Authority
+from tests.gateway.town import CHANNEL, Town, named
+
+HERE = Path("/nowhere")
+SHARDS = {"jobmgr": 3, "resmgr": 1, "hostmgr": 2}
+HOSTS = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+WAIT_S_MAX = 30.0
+
+
+class SharedRows(MemoryRows):
+    """One store for journals on several threads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._one = threading.Lock()
+
+    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+        with self._one:
+            return super().run(statements)
+
+    def sizes(self, shard: Any) -> Sizes:
+        with self._one:
+            return super().sizes(shard)
+
+    def close(self) -> None:
+        """The others go on with it."""
+
+
+class Fleet:
+    """Daemons on one store and one membership service."""
+
+    def __init__(self, authority: Authority | None = None) -> None:
+        self.rows, self.service = SharedRows(), Service()
+        self.daemons: dict[str, Daemon] = {}
+        self.lines: dict[str, LocalMembership] = {}
+        self._authority = authority
+
+    def start(self, name: str, roles: str = "jobmgr,resmgr,hostmgr,placement,api") -> Daemon:
+        raw: dict[str, Any] = {
+            "cluster": "test",
+            "roles": roles.split(","),
+            "listen": dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0"),
+            "zookeeper": {"hosts": ["none"]},
+            "journal": {"cassandra": {"contacts": ["none"]}},
+            "backend": {"simulated": {"hosts": HOSTS}},
+            "shards": SHARDS,
+        }
+        if self._authority is not None:
+            tls = self._authority.issue(name)
+            files = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key}
+            raw["tls"] = {field: str(path) for field, path in files.items()}
+        self.lines[name] = LocalMembership(self.service)
+        journal = FencedRows(self.rows, process=name.encode().ljust(16, b"-"))
+        outside = Outside(journal, self.lines[name])
+        daemon = Daemon(parse(raw, HERE), failed=lambda: None, outside=outside)
+        self.daemons[name] = daemon
+        return daemon
+
+    def settled(self) -> bool:
+        """Every shard has an owner that says it is well, and all has been told."""
+        owned = sum(len(daemon._region.owned()) for daemon in self.daemons.values())
+        everywhere = all(daemon.greeted.is_set() for daemon in self.daemons.values())
+        return owned == sum(SHARDS.values()) == len(self.service.owners) and everywhere
+
+    def close(self) -> None:
+        for daemon in self.daemons.values():
+            with contextlib.suppress(Failed):
+                daemon.stop()
+
+
+def until(wanted: Callable[[], Any]) -> Any:
+    """Ask until there is an answer."""
+    end_s, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
+    while time.monotonic() < end_s:
+        found = wanted()
+        if found:
+            return found
+        pause.wait(0.02)
+    raise AssertionError("it never came to be")
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(Authority(tmp_path / "pems") if request.param else None)
+    yield fleet
+    fleet.close()
+
+
+@contextlib.contextmanager
+def town(daemon: Daemon) -> Iterator[Town]:
+    """What clients of this daemon see, once the root pool has heard of all hosts."""
+
+    def room() -> bool:
+        pools = daemon._region.ask(ROOT, ListPools()).result(WAIT_S_MAX)
+        return isinstance(pools, tuple) and pools[0].config.limit.cpu == len(HOSTS) * 4 * UNIT
+
+    until(room)
+    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+        yield Town(daemon._region, channel, http=daemon.http)
+
+
+def state_at(daemon: Daemon, job: str) -> int:
+    """The state of a job, as any client of this daemon sees it."""
+    with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
+        answer = job_pb2_grpc.JobManagerStub(channel).Get(job_pb2.GetRequest(id=named(job)))
+        return int(answer.jobInfo.runtime.state)
+
+
+# ---- daemons that are many ----
+
+
+def test_jobs_run_on_two_daemons_and_are_seen_at_both(fleet: Fleet) -> None:
+    one, two = fleet.start("one"), fleet.start("two")
+    until(fleet.settled)
+    assert one._region.owned() and two._region.owned(), "else nothing is proved"
+    with town(one) as clients:
+        jobs = [clients.create(clients.request(instances=5)) for _ in range(4)]
+        assert all(clients.ended(job).done for job in jobs)
+    for daemon in (one, two):
+        assert {state_at(daemon, job) for job in jobs} == {job_pb2.SUCCEEDED}
+        assert daemon.health() == (True, [])
+
+
+def test_a_daemon_that_leaves_hands_over_all_it_owns(fleet: Fleet) -> None:
+    one, two = fleet.start("one"), fleet.start("two")
+    until(fleet.settled)
+    with town(one) as clients:
+        jobs = [clients.create(clients.request(instances=2)) for _ in range(4)]
+        assert all(clients.ended(job).done for job in jobs)
+    assert one.stop()
+    assert not fleet.daemons.pop("one")._region.owned()
+    assert [*fleet.service.members.values()] and len(fleet.service.members) == 1
+    until(fleet.settled)
+    assert {state_at(two, job) for job in jobs} == {job_pb2.SUCCEEDED}
+
+
+def test_a_daemon_whose_session_ended_is_taken_over_from_and_comes_back(fleet: Fleet) -> None:
+    one, _ = fleet.start("one"), fleet.start("two")
+    until(fleet.settled)
+    before = fleet.lines["one"].member
+    fleet.lines["one"].expire()
+    until(lambda: fleet.lines["one"].member not in ("", before))
+    until(fleet.settled)
+    assert one._region.owned()
+
+
+def test_roles_are_kept_apart(fleet: Fleet) -> None:
+    """Only what has the role owns or chooses, and a daemon that has neither answers clients."""
+    fleet.start("jobs", "jobmgr,resmgr")
+    fleet.start("hosts", "hostmgr")
+    fleet.start("places", "placement")
+    door = fleet.start("door", "api")
+    until(fleet.settled)
+    owned = {
+        name: {shard.group for shard in daemon._region.owned()}
+        for name, daemon in fleet.daemons.items()
+    }
+    assert owned == {
+        "jobs": {"jobmgr", "resmgr"},
+        "hosts": {"hostmgr"},
+        "places": set(),
+        "door": set(),
+    }
+    with town(door) as clients:
+        job = clients.create(clients.request(instances=3))
+        assert clients.ended(job).done
+    assert state_at(door, job) == job_pb2.SUCCEEDED
+    assert not hasattr(fleet.daemons["jobs"], "grpc")
+
+
+# ---- one that is alone, and its end ----
+
+
+def alone(folder: Path) -> DaemonSettings:
+    return parse(
+        {
+            "cluster": "test",
+            "listen": dict.fromkeys(("grpc", "http"), "127.0.0.1:0"),
+            "journal": {"sqlite": {"folder": "data"}},
+            "backend": {"simulated": {"hosts": HOSTS}},
+            "shards": SHARDS,
+        },
+        folder,
+    )
+
+
+def test_a_daemon_alone_runs_jobs_and_finds_them_again(tmp_path: Path) -> None:
+    daemon = Daemon(alone(tmp_path), failed=lambda: None)
+    with town(daemon) as clients:
+        job = clients.create(clients.request(instances=3))
+        assert clients.ended(job).done
+    assert daemon.stop()
+    again = Daemon(alone(tmp_path), failed=lambda: None)
+    assert again.greeted.wait(WAIT_S_MAX)
+    assert state_at(again, job) == job_pb2.SUCCEEDED
+    assert again.stop()
+
+
+def test_a_folder_is_one_daemons(tmp_path: Path) -> None:
+    daemon = Daemon(alone(tmp_path), failed=lambda: None)
+    with pytest.raises(CannotStart, match=r"held by the daemon with pid \d+"):
+        Daemon(alone(tmp_path), failed=lambda: None)
+    assert daemon.stop()
+
+
+def test_a_cluster_of_other_sizes_is_refused_and_all_is_let_go(tmp_path: Path) -> None:
+    assert Daemon(alone(tmp_path), failed=lambda: None).stop()
+    other = msgspec.structs.replace(alone(tmp_path), shards=SHARDS | {"jobmgr": 4})
+    with pytest.raises(CannotStart, match="journal: .*jobmgr"):
+        Daemon(other, failed=lambda: None)
+    assert Daemon(alone(tmp_path), failed=lambda: None).stop()
+
+
+def test_a_daemon_that_cannot_go_on_says_why(tmp_path: Path) -> None:
+    failed = threading.Event()
+    daemon = Daemon(alone(tmp_path), failed=failed.set)
+    daemon._root.broken("the thread of the shards ended")
+    assert failed.wait(WAIT_S_MAX)
+    with pytest.raises(Failed, match="the thread of the shards ended"):
+        daemon.stop()
+    assert Daemon(alone(tmp_path), failed=lambda: None).stop()
+
+
+# ---- the command ----
+
+
+def command(file: Path, *more: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "peloton", "daemon", "--config", str(file), *more]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_sigterm_ends_a_daemon_with_0(tmp_path: Path) -> None:
+    file = tmp_path / "daemon.yaml"
+    raw = {"cluster": "c", "journal": {"sqlite": {"folder": "data"}}, "shards": SHARDS}
+    raw["listen"] = dict.fromkeys(("grpc", "http"), "127.0.0.1:0")
+    raw["backend"] = {"simulated": {"hosts": HOSTS}}
+    file.write_text(yaml.safe_dump(raw))
+    with command(file) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready: grpc 127.0.0.1:")
+        process.terminate()
+        _, errors = process.communicate(timeout=WAIT_S_MAX)
+    assert process.returncode == 0, errors
+    assert errors.splitlines()[-1] == "leaving"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "text"),
+    [
+        ("cluster: c\njournal: {}\n", 64, "journal: give one of sqlite and cassandra"),
+        ("cluster: [", 64, "is not YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_it_at_once(
+    tmp_path: Path, content: str, code: int, text: str
+) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(content)
+    with command(file) as process:
+        _, errors = process.communicate(timeout=WAIT_S_MAX)
+    assert (process.returncode, text in errors) == (code, True), errors
+    assert "Traceback" not in errors
