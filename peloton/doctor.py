@@ -39,7 +39,7 @@ def doctor(**options: Any) -> None:
     try:
         connected = cassandra_session.connect(settings, keyspace=False)
     except Unreachable as error:
-        fail("doctor", error, CANNOT_REACH)
+        fail("doctor", error, code=CANNOT_REACH)
         return
     try:
         looked = cassandra_doctor.look(connected, settings.keyspace)

@@ -6,9 +6,11 @@ there, and it names what it did.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 WRONG, CANNOT_REACH, USAGE = 1, 69, 64
 PORT_DEFAULT = 9042
+CONTACT = re.compile(r"(?:\[([0-9A-Fa-f:]+)\]|([^:\[\]]+))(?::([0-9]{1,5}))?")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -34,7 +38,7 @@ def of_the_store(command: Decorated) -> Decorated:
             click.option("--username", metavar="NAME", help="The password comes from --password."),
             click.option("--password", envvar="PELOTON_CASSANDRA_PASSWORD", metavar="TEXT",
                          help="Better in PELOTON_CASSANDRA_PASSWORD than on a command line."),
-            click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+            click.option("--ca-file", type=FILE, metavar="FILE",
                          help="Speak TLS to servers whose certificates this authority signed."),
         ]
     ):  # fmt: skip
@@ -45,15 +49,18 @@ def of_the_store(command: Decorated) -> Decorated:
 def store_settings(options: dict[str, Any]) -> CassandraSettings:
     """The options as settings. Raises click.UsageError."""
     # The driver takes a fifth of a second to load: not for a --help.
-    from peloton.runtime.adapters.cassandra_session import CassandraSettings
+    try:
+        from peloton.runtime.adapters.cassandra_session import CassandraSettings
+    except ImportError as error:
+        raise click.ClickException(f"{error}; pip install 'peloton[fleet]'") from error
 
     hosts, ports = [], []
     for contact in options["contacts"]:
-        host, colon, port = contact.partition(":")
-        if not host or (colon and not (port.isascii() and port.isdigit())):
+        match = CONTACT.fullmatch(contact)
+        if match is None:
             raise click.UsageError(f"--cassandra: {contact!r} is not HOST[:PORT]")
-        hosts.append(host)
-        ports.append(int(port) if colon else PORT_DEFAULT)
+        hosts.append(match[1] or match[2])
+        ports.append(int(match[3] or PORT_DEFAULT))
     if len(dict.fromkeys(ports)) > 1:
         raise click.UsageError("--cassandra: all servers of one cluster listen at the same port")
     return CassandraSettings(
@@ -67,7 +74,7 @@ def store_settings(options: dict[str, Any]) -> CassandraSettings:
     )
 
 
-def fail(name: str, error: Exception, code: int) -> None:
+def fail(name: str, error: Exception, *, code: int) -> None:
     """One line for a person, and an exit code for a script."""
     click.echo(f"peloton {name}: {error}", err=True)
     sys.exit(code)
@@ -115,9 +122,9 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
         finally:
             connected.close()
     except Refused as error:
-        fail("schema apply", error, WRONG)
+        fail("schema apply", error, code=WRONG)
     except Unreachable as error:
-        fail("schema apply", error, CANNOT_REACH)
+        fail("schema apply", error, code=CANNOT_REACH)
     else:
         _tell(done, settings.keyspace)
 

@@ -37,6 +37,7 @@ BY_ID = {hashlib.md5(cql.encode()).digest(): (kind, cql) for kind, cql in CQL.it
 CONDITION = [("[applied]", "boolean"), ("epoch", "bigint"), ("op", "blob")]
 LEVELS = struct.pack("!Hii", wire.SERIAL, 1, 2)
 UNPREPARED = "unprepared"
+PAGE_SIZE, SERIAL_LEVEL, TIMESTAMP = 0x04, 0x10, 0x20
 ERRORS = {
     "overloaded": wire.error(0x1001),
     "server error": wire.error(0x0000),
@@ -67,15 +68,17 @@ class Stub:
         self.lock = threading.Lock()
         self.epoch, self.op, self.position, self.chain = 0, b"first", 0, GENESIS
         self.fault: str | None = None
+        self.faulty: type = Advance
         self.arrived: Counter[type] = Counter()
         self.done: Counter[type] = Counter()
+        self.levels: dict[type, tuple[int, int | None]] = {}
         self.nodes: list[Node] = []
 
     def execute(self, kind: type, values: list[bytes]) -> bytes | str:
         """Do a statement; its answer, or the fault that takes its place."""
         with self.lock:
             self.arrived[kind] += 1
-            fault = self.fault if kind is Advance else None
+            fault = self.fault if kind is self.faulty else None
             if fault is not None:
                 self.fault = None
             if fault == UNPREPARED:
@@ -178,9 +181,14 @@ class Talk(socketserver.BaseRequestHandler):
     def execute(self, body: Reader) -> bytes | str:
         name = body.short_bytes()
         body.short_bytes()  # of the result's columns
-        body.number("H")  # the level
-        body.number("i")  # flags: values come first
-        answer = self.node.stub.execute(BY_ID[name][0], body.values())
+        kind = BY_ID[name][0]
+        level, flags, values = body.number("H"), body.number("i"), body.values()
+        if flags & PAGE_SIZE:
+            body.number("i")
+        serial = body.number("H") if flags & SERIAL_LEVEL else None
+        assert not flags & TIMESTAMP, "the servers' clocks stamp rows, not ours"
+        self.node.stub.levels[kind] = (level, serial)
+        answer = self.node.stub.execute(kind, values)
         if answer == UNPREPARED:
             return wire.error(0x2500, struct.pack("!H", len(name)) + name)
         return answer

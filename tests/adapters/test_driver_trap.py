@@ -19,17 +19,23 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
+    Bump,
     Failed,
     FrameRow,
     InsertRow,
     NotApplied,
+    ReadRegister,
 )
 from peloton.runtime.ports import Claimed, Committed, Frame, ShardId, Unclear, Work
 from tests.adapters import cql_stub
+from tests.adapters import cql_wire as wire
 from tests.adapters.cql_stub import DROPPED, FAULTS, UNPREPARED, Stub
 
 SHARD = ShardId("a", 0)
 WRITE = Advance(SHARD, 0, b"first", b"second", 1, b"chain")
+ROW = InsertRow(SHARD, FrameRow(1, 0, 0, 1, b"op", b"", b"", b"body"))
+ANSWERS_A_ROW = ("no rows", "nothing", "a row of another shape")
+"""To a plain statement these are no faults."""
 REQUEST_TIMEOUT_S = 0.5
 RESENT_BY_DEFAULT = (DROPPED, "overloaded", "server error", "bootstrapping", "truncate error")
 
@@ -113,14 +119,37 @@ def test_no_server_at_all_is_a_doubt_too(stub: Stub, connected: Connected) -> No
     assert stub.arrived[Advance] == 0
 
 
+@pytest.mark.parametrize("fault", sorted({*FAULTS} - {*ANSWERS_A_ROW}))
+@pytest.mark.parametrize("ask", [ROW, ReadRegister(SHARD)], ids=["insert", "read"])
+def test_plain_statements_are_sent_once_too(
+    stub: Stub, connected: Connected, ask: InsertRow | ReadRegister, fault: str
+) -> None:
+    rows = CassandraRows(connected)
+    stub.faulty = FrameRow if isinstance(ask, InsertRow) else ReadRegister
+    stub.fault = fault
+    (reply,) = rows.run([ask])
+    assert isinstance(reply, Failed), reply
+    assert stub.arrived[stub.faulty] == 1
+
+
+def test_levels_are_what_the_protocol_rests_on(stub: Stub, connected: Connected) -> None:
+    journal = FencedRows(CassandraRows(connected), process=b"p" * 16)
+    assert isinstance(journal.claim(SHARD, "somebody"), Claimed)
+    journal.commit([Work(SHARD, 1, Frame(1, b"body"))])
+    assert stub.levels == {
+        ReadRegister: (wire.SERIAL, wire.SERIAL),
+        Bump: (wire.QUORUM, wire.SERIAL),
+        FrameRow: (wire.QUORUM, wire.SERIAL),
+        Advance: (wire.QUORUM, wire.SERIAL),
+    }
+
+
 def test_one_fault_among_many_statements_leaves_the_others_their_answers(
     stub: Stub, connected: Connected
 ) -> None:
     rows = CassandraRows(connected)
     stub.fault = "overloaded"
-    row = FrameRow(1, 0, 0, 1, b"op", b"", b"", b"body")
-    part = InsertRow(SHARD, row)
-    first, failed, last = rows.run([part, WRITE, part])
+    first, failed, last = rows.run([ROW, WRITE, ROW])
     assert first == last != failed
     assert isinstance(failed, Failed)
 

@@ -7,6 +7,7 @@ nothing but a test deletes registers.
 
 from __future__ import annotations
 
+import atexit
 import functools
 
 from peloton.runtime.adapters import cassandra_schema, cassandra_session
@@ -55,4 +56,6 @@ def _session() -> Lasting:
     cassandra_schema.apply(maker, KEYSPACE, replication=REPLICATION)
     maker.close()
     connected = cassandra_session.connect(where)
+    # Before the server goes: the driver would look for it while the interpreter ends.
+    atexit.register(connected.close)
     return Lasting(connected.cluster, connected.session)

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cassandra import ConsistencyLevel, DriverException
-from cassandra.cluster import NoHostAvailable
+from cassandra import ConsistencyLevel
 from cassandra.query import SimpleStatement
 from msgspec import Struct
 
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
+    FAILURES,
     REQUEST_TIMEOUT_S,
     Connected,
 )
@@ -236,7 +236,7 @@ def _ask(session: Any, host: Any) -> Server:
     try:
         said = session.execute(local, execution_profile=CONDITIONAL, host=host).one()
         told = session.execute(settings, execution_profile=CONDITIONAL, host=host)
-    except (NoHostAvailable, DriverException):
+    except FAILURES:
         return Server(address, centre, version)
     pairs = {row["name"]: row["value"] or "" for row in told}
     schema_version = str(said["schema_version"])

@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
-from cassandra import AlreadyExists
+from cassandra import AlreadyExists, RequestValidationException
+from cassandra.protocol import RequestValidationException as InvalidOnTheWire
 from msgspec import Struct
 
-from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected
+from peloton.runtime.adapters.cassandra_session import CONDITIONAL, FAILURES, Connected
 from peloton.runtime.ports import Refused, Unreachable
 
 LOCK_TTL_S = 120
 """A command that died holds the lock for as long. Schema changes take a few seconds."""
+CHANGE_TIMEOUT_S = 30.0
 LOCK_TABLE = "schema_lock"
 NAMESPACE = uuid.UUID("6c6f6361-6c20-7363-6865-6d61206c6f63")
 KEYSPACE_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -105,9 +107,13 @@ def _check_names(keyspace: str, replication: dict[str, int]) -> None:
 def _say(session: Any, text: str) -> None:
     """Change the schema, and return when all servers have the same one."""
     try:
-        result = session.execute(text)
+        result = session.execute(text, timeout=CHANGE_TIMEOUT_S)
     except AlreadyExists:
         return
+    except (RequestValidationException, InvalidOnTheWire) as error:
+        raise Refused(f"{error}, in: {text.splitlines()[0]}") from error
+    except FAILURES as error:
+        raise Unreachable(f"it may have been done, try again: {error}") from error
     if not result.response_future.is_schema_agreed:
         raise Unreachable("the servers do not agree on the schema; try again when all are up")
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, DriverException, InvalidRequest
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
     Cluster,
     ExecutionProfile,
     NoHostAvailable,
-    Session,
 )
 from cassandra.policies import (
     ConstantReconnectionPolicy,
@@ -28,6 +29,7 @@ from cassandra.policies import (
     RoundRobinPolicy,
     TokenAwarePolicy,
 )
+from cassandra.protocol import ErrorMessage
 from cassandra.query import dict_factory, tuple_factory
 from msgspec import Struct
 
@@ -47,8 +49,11 @@ RECONNECT_DELAY_S = 0.5
 CONDITIONAL = "conditional"
 """Name of the profile whose answers come with the names of their columns."""
 
+FAILURES = (NoHostAvailable, DriverException, ErrorMessage)
+"""What a request outside of the journal's own may end with; the driver has no root for them."""
 
-class CassandraSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class CassandraSettings(Struct, frozen=True, kw_only=True):
     """Where the store is. `data_centre` is the one our requests go to; None: there is just one."""
 
     contacts: tuple[str, ...] = ("127.0.0.1",)
@@ -57,7 +62,7 @@ class CassandraSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     data_centre: str | None = None
     username: str | None = None
     password: str | None = None
-    ca_file: str | None = None
+    ca_file: Path | None = None
     """The authority that signed the servers' certificates; None: no encryption."""
 
 
@@ -77,17 +82,28 @@ def connect(
     keyspace: bool = True,
     protocol_version: int = PROTOCOL_VERSION,
 ) -> Connected:
-    """Open a session, in the keyspace unless told otherwise. Raises Unreachable."""
+    """Open a session, in the keyspace unless told otherwise.
+
+    Raises Unreachable, or the driver's InvalidRequest if there is no such keyspace.
+    """
     cluster = _cluster(settings, protocol_version)
     try:
-        session = cluster.connect(settings.keyspace if keyspace else None)
-    except NoHostAvailable as error:
+        session = cluster.connect()
+        # A row and the deletion of its partition may come from two daemons. The servers' clocks
+        # stamp both, so that a daemon whose clock runs ahead cannot leave rows which no deletion
+        # reaches.
+        session.use_client_timestamp = False
+        if keyspace:
+            session.set_keyspace(settings.keyspace)
+    except InvalidRequest:
+        cluster.shutdown()
+        raise
+    except FAILURES as error:
         cluster.shutdown()
         raise Unreachable(f"{_where(settings)}: {_reasons(error)}") from error
     except BaseException:
         cluster.shutdown()
         raise
-    _settle(session)
     return Connected(cluster, session)
 
 
@@ -101,13 +117,15 @@ def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
         auth = PlainTextAuthProvider(settings.username, settings.password or "")
     tls = None
     if settings.ca_file is not None:
-        tls = ssl.create_default_context(cafile=settings.ca_file)
+        tls = ssl.create_default_context(cafile=str(settings.ca_file))
     return Cluster(
         contact_points=list(settings.contacts),
         port=settings.port,
         auth_provider=auth,
         ssl_context=tls,
-        execution_profiles={"default": plain, CONDITIONAL: named},
+        # (The default's name is an object of the driver's; under any other name a profile would
+        # stand beside a default that writes to one replica and repeats itself.)
+        execution_profiles={EXEC_PROFILE_DEFAULT: plain, CONDITIONAL: named},
         # Pinned: otherwise a server that refuses once brings the whole session down a version.
         protocol_version=protocol_version,
         # Without it a 64 KiB row waits 40 ms for an acknowledgement of the kernel's.
@@ -142,19 +160,13 @@ def _profile(settings: CassandraSettings) -> ExecutionProfile:
     )
 
 
-def _settle(session: Session) -> None:
-    # A row and the deletion of its partition may come from two daemons. The servers' clocks stamp
-    # both, so that a daemon whose clock runs ahead cannot leave rows that no deletion reaches.
-    session.use_client_timestamp = False
-
-
 def _where(settings: CassandraSettings) -> str:
     return f"Cassandra at {', '.join(settings.contacts)} port {settings.port}"
 
 
-def _reasons(error: NoHostAvailable) -> str:
-    """Why each server could not be reached; a bare text has no list of them."""
-    errors = error.errors if isinstance(error.errors, dict) else {}
+def _reasons(error: Exception) -> str:
+    """Why each server could not be reached, if the error has a list of them."""
+    errors = getattr(error, "errors", None) or {}
     reasons = [f"{_name(host)}: {why}" for host, why in errors.items()]
     return "; ".join(reasons) or str(error)
 
