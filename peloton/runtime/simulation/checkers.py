@@ -37,6 +37,8 @@ from peloton.runtime.simulation.world import World
 
 CLOSER_FRAMES = 8
 """Every so many frames of a shard it is looked at more closely: all indexes, all bounds."""
+CLOSER_STEPS = 32
+"""Every so many steps all inboxes are counted."""
 REST_S_MAX = 120.0
 DEATH = "Died"
 """How the exception of a simulated death is named in the reason of an exit."""
@@ -57,6 +59,16 @@ class Bounds(NamedTuple):
     letters_max: int = 2_000  # of one shell
     mail_max: int = 20_000  # of one shard, in all its mailboxes
     owing_max: int = 20_000  # who owes something, of one shard
+
+
+class Life:
+    """One process of a daemon, as far as it is watched."""
+
+    def __init__(self, root: Root, *, shell: RootShell, claim: ClaimShell) -> None:
+        self.root = root
+        self.shell = shell
+        self.claim = claim
+        self.heard = ""  # the last trouble of its health
 
 
 def as_it_is(index: Any) -> Any:
@@ -86,9 +98,8 @@ class Checkers:
         self._maker = Maker(world.store, world.kinds, sharding=world.sharding)
         self._contents = contents
         self._bounds = bounds
-        self._roots: dict[str, Root] = {}
-        self._breaks: dict[str, int] = {}
-        self._heard: dict[str, str] = {}  # of each daemon's health, the last trouble
+        self._lives: dict[str, Life] = {}
+        self._steps = 0
         self._compared: dict[ShardId, int] = {}  # the epoch whose owner was compared
         self._looked: dict[ShardId, int] = {}  # the position at the last closer look
         world.checks.append(self.step)
@@ -97,6 +108,7 @@ class Checkers:
 
     def step(self) -> None:
         """What one step may have broken."""
+        self._steps += 1
         for shard, committed in self.scan.look():
             self._hear(shard, committed)
         for daemon in self._world.daemons.values():
@@ -114,34 +126,46 @@ class Checkers:
 
     def _daemon(self, daemon: Daemon) -> None:
         """No shell breaks and no shard is damaged: no fault of the world excuses either."""
-        before, root = self._roots.get(daemon.name), daemon.root
-        if before is not root:
-            self._has_ended(daemon.name, before)
-            self._roots.pop(daemon.name, None)
-            self._breaks[daemon.name] = 0
-            if root is not None:
-                self._roots[daemon.name] = root
-        if root is None or daemon.process is None:
+        name, root = daemon.name, daemon.root
+        life = self._lives.get(name)
+        if root is not (life.root if life is not None else None):
+            self._has_ended(name, life)
+            self._lives.pop(name, None)
+            life = self._begun(daemon)
+        if life is None:
             return
-        _, reasons = root.region.health()
-        for shell in daemon.process.shells:
-            if isinstance(shell, RootShell):
-                if len(shell._breaks) > self._breaks[daemon.name]:
-                    text = self._heard.get(daemon.name) or "; ".join(reasons)
-                    raise Contradiction(f"R18 {daemon.name}: a shell broke: {text}")
-            elif isinstance(shell, ClaimShell):
-                for shard, text in shell.handoff.damaged.items():
-                    raise Contradiction(f"R4 {daemon.name}: {shard} is damaged: {text}")
-            waiting = shell.actor_inbox.qsize()
-            if waiting > self._bounds.letters_max and not daemon.process.frozen:
-                text = f"{waiting} letters wait for {shell.name}"
-                raise Contradiction(f"R17 {daemon.name}: {text}")
-        if reasons:
-            self._heard[daemon.name] = "; ".join(reasons)
+        troubles = life.root.region._troubles
+        if life.shell._breaks:
+            text = life.heard or "; ".join(life.root.region.health()[1])
+            raise Contradiction(f"R18 {name}: a shell broke: {text}")
+        for shard, text in life.claim.handoff.damaged.items():
+            raise Contradiction(f"R4 {name}: {shard} is damaged: {text}")
+        if troubles:
+            life.heard = "; ".join(f"{shell}: {text}" for shell, text in troubles.items())
+        if self._steps % CLOSER_STEPS == 0:
+            self._nobody_is_swamped(daemon)
 
-    def _has_ended(self, name: str, root: Root | None) -> None:
-        if root is not None and root.exited.done():
-            reason = root.exited.result()
+    def _begun(self, daemon: Daemon) -> Life | None:
+        """A process has begun, if there is one."""
+        if daemon.root is None or daemon.process is None:
+            return None
+        shells = daemon.process.shells
+        shell = next(each for each in shells if isinstance(each, RootShell))
+        claim = next(each for each in shells if isinstance(each, ClaimShell))
+        life = self._lives[daemon.name] = Life(daemon.root, shell=shell, claim=claim)
+        return life
+
+    def _nobody_is_swamped(self, daemon: Daemon) -> None:
+        if daemon.process is None or daemon.process.frozen:
+            return  # who stands still reads no letters
+        for shell in daemon.process.shells:
+            waiting = shell.actor_inbox.qsize()
+            if waiting > self._bounds.letters_max:
+                raise Contradiction(f"R17 {daemon.name}: {waiting} letters wait for {shell.name}")
+
+    def _has_ended(self, name: str, life: Life | None) -> None:
+        if life is not None and life.root.exited.done():
+            reason = life.root.exited.result()
             if DEATH not in reason:
                 raise Contradiction(f"R18 {name}: the process gave up: {reason}")
 
