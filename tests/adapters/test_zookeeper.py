@@ -18,8 +18,9 @@ from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
 from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
 from peloton.runtime.ports import MemberNode, NodeOutcome, SessionState, ShardId
-from tests.contracts.memberships import SHARD, Daemon, expire, wait
+from tests.contracts.memberships import SHARD, Daemon, expire, rest, wait
 from tests.servers import zookeeper
+from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Ensemble, ZooKeeper
 
 HELD, TAKEN, GONE, UNSURE = NodeOutcome
@@ -62,8 +63,7 @@ class Bench:
         wait(until)
 
     def rest(self, seconds: float) -> None:
-        end_s = now_s() + seconds
-        wait(lambda: now_s() >= end_s)
+        rest(seconds)
 
     def close(self) -> None:
         for client in self.clients:
@@ -373,3 +373,38 @@ def everybody_goes_on(daemons: list[Daemon], shard: ShardId) -> None:
     held = [daemon.member for daemon in daemons if HELD in daemon.outcomes(shard)]
     assert len(held) == 1
     assert {daemon.answers(shard)[-1].owner or daemon.member for daemon in daemons} == set(held)
+
+
+def test_a_server_that_lost_its_leader_and_still_answers_makes_nobody_sure(tmp_path: Path):
+    ensemble = Ensemble(tmp_path)
+    # The first server reaches the others through proxies, so that it can be cut off from them.
+    proxies = [Proxy(seat.quorum_port) for seat in ensemble.servers[0].seats[1:]]
+    seats = ensemble.servers[0].seats
+    parted, *others = ensemble.servers
+    parted.seats = [
+        seats[0],
+        *(seat._replace(quorum_port=p.port) for seat, p in zip(seats[1:], proxies, strict=True)),
+    ]
+    ensemble.launch()
+    try:
+        if parted.mode() == "leader":  # seldom: the others were slow
+            parted.kill()
+            wait(lambda: "leader" in [server.mode() for server in others])
+            parted.restart()
+        leader = ensemble.leader()
+        bench = Bench(leader.address)
+        member = bench.daemon("a", parted.address)
+        member.create()
+        rest(SESSION_S)
+        watched = Watched(member)
+        for proxy in proxies:
+            proxy.silence()
+        wait(lambda: bench.operator.exists(bench.paths.owner(SHARD)) is None)
+        vanished_s = now_s()
+        assert parted.mode() == "follower", "so it still believes"
+        assert watched.stop() <= vanished_s
+        bench.close()
+    finally:
+        ensemble.stop()
+        for proxy in proxies:
+            proxy.close()

@@ -126,8 +126,7 @@ class Real:
         wait(until)
 
     def rest(self, seconds: float) -> None:
-        end_s = time.monotonic() + seconds
-        wait(lambda: time.monotonic() >= end_s)
+        rest(seconds)
 
     def cut(self, client: Membership) -> None:
         self._proxies[id(client)].cut()
@@ -230,3 +229,8 @@ def wait(until: Callable[[], bool], seconds: float = WAIT_S_MAX) -> None:
         if time.monotonic() > end_s:
             raise AssertionError(f"not so after {seconds} s")
         pause.wait(LOOK_AGAIN_S)
+
+
+def rest(seconds: float) -> None:
+    """Likewise."""
+    threading.Event().wait(seconds)

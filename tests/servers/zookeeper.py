@@ -132,11 +132,15 @@ class Ensemble:
     def start(cls, folder: Path) -> Ensemble:
         """A new ensemble that serves."""
         ensemble = cls(folder)
-        for server in ensemble.servers:
-            server.launch()
-        for server in ensemble.servers:
-            server.wait_until_ready()
+        ensemble.launch()
         return ensemble
+
+    def launch(self) -> None:
+        """Start all, and return when all serve."""
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait_until_ready()
 
     @property
     def address(self) -> str:

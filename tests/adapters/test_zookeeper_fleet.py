@@ -1,0 +1,118 @@
+"""Daemons' claim shells on a real ZooKeeper: one owner per shard, whoever comes, goes or is cut."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.adapters.zookeeper_nodes import Paths
+from tests.adapters.zookeeper_town import Town
+from tests.contracts.memberships import expire, rest, wait
+from tests.servers import zookeeper
+
+SHARDS = 24
+SESSION_S = 1.2
+STORM_S = 6.0
+SEEDS = range(int(os.environ.get("ZK_SEEDS", "1")))
+_clusters = itertools.count(1)
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    server = zookeeper.shared()
+    made = Town(server.port, f"fleet-{next(_clusters)}", shards=SHARDS, session_s=SESSION_S)
+    for name in ("d1", "d2", "d3"):
+        made.start(name)
+    wait(made.settled)
+    yield made
+    assert not [daemon.root.broke for daemon in made.all if daemon.root.broke]
+    made.end()
+
+
+def test_three_daemons_share_the_shards_and_a_fourth_takes_its_part(town: Town):
+    assert all(daemon.root.running for daemon in town.daemons.values())
+    before = dict(town.epochs)
+    newcomer = town.start("d4")
+    wait(town.settled)
+    moved = {shard for shard, epoch in town.epochs.items() if epoch != before.get(shard)}
+    assert moved == set(newcomer.root.running), "and no more than its part moves"
+    assert all(order in ("own", "drain") for d in town.all for order, _ in d.root.orders)
+
+
+def test_one_that_leaves_hands_over_and_one_that_dies_is_followed(town: Town):
+    leaver = town.daemons.pop("d1")
+    mine = len(leaver.root.running)
+    leaver.drain()
+    assert not leaver.root.running
+    assert [order for order, _ in leaver.root.orders].count("drain") == mine
+    wait(town.settled)
+    town.daemons.pop("d2").kill()
+    killed_s = now_s()
+    wait(town.settled)
+    assert now_s() - killed_s > SESSION_S / 2, "nobody knew before its session ended"
+
+
+def test_one_that_was_cut_drops_all_it_had_and_begins_anew(town: Town):
+    cut = town.daemons.pop("d1")
+    mine = len(cut.root.running)
+    cut.proxy.cut()
+    wait(town.settled)
+    assert len(cut.root.running) == mine and not cut.root.standing.current
+    town.daemons["d1"] = cut
+    cut.proxy.mend()
+    wait(town.settled)
+    assert cut.handoff.member == "d1.2"
+    assert [order for order, _ in cut.root.orders].count("drop") == mine
+
+
+def test_a_service_emptied_by_an_operator_is_joined_anew_by_all(town: Town):
+    operator = KazooClient(f"127.0.0.1:{town.port}")
+    operator.start()
+    paths = Paths(town.cluster)
+    for folder in (paths.members, paths.owners):
+        for name in operator.get_children(folder):
+            operator.delete(f"{folder}/{name}")
+    operator.stop()
+    operator.close()
+    wait(lambda: all(d.handoff.member.endswith(".2") for d in town.all))
+    wait(town.settled)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_a_storm_every_shard_is_with_its_first_in_rank(town: Town, seed: int):
+    draw, operator = random.Random(seed), KazooClient(f"127.0.0.1:{town.port}")
+    operator.start()
+    end_s = now_s() + STORM_S
+    while now_s() < end_s:
+        daemon = town.daemons[draw.choice(sorted(town.daemons))]
+        what = draw.choice(["cut", "silence", "mend", "mend", "expire", "remove"])
+        if what == "expire":
+            if daemon.membership._session._line.client.client_id is not None:
+                expire(daemon.membership, f"127.0.0.1:{town.port}")
+        elif what == "remove":
+            remove_one(operator, town, draw)
+        else:
+            getattr(daemon.proxy, what)()
+        rest(draw.random() * SESSION_S)
+    for daemon in town.all:
+        daemon.proxy.mend()
+    operator.stop()
+    operator.close()
+    wait(town.settled)
+
+
+def remove_one(operator: KazooClient, town: Town, draw: random.Random) -> None:
+    folder = draw.choice([Paths(town.cluster).owners, Paths(town.cluster).members])
+    names = sorted(operator.get_children(folder))
+    if names:
+        try:
+            operator.delete(f"{folder}/{draw.choice(names)}")
+        except NoNodeError:
+            pass  # it vanished by itself
