@@ -1,0 +1,111 @@
+"""Plans as data, how a failing one is made smaller, and that what fails is told.
+
+Must not storm much: whole storms are in `test_fleet`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from peloton.chaos.cluster.faults import FAULTS
+from peloton.chaos.cluster.storm import ClusterPlan, Failed, Stage, draw, smaller
+from peloton.chaos.replay import replay
+from peloton.runtime.simulation.plan import Deed, Plan, changed, load, save
+from peloton.runtime.simulation.shrink import shrunk
+from peloton.runtime.simulation.sometimes import Sometimes
+
+SMALL = ClusterPlan(
+    seed=3,
+    daemons=1,
+    sizes={"jobmgr": 1, "resmgr": 1, "hostmgr": 1},
+    deeds=(
+        Deed(at_s=1.0, name="create", count=3),
+        Deed(at_s=2.0, name="look"),
+        Deed(at_s=2.0, name="kill"),
+    ),
+    storm_s=5.0,
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plan_comes_back_from_its_file(seed: int, tmp_path: Path) -> None:
+    plan = draw(seed)
+    save(plan, tmp_path / "plan.json")
+    assert load(ClusterPlan, tmp_path / "plan.json") == plan
+
+
+def test_a_plan_with_a_name_nobody_knows_is_refused(tmp_path: Path) -> None:
+    save(SMALL, tmp_path / "plan.json")
+    with pytest.raises(msgspec.ValidationError):
+        load(Plan, tmp_path / "plan.json")
+
+
+def test_a_plan_is_the_same_each_time_it_is_drawn() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+
+
+def test_shrinking_keeps_what_the_failure_needs_and_nothing_else() -> None:
+    needed = Deed(at_s=3.0, name="delete")
+    faults = dict.fromkeys(list(FAULTS)[:20], 0.5)
+    deeds = (*(Deed(at_s=float(at), name="look", count=9) for at in range(30)), needed)
+    plan = changed(SMALL, daemons=7, hosts=40, faults={**faults, "parcels lost": 1.0}, deeds=deeds)
+
+    def fails(smaller: ClusterPlan) -> bool:
+        return "parcels lost" in smaller.faults and needed in smaller.deeds and smaller.daemons > 1
+
+    small = shrunk(plan, fails, more=smaller)
+    assert small.faults == {"parcels lost": 1.0}
+    assert small.deeds == (needed,)
+    assert (small.daemons, small.hosts) == (2, 1)
+
+
+def test_shrinking_stops_after_so_many_tries() -> None:
+    tried: list[ClusterPlan] = []
+
+    def fails(smaller: ClusterPlan) -> bool:
+        tried.append(smaller)
+        return False
+
+    assert shrunk(draw(7), fails, tries=5) == draw(7)
+    assert len(tried) == 5
+
+
+def _deaf(plan: ClusterPlan) -> Stage:
+    """Orders arrive and nothing is done: no run ever starts."""
+    stage = Stage(plan)
+    stage.cluster.machines.deaf = True
+    return stage
+
+
+def test_a_goal_that_is_never_reached_fails_and_shrinks_to_one_job() -> None:
+    def fails(plan: ClusterPlan) -> bool:
+        try:
+            _deaf(plan).play()
+        except Failed as failed:
+            return failed.sort == "NotReached"
+        return False
+
+    small = shrunk(SMALL, fails, more=smaller)
+    assert [deed.name for deed in small.deeds] == ["create"]
+    assert small.deeds[0].count == 1
+    assert small.hosts == 1
+
+
+def test_a_replay_tells_the_story_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay(SMALL, only="job/") is None
+    told = capsys.readouterr().out
+    assert "j1 <- CreateJob: JobMade" in told
+    assert "--- kill d1" in told
+    assert "nothing was wrong" in told
+
+
+def test_a_branch_is_missing_until_it_is_reached() -> None:
+    sometimes = Sometimes({"a": "first", "b": "second"})
+    sometimes.reach("a")
+    assert sometimes.missing() == ["b"]
+    with pytest.raises(KeyError):
+        sometimes.reach("c")
