@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import signal as signals
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ class ProcessBackend:
         self._trouble: Trouble | None = None
         self._down = _NOT_REACHED  # why the keeper cannot be asked; empty when it can
         self._saying = threading.Lock()
+        self._asked: dict[str, deque[float]] = {}  # lists under way, by host: when asked
+        self._now_s = 0.0
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -74,6 +77,7 @@ class ProcessBackend:
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
+        self._now_s = now
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.ListRuns | m.AskBackend):
@@ -90,7 +94,9 @@ class ProcessBackend:
             elif isinstance(message, m.ForgetRuns):
                 self._runs.ack(message.runs)
             elif isinstance(message, m.ListRuns):
-                self._runs.list(self._greet(message.host, message.epoch))
+                name = self._greet(message.host, message.epoch)
+                self._asked.setdefault(name, deque()).append(message.asked_at)
+                self._runs.list(name)
                 self._say_whether_up(message.host, only_down=True)
             elif isinstance(message, m.AskBackend):
                 self._say_whether_up(message.host, only_down=False)
@@ -173,8 +179,10 @@ class ProcessBackend:
         self._started.wait()
         assert self._runs is not None
         if isinstance(report, words.BackendUp):
+            self._asked.clear()  # what was asked before is not answered any more
             self._now("")
         elif isinstance(report, words.BackendDown):
+            self._asked.clear()
             self._now(f"keeper: {report.why}")
         elif isinstance(report, words.RunStarted):
             self._say(report.host, m.RunsStarted((report.run_id,)))
@@ -187,11 +195,13 @@ class ProcessBackend:
                     self._alive[run.run_id] = report.host
                 else:
                     self._buried(run.run_id)
-            self._say(report.host, _listed(report))
+            asked = self._asked.get(report.host)
+            self._say(report.host, _listed(report, asked.popleft() if asked else self._now_s))
         elif isinstance(report, words.RunUnknown):
             # The host asked to kill what the keeper never heard of. It waits for an end that
             # nobody will report, until a listing shows that there is no such run.
             self._buried(report.run_id)
+            self._asked.setdefault(report.host, deque()).append(self._now_s)
             self._runs.list(report.host)
         # EpochRefused: another owner has the host; the journal fences us by itself.
 
@@ -247,7 +257,7 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"  # a real-time signal has a number only
 
 
-def _listed(report: words.RunsListed) -> m.RunsListed:
+def _listed(report: words.RunsListed, asked_at: float) -> m.RunsListed:
     running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
-    return m.RunsListed(running, ends)
+    return m.RunsListed(running, ends, asked_at)

@@ -125,7 +125,7 @@ class SimulatedBackend:
                 ends_at = known.since + self._duration_s(known.run, None)
                 heapq.heappush(self._ends, (max(ends_at, now), (known.run,), message.host))
             running.append(known.run)
-        return Envelope(message.host, m.RunsListed(tuple(running)))
+        return Envelope(message.host, m.RunsListed(tuple(running), (), message.asked_at))
 
     def _due(self, now: float) -> list[Envelope]:
         by_host: dict[Key, list[m.RunEnd]] = {}

@@ -216,14 +216,15 @@ class Journal(Protocol):
     def settle(self, shard: ShardId) -> Answer:
         """Send the pending write of this shard again, byte for byte, and do what is left of it."""
 
-    def release(self, shard: ShardId) -> None:
+    def release(self, shard: ShardId, epoch: int = 0) -> None:
         """Hint that the shard has no owner, for a fast takeover; forgets the shard here.
 
-        Best effort: the next owner bumps the epoch anyway.
+        Best effort: the next owner bumps the epoch anyway. Nothing is done where another epoch is
+        held here by now: a word that waited must not undo a younger claim. 0: whichever it is.
         """
 
-    def drop(self, shard: ShardId) -> None:
-        """Forget the shard here, pending work and all; writes nothing."""
+    def drop(self, shard: ShardId, epoch: int = 0) -> None:
+        """Forget the shard here, pending work and all; writes nothing. `epoch` as above."""
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         """The parts of the checkpoint at the floor, in order, digests verified; none at floor 0.

@@ -80,7 +80,7 @@ def test_a_host_is_up_once_its_backend_was_compared() -> None:
     turn = hears(None, m.ConfigureHost(ROOM, (), BACKEND))
     assert turn.state.state == HostStates.UNREACHABLE
     turn = hears(turn.state, m.BackendUp())
-    assert orders(turn) == [m.ListRuns(HOST, EPOCH)] and turn.state.state == HostStates.UNSURE
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)] and turn.state.state == HostStates.UNSURE
     assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 
@@ -311,7 +311,7 @@ def test_who_looks_again_takes_nothing_for_granted(state: HostStates) -> None:
     turn = hears(host, m.LookAgain())
     if state in (HostStates.UP, HostStates.UNSURE):
         assert turn.state.state == HostStates.UNSURE
-        assert orders(turn) == [m.ListRuns(HOST, EPOCH)]
+        assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
         return
     assert turn.state == host and orders(turn) == [m.AskBackend(HOST)]
     asked = hears(turn.state, m.BackendUp())
@@ -353,7 +353,7 @@ def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:
     host = gone(with_run(Phase.STARTED))
     for word in (m.BackendUp(), m.LookAgain()):
         turn = hears(host, word)
-        assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH)]
+        assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     ends = (m.RunEnd(pod(1), DONE),)
     turn = hears(host, m.RunsListed((pod(0),), ends))
     assert turn.state == host, "no list makes it part of the cluster"
@@ -446,3 +446,13 @@ def test_a_host_that_waits_for_a_word_asks_for_it(word: Message, asked: type):
 
 def t_launch() -> Message:
     return m.Launch(1, SPEC)
+
+
+def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
+    """Its room would be granted again while the process is being ended politely."""
+    host = hears(up(), t_launch(), 0, now=20.0).state
+    killed = hears(host, m.KillRun(1, 30.0), 0, now=21.0).state
+    turn = hears(killed, m.RunsListed((), (), 19.0), now=22.0)
+    assert not turn.facts and turn.state.used == killed.used
+    later = hears(killed, m.RunsListed((), (), 23.0), now=24.0)
+    assert later.state.used == Resources(), "asked after it was accepted: it is lost"

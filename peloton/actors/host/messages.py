@@ -7,6 +7,7 @@ Orders to a backend carry the shard's epoch, so that an older owner's are not ob
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from peloton.actors.resources import Resources
@@ -118,10 +119,14 @@ class RunsEnded(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunsListed(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: all runs I know, with the end of those that are over."""
+    """Backend to host: all runs I know, with the end of those that are over.
+
+    `asked_at` is that of the question: orders that were given since may be missing in the list.
+    """
 
     running: tuple[str, ...]
     ends: tuple[RunEnd, ...] = ()
+    asked_at: float = math.inf
 
 
 # ---- to the backend ----
@@ -188,6 +193,7 @@ class ListRuns(Message, frozen=True, gc=False, array_like=True):
     host: Key
     epoch: int
     known: tuple[KnownRun, ...] = ()
+    asked_at: float = math.inf
 
 
 class AskBackend(Message, frozen=True, gc=False, array_like=True):

@@ -65,6 +65,11 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     it after all leaves it alone); started, not listed: the process is lost; listed, not in the
     ledger: nobody owns it: kill, and be up only when it is gone, because it still takes room that
     the ledger calls free.
+
+    What goes wrong if a list judges what was accepted after it was asked for:
+    1. we ask; 2. a run is accepted, and its start ordered; 3. its task kills it: KILLING
+    4. the backend answers 1 (nothing), starts the run, and begins to end it politely
+    5. the answer arrives: the run is "lost", its room is granted again, and it still runs
     """
     if host.removed:
         return Decision(sends=_bury(host, message, at), because="the host is no more")
@@ -82,6 +87,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         if run.phase not in HOLDING:
             continue
         if pod not in listed:
+            if run.since > message.asked_at:
+                continue  # accepted after the question: the list may be older than its start
             if run.phase == Phase.ACCEPTED:
                 again.append(run)
             else:
@@ -137,7 +144,7 @@ def list_runs(host: Host, at: At) -> Send:
     known = tuple(
         m.KnownRun(run.pod, run.since) for run in _held(host) if run.phase != Phase.ACCEPTED
     )
-    return Send(host.backend, m.ListRuns(at.key, at.epoch, known))
+    return Send(host.backend, m.ListRuns(at.key, at.epoch, known, at.now))
 
 
 def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:

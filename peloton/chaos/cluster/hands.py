@@ -134,7 +134,9 @@ class Floor:
             return word
         foreign = f"{'0' * 35}f-0-{len(self.foreign) + 1}"
         self.foreign[foreign] = None
-        return Envelope(word.to, m.RunsListed((*listed.running, foreign), listed.ends))
+        return Envelope(
+            word.to, m.RunsListed((*listed.running, foreign), listed.ends, listed.asked_at)
+        )
 
     def _word(self, word: Envelope) -> None:
         if self._strikes("word lost", self.faults.lose_word):

@@ -82,7 +82,7 @@ class Machines:
                 if run in self.running:
                     self._at(run, TERMINATED, at=now + self.stop_s)
         elif isinstance(message, m.ListRuns):
-            return [Envelope(host, self._list(host))]
+            return [Envelope(host, self._list(message))]
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
                 self.ended.pop(run, None)
@@ -145,10 +145,11 @@ class Machines:
                 self._at(start.run, fate.outcome, at=end_s)
         return []
 
-    def _list(self, host: Key) -> m.RunsListed:
+    def _list(self, message: m.ListRuns) -> m.RunsListed:
+        host = message.host
         running = tuple(run for run, process in self.running.items() if process.host == host)
         ends = tuple(end for at, end in self.ended.values() if at == host)
-        return m.RunsListed(running, ends)
+        return m.RunsListed(running, ends, message.asked_at)
 
     def _at(self, run: str, outcome: Outcome | None, *, at: float) -> None:
         self._count += 1

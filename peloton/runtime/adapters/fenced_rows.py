@@ -135,7 +135,9 @@ class FencedRows:
             self.drop(shard)
         return answer
 
-    def release(self, shard: ShardId) -> None:
+    def release(self, shard: ShardId, epoch: int = 0) -> None:
+        if self._is_younger(shard, epoch):
+            return
         hold, pending = self._holds.get(shard), shard in self._parked
         self.drop(shard)
         if hold is None or pending:
@@ -150,7 +152,13 @@ class FencedRows:
         except StopIteration:
             pass
 
-    def drop(self, shard: ShardId) -> None:
+    def _is_younger(self, shard: ShardId, epoch: int) -> bool:
+        hold = self._holds.get(shard)
+        return bool(epoch) and hold is not None and hold.epoch != epoch
+
+    def drop(self, shard: ShardId, epoch: int = 0) -> None:
+        if self._is_younger(shard, epoch):
+            return
         self._holds.pop(shard, None)
         self._parked.pop(shard, None)
 

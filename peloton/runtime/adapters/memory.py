@@ -113,7 +113,9 @@ class MemoryJournal:
         hold = self._holds[shard] = Hold(shard, files.register)
         return hold.claimed()
 
-    def release(self, shard: ShardId) -> None:
+    def release(self, shard: ShardId, epoch: int = 0) -> None:
+        if self._is_younger(shard, epoch):
+            return
         hold, files = self._holds.get(shard), self._files(shard)
         self.drop(shard)
         if hold is None:
@@ -129,7 +131,13 @@ class MemoryJournal:
         except Lost:
             pass  # a hint only: the next owner bumps the epoch anyway
 
-    def drop(self, shard: ShardId) -> None:
+    def _is_younger(self, shard: ShardId, epoch: int) -> bool:
+        hold = self._holds.get(shard)
+        return bool(epoch) and hold is not None and hold.epoch != epoch
+
+    def drop(self, shard: ShardId, epoch: int = 0) -> None:
+        if self._is_younger(shard, epoch):
+            return
         self._holds.pop(shard, None)
         self._pending.pop(shard, None)
 

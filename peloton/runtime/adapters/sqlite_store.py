@@ -112,9 +112,11 @@ class SqliteJournal:
             hold = self._holds[shard] = Hold(shard, RegisterRow(*found))
             return hold.claimed()
 
-    def release(self, shard: ShardId) -> None:
+    def release(self, shard: ShardId, epoch: int = 0) -> None:
         with self._lock:
             hold = self._holds.get(shard)
+            if epoch and hold is not None and hold.epoch != epoch:
+                return
             self._forget(shard)
             if hold is None:
                 return
@@ -125,9 +127,11 @@ class SqliteJournal:
             except sqlite3.Error as error:
                 self._failed(error)  # a hint only: the next owner bumps the epoch anyway
 
-    def drop(self, shard: ShardId) -> None:
+    def drop(self, shard: ShardId, epoch: int = 0) -> None:
         with self._lock:
-            self._forget(shard)
+            hold = self._holds.get(shard)
+            if not epoch or hold is None or hold.epoch == epoch:
+                self._forget(shard)
 
     def close(self) -> None:
         self._mover.close()

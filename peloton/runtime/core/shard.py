@@ -134,6 +134,12 @@ class Shard:
         self.redrives.loaded(key)
         self._inbox.extendleft(reversed(box.drain() if box is not None else []))
 
+    def unreadable(self, key: Key, text: str) -> None:
+        """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
+        box = self.held.loading.pop(key, None)
+        for envelope in box.drain() if box is not None else ():
+            self._answers.say(envelope, Unavailable(f"{key} cannot be read: {text}"))
+
     def ready(self, now: float) -> Ready:
         """Run turns on all mail; the frame, and what may leave once it is safe."""
         turns = self.turns

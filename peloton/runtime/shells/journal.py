@@ -59,10 +59,10 @@ class JournalShell(Shell):
         elif isinstance(letter, Settle):
             tell(letter.sender, Done(self._journal.settle(letter.shard)))
         elif isinstance(letter, Release):
-            self._journal.release(letter.shard)
+            self._journal.release(letter.shard, letter.epoch)
             tell(letter.sender, Released())
         elif isinstance(letter, Forget):
-            self._journal.drop(letter.shard)
+            self._journal.drop(letter.shard, letter.epoch)
         if self._round and self.actor_inbox.at_end():
             gathered, self._round = self._round, []
             answers = self._journal.commit([commit.work for commit in gathered])
@@ -115,14 +115,17 @@ class ReaderShell(Shell):
     def _load(self, load: Load) -> None:
         rows: list[tuple[Key, EndedRow | None]] = []
         missing: list[Key] = []
+        troubles: list[tuple[Key, str]] = []
         for key in load.keys:
             try:
                 row = self._journal.read_ended(load.shard, kind=kind_of(key), key=key)
                 rows.append((key, row))
-            except JournalError:
+            except Unreachable:
                 missing.append(key)
-        if rows:
-            tell(load.sender, Loaded(rows))
+            except JournalError as error:
+                troubles.append((key, f"{type(error).__name__}: {error}"))
+        if rows or troubles:
+            tell(load.sender, Loaded(rows, troubles))
         if missing:
             self._later.append(load._replace(keys=tuple(missing)))
             self.wake(self.now + READ_AGAIN_S)

@@ -50,16 +50,18 @@ class Settle(NamedTuple):
 
 
 class Release(NamedTuple):
-    """To the journal: the shard has no owner from now on."""
+    """To the journal: the shard, claimed under this epoch, has no owner from now on."""
 
     shard: ShardId
+    epoch: int
     sender: Ref
 
 
 class Forget(NamedTuple):
-    """To the journal: whatever it holds of this shard, pending or not, is let go of."""
+    """To the journal: what it holds of this claim, pending or not, is let go of."""
 
     shard: ShardId
+    epoch: int
 
 
 class Released(NamedTuple):
@@ -103,9 +105,10 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """From the reader."""
+    """From the reader. `troubles` are keys whose rows cannot be read, and why: for a person."""
 
     rows: list[tuple[Key, EndedRow | None]]
+    troubles: list[tuple[Key, str]] = []
 
 
 # ---- orders ----

@@ -102,6 +102,13 @@ class ShardShell(Shell):
         """The core raised: a broken belief. The next shell begins from what is journaled."""
         self._lose(f"{type(error).__name__}: {error}", broken=True)
 
+    def late(self, letter: Any) -> None:
+        """The shard is over; who asks is told so."""
+        if isinstance(letter, Mail):
+            self._refuse(letter.envelopes, "is moving")
+        elif isinstance(letter, Look):
+            resolve(letter.answer, Unavailable(f"{self.name} is moving"))
+
     def _rarely(self, letter: Any) -> None:
         if isinstance(letter, Taken):
             self._open(letter)
@@ -140,6 +147,9 @@ class ShardShell(Shell):
         if self.core is not None:
             for key, row in letter.rows:
                 self.core.loaded(key, row)
+            for key, text in letter.troubles:
+                self.core.unreadable(key, text)
+                self._house.region.trouble(f"{self.name}: {key}", text)
 
     def _look(self, letter: Look) -> None:
         if self._phase is not Phase.OPEN:
@@ -155,7 +165,7 @@ class ShardShell(Shell):
 
     def _open(self, taken: Taken) -> None:
         if self._phase is not Phase.CLAIMING:
-            tell(self._house.journal, Release(self.shard, self.ref))
+            tell(self._house.journal, Release(self.shard, taken.claimed.epoch, self.ref))
             return
         house = self._house
         core = Shard(
@@ -172,7 +182,7 @@ class ShardShell(Shell):
             # What stands in the journal does not fold: no owner will ever get further than this,
             # and a shard that is claimed again and again takes its whole group along.
             text = f"recovery: {type(error).__name__}: {error}"
-            tell(house.journal, Forget(self.shard))
+            tell(house.journal, Forget(self.shard, taken.claimed.epoch))
             self._lose(text, damaged=True)
             return
         self.core = core
@@ -187,9 +197,14 @@ class ShardShell(Shell):
     def _drain(self) -> None:
         """From now on nothing is begun; what is in flight is finished first."""
         claiming = self._phase is Phase.CLAIMING
-        self._phase = Phase.DRAINING
-        if not self._in_flight and not claiming:
-            tell(self._house.journal, Release(self.shard, self.ref))
+        if self._phase in (Phase.CLAIMING, Phase.OPEN):
+            self._phase = Phase.DRAINING
+            if not self._in_flight and not claiming:
+                self._release_claim()
+
+    def _release_claim(self) -> None:
+        assert self.core is not None
+        tell(self._house.journal, Release(self.shard, self.core.epoch, self.ref))
 
     def _close(self) -> None:
         self._end("is closed")
@@ -197,9 +212,11 @@ class ShardShell(Shell):
 
     def _drop(self) -> None:
         """At once, whatever is in flight: another may own the shard already."""
-        if self._phase is not Phase.OVER:
-            tell(self._house.journal, Forget(self.shard))
-            self._close()
+        if self._phase is Phase.OVER:
+            return
+        if self.core is not None:
+            tell(self._house.journal, Forget(self.shard, self.core.epoch))
+        self._close()
 
     def _lose(
         self, text: str, *, broken: bool = False, damaged: bool = False, gave_up: bool = False
@@ -275,7 +292,7 @@ class ShardShell(Shell):
             self._say("")
             self._release(ready, more_to_cut=answer.more_to_cut)
             if self._phase is Phase.DRAINING:
-                tell(self._house.journal, Release(self.shard, self.ref))
+                self._release_claim()
         elif isinstance(answer, Fenced):
             self._lose(f"fenced: {answer.text}")
         else:

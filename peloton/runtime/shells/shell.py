@@ -53,12 +53,25 @@ class Inbox:
         self._waiting: deque[Any] = deque()
         self.granted = 0
         self.bell: Callable[[], None] | None = None
+        self.left: Callable[[Any], None] | None = None
+        """Once the actor is over: takes what nobody will handle any more."""
 
     def put(self, envelope: Any) -> None:
         """From any thread."""
         self._waiting.append(envelope)
-        if self.bell is not None:
+        if self.left is not None:
+            self.clear()
+        elif self.bell is not None:
             self.bell()
+
+    def clear(self) -> None:
+        """Hand what waits to `left`; from any thread, each letter once."""
+        while self._waiting and self.left is not None:
+            try:
+                envelope = self._waiting.popleft()
+            except IndexError:  # another thread was first
+                return
+            self.left(envelope)
 
     def get(self) -> Any:
         """The next envelope of the grant; never waits."""
@@ -101,6 +114,9 @@ class Shell(pykka.Actor):
         """`handle` raised; this must not."""
         raise NotImplementedError
 
+    def late(self, letter: Any) -> None:
+        """A letter that came after the end, on the thread of who told it: refuse its asks."""
+
     @property
     def now(self) -> float:
         """The time."""
@@ -126,8 +142,10 @@ class Shell(pykka.Actor):
             self._actor_loop_running()
         except NotGranted:
             return
-        self.actor_inbox.granted = self.actor_inbox.qsize()
-        self._actor_loop_teardown()
+        # Instead of pykka's own end, which reads on beyond a grant and drops what was told. Who
+        # tells us from now on, not knowing yet that we are over, has his letter taken by `late`.
+        self.actor_inbox.left = lambda envelope: self.late(envelope.message)
+        self.actor_inbox.clear()
 
     def on_receive(self, message: Any) -> None:
         """Pykka's call for each letter."""
