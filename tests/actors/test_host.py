@@ -428,9 +428,13 @@ def test_a_host_that_holds_runs_asks_for_them_from_time_to_time():
     assert KIND.recall_s(due.notes) == 700.0
 
 
-def test_a_host_without_runs_leaves_its_backend_alone():
+def test_a_host_that_became_idle_looks_once_more_and_then_leaves_its_backend_alone():
+    """The backend may keep runs whose "forget" was lost."""
     turn = looks(up(), HostNotes(HostStates.UP, 400.0), 500.0)
-    assert not orders(turn) and KIND.recall_s(turn.notes) is None
+    assert [type(order) for order in orders(turn)] == [m.ListRuns]
+    assert KIND.recall_s(turn.notes) is None
+    rest = looks(up(), turn.notes, 9000.0)
+    assert not orders(rest) and rest.notes is None
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,13 @@ def pursue(host: Host, at: At) -> Decision | Rest:
     """The next step towards the goal: a look at the backend, when it is due."""
     idle = host.removed or (host.state == HostStates.UP and not host.runs)
     notes: HostNotes | None = at.notes
-    if idle:
-        if notes is not None and notes.look_at:
-            return Decision(notes=HostNotes(host.state, 0.0))
-    elif notes is None or notes.state != host.state or not notes.look_at:
-        return Decision(notes=HostNotes(host.state, at.now + LOOK_EVERY_S[host.state]))
-    elif at.now >= notes.look_at:
-        again = HostNotes(host.state, at.now + LOOK_EVERY_S[host.state])
-        return Decision(sends=(_look(host, at),), notes=again)
+    next_s = 0.0 if idle else at.now + LOOK_EVERY_S[host.state]
+    if notes is None or notes.state != host.state or not notes.look_at:
+        if not idle:
+            return Decision(notes=HostNotes(host.state, next_s))
+    elif at.now >= notes.look_at and not host.removed:
+        # Also one that has become idle, once: the backend may keep what it was told to forget.
+        return Decision(sends=(_look(host, at),), notes=HostNotes(host.state, next_s))
     return TABLE[host.state][HostGoals.UP]
 
 

@@ -87,8 +87,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         if run.phase not in HOLDING:
             continue
         if pod not in listed:
-            if run.since > message.asked_at:
-                continue  # accepted after the question: the list may be older than its start
+            if run.since >= message.asked_at:
+                continue  # accepted with the question or after it: the list may be older
             if run.phase == Phase.ACCEPTED:
                 again.append(run)
             else:

@@ -50,6 +50,7 @@ from peloton.runtime.vocabulary import (
 )
 
 TURNS_PER_FRAME_MAX = 4096
+INBOX_FIRST_MAX = 256
 LOCAL_TURNS_MAX = 16384
 """Beyond the budget, on what entities of one shard say to each other; two that answer each other
 for ever must not hold up the thread of all shards."""
@@ -232,6 +233,9 @@ class Shard:
 
     def _pump(self) -> None:
         turns, dirty, budget = self.turns, self.population.dirty, TURNS_PER_FRAME_MAX
+        for _ in range(min(len(self._inbox), INBOX_FIRST_MAX) if self._local else 0):
+            # Left from the last frame: those who never come to an end must not starve the others.
+            self._deliver(self._inbox.popleft())
         while turns.bytes < FRAME_BYTES_SOFT and budget > -LOCAL_TURNS_MAX:
             budget -= 1
             # What entities of this shard say to each other is heard before the frame is closed,

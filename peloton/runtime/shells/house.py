@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
 
 
-class House(msgspec.Struct, frozen=True, gc=False):
+class House(msgspec.Struct, frozen=True):
     """One daemon, as its shells see it."""
 
     kinds: Mapping[str, Kind]
