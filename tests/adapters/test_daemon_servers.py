@@ -1,0 +1,193 @@
+"""Daemons as processes on a real ZooKeeper and a real Cassandra, with real tasks.
+
+One story, because each beginning costs seconds: work begun at one daemon survives its death, is
+seen at the other, and clients find who owns what. What storms do to it is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import yaml
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.task import task_pb2
+from peloton.runtime.adapters import cassandra_schema
+from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
+from tests.adapters.test_daemon_wiring import until
+from tests.conftest import ROOT
+from tests.gateway.town import CHANNEL, Town, default_config, named
+from tests.servers import cassandra
+from tests.servers.zookeeper import ZooKeeper
+
+SESSION_S = 3.0
+KEYSPACE = "daemons"
+WAIT_S_MAX = 40.0
+
+
+class Cluster:
+    """Files and processes of one cluster."""
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeper) -> None:
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, name: str) -> tuple[subprocess.Popen[str], str]:
+        """A daemon, and where clients reach it."""
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(self._settings()))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "peloton", "daemon", "--config", str(file)],
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / f"{name}.errors").open("w"),
+            text=True,
+            cwd=ROOT,
+        )
+        self.running.append(process)
+        assert process.stdout is not None
+        ready = process.stdout.readline().split()
+        assert ready[:2] == ["ready:", "grpc"], (self.folder / f"{name}.errors").read_text()
+        return process, ready[-1]
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.communicate()
+
+    def _settings(self) -> dict[str, Any]:
+        port = cassandra.shared().port
+        hosts = [{"name": name} for name in ("a", "b", "c")]
+        return {
+            "cluster": "test",
+            "listen": dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0"),
+            "zookeeper": {
+                "hosts": [f"127.0.0.1:{self.zookeeper.port}"],
+                "session_timeout_s": SESSION_S,
+            },
+            "journal": {
+                "cassandra": {"contacts": ["127.0.0.1"], "port": port, "keyspace": KEYSPACE}
+            },
+            "backend": {"process": {"folder": "keeper", "hosts": hosts}},
+            "shards": {"jobmgr": 4, "resmgr": 1, "hostmgr": 4},
+        }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    settings = CassandraSettings(port=cassandra.shared().port)
+    with contextlib.closing(connect(settings, keyspace=False)) as connected:
+        replication = {cassandra.Cassandra.data_centre: 1}
+        cassandra_schema.apply(connected, KEYSPACE, replication=replication)
+    zookeeper = ZooKeeper.start(tmp_path / "zookeeper")
+    cluster = Cluster(tmp_path, zookeeper)
+    yield cluster
+    cluster.close()
+    zookeeper.stop()
+
+
+def sleeping(seconds: float) -> task_pb2.TaskConfig:
+    config = default_config()
+    config.command.value = f"echo >> ran; sleep {seconds}"
+    return config
+
+
+def patiently(ask: Callable[[], Any]) -> Any:
+    """What a client does: ask again while nobody answers."""
+
+    def once() -> Any:
+        try:
+            return ask()
+        except grpc.RpcError as error:
+            assert isinstance(error, grpc.Call)
+            assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+            return None
+
+    return until(once)
+
+
+@contextlib.contextmanager
+def looking(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    client = KazooClient(f"127.0.0.1:{zookeeper.port}")
+    client.start(timeout=10)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def content(client: KazooClient, path: str) -> bytes:
+    """Of a node; nodes come and go while we look."""
+    try:
+        return bytes(client.get(path)[0])
+    except NoNodeError:
+        return b""
+
+
+def owners(zookeeper: ZooKeeper) -> list[bytes]:
+    """Of every shard that has one."""
+    with looking(zookeeper) as client:
+        folder = "/peloton/test/owners"
+        names = client.get_children(folder) if client.exists(folder) else []
+        found = [content(client, f"{folder}/{name}") for name in names]
+        return [owner for owner in found if owner]
+
+
+def leaders(zookeeper: ZooKeeper) -> dict[str, str]:
+    """What an existing client reads: where the leader of each role is."""
+    found = {}
+    with looking(zookeeper) as client:
+        for role in ("jobmanager", "resourcemanager", "hostmanager"):
+            told = content(client, f"/peloton/{role}/leader")
+            if told:
+                node = json.loads(told)
+                found[role] = f"{node['ip']}:{node['grpc']}"
+    return found
+
+
+@pytest.mark.timeout(180)
+def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
+    one, at_one = cluster.start("one")
+    two, at_two = cluster.start("two")
+    until(lambda: len(set(owners(cluster.zookeeper))) == 2)
+    with (
+        grpc.insecure_channel(at_one, options=CHANNEL) as first,
+        grpc.insecure_channel(at_two, options=CHANNEL) as second,
+    ):
+        town = patiently(lambda: Town(None, first, http=None))  # type: ignore[arg-type]
+        jobs = []
+        for _ in range(3):
+            # Shards may still be moving, and a request that was refused for that did nothing.
+            request = town.request(instances=2, defaultConfig=sleeping(6.0))
+            jobs.append(patiently(lambda request=request: town.create(request)))
+        stub = job_pb2_grpc.JobManagerStub(second)
+
+        def states() -> set[int]:
+            asked = [job_pb2.GetRequest(id=named(job)) for job in jobs]
+            answers = [patiently(lambda each=each: stub.Get(each, timeout=3)) for each in asked]
+            return {answer.jobInfo.runtime.state for answer in answers}
+
+        until(lambda: states() == {job_pb2.RUNNING})
+        until(lambda: len(leaders(cluster.zookeeper)) == 3)
+        assert set(leaders(cluster.zookeeper).values()) <= {at_one, at_two}
+        one.kill()
+        begun_s = time.monotonic()
+        until(lambda: states() == {job_pb2.SUCCEEDED})
+        assert time.monotonic() - begun_s < WAIT_S_MAX
+        until(lambda: [*leaders(cluster.zookeeper).values()] == [at_two] * 3)
+        runs = [*(cluster.folder / "keeper" / "runs").glob("*/**/ran")]
+        assert len(runs) == 6 and {run.read_text() for run in runs} == {"\n"}, "each ran once"
+    two.terminate()
+    assert two.wait(WAIT_S_MAX) == 0, (cluster.folder / "two.errors").read_text()
