@@ -8,7 +8,6 @@ hosts, and stops in the reverse order. A daemon among others is wired by `assemb
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from peloton.gateway.server import build_server
 from peloton.kinds import GROUPS, kinds
 from peloton.machines import PlacerMachine
 from peloton.placement.messages import Label
+from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -75,7 +75,10 @@ class Wired:
 
     def _take_folder(self, path: Path, *, holder: str) -> DataFolder:
         try:
+            claimed_folder.check_ours(path)
             folder = DataFolder(path)
+        except claimed_folder.NotOurs as error:
+            raise CannotStart(str(error)) from error
         except FolderHeld as error:
             by = f"the {holder} with pid {error.pid}" if error.pid else "another process"
             raise CannotStart(f"data folder {path} is held by {by}") from error
@@ -99,8 +102,7 @@ class Wired:
                 addresses.append(address)
             else:
                 self.warnings.append(f"classic port {address} is busy: not listening there")
-        if doors.grpc.port and not is_free(doors.grpc):
-            raise CannotStart(f"--grpc: {doors.grpc} is busy")
+        refuse_busy("--grpc", doors.grpc)
         self._server, ports = build_server(
             self._region,
             [str(address) for address in addresses],
@@ -148,12 +150,17 @@ class Minicluster(Wired):
 
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
+        # Before anything is written: a start that fails should leave nothing behind.
+        refuse_busy("--http", settings.http)
+        refuse_busy("--grpc", settings.grpc)
         folder = self._take_folder(settings.folder, holder="minicluster")
         if settings.fresh:
-            # The keeper of an older cluster leaves by itself once its folder is gone.
-            for child in folder.path.iterdir():
-                if child.name != "lock":
-                    shutil.rmtree(child) if child.is_dir() else child.unlink()
+            # The keeper of an older cluster ends its runs and leaves once its folder is gone.
+            claimed_folder.empty(folder.path)
+        try:
+            claimed_folder.claim(folder.path, settings.backend)
+        except claimed_folder.NotOurs as error:
+            raise CannotStart(str(error)) from error
         journal = open_sqlite(folder)
         self._undo.append(journal.close)
         sizes = journal.bootstrap(GROUPS).shards
@@ -262,6 +269,12 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
 
 def _answer(ask: Future[Any]) -> Any:
     return ask.result(timeout=START_MAX_S)
+
+
+def refuse_busy(option: str, address: Address) -> None:
+    """Raise CannotStart where somebody else listens already."""
+    if address.port and not is_free(address):
+        raise CannotStart(f"{option}: {address} is busy: another program listens there")
 
 
 def is_free(address: Address) -> bool:

@@ -48,7 +48,11 @@ def command() -> click.Command:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the journal and the sandboxes are.  [default: in the user's data folder]",
 )
-@click.option("--fresh", is_flag=True, help="Forget what the data folder holds, and begin anew.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Forget all jobs and pools, end what still runs of them, and begin anew.",
+)
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--no-classic-ports", is_flag=True, help="Do not listen on 5391, 5392 and 5394.")

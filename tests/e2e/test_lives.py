@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e import cluster as c
 
 
@@ -106,3 +108,21 @@ def test_what_a_host_that_is_no_more_ran_is_killed(tmp_path: Path) -> None:
 
         assert c.wait_for(written, 20, "processes that go on")
         c.wait_for(lambda: len(written()) == 2, 20, "two processes to be left")
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "thesis.tex").write_text("precious")
+    for options in ((), ("--fresh",)):
+        cluster = c.Cluster(tmp_path, *options)
+        with pytest.raises(AssertionError, match=r"somebody else \(thesis.tex\)"):
+            cluster.start()
+        assert [path.name for path in data.iterdir()] == ["thesis.tex"]
+
+
+def test_another_backend_on_the_folder_is_refused(tmp_path: Path) -> None:
+    with c.running(tmp_path, "--backend", "simulated"):
+        pass
+    with pytest.raises(AssertionError, match="--backend simulated"):
+        c.Cluster(tmp_path, "--backend", "process").start()
