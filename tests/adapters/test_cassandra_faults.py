@@ -1,0 +1,244 @@
+"""The journal while its Cassandra is paused, killed and started again: no frame is lost.
+
+Must not touch the shared server: these have one of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton.runtime.adapters import cassandra_schema, cassandra_session
+from peloton.runtime.adapters.cassandra_doctor import judge, look
+from peloton.runtime.adapters.cassandra_session import CassandraSettings
+from peloton.runtime.adapters.cassandra_store import CassandraRows
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core.statements import (
+    Applied,
+    Bump,
+    Failed,
+    Found,
+    NotApplied,
+    ReadRegister,
+    RegisterRow,
+)
+from peloton.runtime.ports import (
+    Answer,
+    Claimed,
+    Committed,
+    Fenced,
+    Frame,
+    Refused,
+    ShardId,
+    Unclear,
+    Unreachable,
+    Work,
+)
+from tests.servers.cassandra import Cassandra
+
+SHARDS = [ShardId("a", number) for number in range(4)]
+SHARD = SHARDS[0]
+SETTLE_TIMEOUT_S = 30.0
+AGAIN_S = 0.1
+FRAMES_BEFORE_KILL = 20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
+    server = Cassandra.start(tmp_path_factory.mktemp("cassandra"))
+    bootstrap(server)
+    yield server
+    server.kill()
+
+
+def bootstrap(server: Cassandra) -> None:
+    maker = cassandra_session.connect(CassandraSettings(port=server.port), keyspace=False)
+    cassandra_schema.apply(maker, "peloton", replication={server.data_centre: 1})
+    maker.close()
+    first = journal(server)
+    first.bootstrap({"a": len(SHARDS)})
+    first.close()
+
+
+def journal(server: Cassandra) -> FencedRows:
+    """A new process."""
+    rows = CassandraRows.open(CassandraSettings(port=server.port))
+    return FencedRows(rows, process=uuid.uuid4().bytes)
+
+
+def claim(owner: FencedRows, shard: ShardId = SHARD) -> Claimed:
+    until_s = time.monotonic() + SETTLE_TIMEOUT_S
+    while time.monotonic() < until_s:
+        try:
+            claimed = owner.claim(shard, "somebody")
+        except Unreachable:
+            continue
+        if isinstance(claimed, Claimed):
+            return claimed
+    raise AssertionError("the shard could not be claimed")
+
+
+def settled(owner: FencedRows, shard: ShardId = SHARD) -> Answer:
+    """As a shard does it: the identical write again, until there is an answer."""
+    pause = threading.Event()
+    until_s = time.monotonic() + SETTLE_TIMEOUT_S
+    answer = owner.settle(shard)
+    while isinstance(answer, Unclear) and time.monotonic() < until_s:
+        # Without a server the driver refuses at once; it tries to connect twice a second.
+        pause.wait(AGAIN_S)
+        answer = owner.settle(shard)
+    return answer
+
+
+def tail(owner: FencedRows, shard: ShardId = SHARD) -> list[bytes]:
+    list(owner.read_checkpoint(shard))
+    return [frame.body for frame in owner.read_tail(shard)]
+
+
+def test_a_write_that_meets_a_paused_server_is_in_doubt_and_then_done_once(
+    server: Cassandra,
+) -> None:
+    owner = journal(server)
+    claimed = claim(owner)
+    next_position = claimed.last_position + 1
+    server.pause()
+    (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position, b"frozen"))])
+    assert isinstance(answer, Unclear)
+    assert isinstance(owner.settle(SHARD), Unclear)
+    server.go_on()
+    assert settled(owner) == Committed()
+    (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position + 1, b"after"))])
+    assert answer == Committed()
+    heir = journal(server)
+    assert claim(heir).last_position == next_position + 1
+    assert tail(heir)[-2:] == [b"frozen", b"after"]
+    owner.close()
+    heir.close()
+
+
+def test_a_conditional_write_that_was_frozen_lands_later_and_its_repeat_says_so(
+    server: Cassandra,
+) -> None:
+    rows = CassandraRows.open(CassandraSettings(port=server.port))
+    before = register(rows)
+    bump = Bump(SHARD, before.epoch, uuid.uuid4().bytes, "somebody")
+    server.pause()
+    (reply,) = rows.run([bump])
+    assert isinstance(reply, Failed)
+    server.go_on()
+    pause = threading.Event()
+    while isinstance(reply, Failed):
+        pause.wait(AGAIN_S)
+        (reply,) = rows.run([bump])
+    # Refused with our own op: the first copy, which had "failed", was done when the server thawed.
+    assert reply in (Applied(), NotApplied(before.epoch + 1, bump.op))
+    after = register(rows)
+    assert (after.epoch, after.op) == (before.epoch + 1, bump.op)
+    rows.close()
+
+
+def register(rows: CassandraRows) -> RegisterRow:
+    (found,) = rows.run([ReadRegister(SHARD)])
+    assert isinstance(found, Found)
+    (row,) = found.rows
+    assert isinstance(row, RegisterRow)
+    return row
+
+
+def test_an_owner_in_doubt_is_fenced_by_the_next(server: Cassandra) -> None:
+    owner, heir = journal(server), journal(server)
+    claimed = claim(owner)
+    server.pause()
+    position = claimed.last_position + 1
+    (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(position, b"late"))])
+    assert isinstance(answer, Unclear)
+    server.go_on()
+    taken = claim(heir)
+    answer = settled(owner)
+    assert isinstance(answer, Fenced)
+    if answer.definite:
+        # Only its parts were in doubt: the commit itself was sent once, and refused.
+        assert taken.last_position == claimed.last_position
+    assert (tail(heir)[-1:] == [b"late"]) == (taken.last_position == position)
+    owner.close()
+    heir.close()
+
+
+def test_a_killed_server_comes_back_with_all_that_was_acknowledged(server: Cassandra) -> None:
+    owner = journal(server)
+    claims = {shard: claim(owner, shard) for shard in SHARDS}
+    acknowledged = {shard: claims[shard].last_position for shard in SHARDS}
+    killer = threading.Event()
+
+    def kill() -> None:
+        killer.wait()
+        server.kill()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    doubted: list[ShardId] = []
+    while not doubted:
+        if min(acknowledged.values()) > FRAMES_BEFORE_KILL:
+            killer.set()
+        answers = owner.commit(
+            [
+                Work(shard, claims[shard].epoch, Frame(acknowledged[shard] + 1, b"frame"))
+                for shard in SHARDS
+            ]
+        )
+        for shard, answer in zip(SHARDS, answers, strict=True):
+            if answer == Committed():
+                acknowledged[shard] += 1
+            else:
+                assert isinstance(answer, Unclear)
+                doubted.append(shard)
+    thread.join()
+    server.restart()
+    for shard in doubted:
+        assert settled(owner, shard) == Committed()
+        acknowledged[shard] += 1
+    heir = journal(server)
+    assert {shard: claim(heir, shard).last_position for shard in SHARDS} == acknowledged
+    for shard in SHARDS:
+        tail(heir, shard)  # walks the chain to its end
+    owner.close()
+    heir.close()
+
+
+@pytest.mark.slow
+def test_planted_a_server_that_syncs_periodically_loses_what_it_acknowledged(
+    tmp_path: Path,
+) -> None:
+    """Why the doctor insists: a plain kill, of the server alone, takes acknowledged frames."""
+    careless = {"commitlog_sync": "periodic", "commitlog_sync_period": "60000ms"}
+    server = Cassandra.start(tmp_path, settings=careless)
+    try:
+        bootstrap(server)
+        connected = cassandra_session.connect(CassandraSettings(port=server.port), keyspace=False)
+        texts = [finding.text for finding in judge(look(connected, "peloton")) if finding.wrong]
+        connected.close()
+        assert len(texts) == 1 and "commitlog_sync is periodic" in texts[0]
+        owner = journal(server)
+        claimed = claim(owner)
+        for position in range(1, 11):
+            (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(position, b"frame"))])
+            assert answer == Committed()
+        owner.close()
+        server.kill()
+        server.restart()
+        assert frames_left(server) < 10
+    finally:
+        server.kill()
+
+
+def frames_left(server: Cassandra) -> int:
+    """0 as well when the shard, or its tables, are not even there."""
+    with contextlib.suppress(Refused), contextlib.closing(journal(server)) as heir:
+        return claim(heir).last_position
+    return 0
