@@ -22,12 +22,14 @@ SAME_WORLDS = 50
 FIRST_SAME = 1_000_000
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, WORLDS, CHUNK))
 def test_every_goal_is_reached_after_the_storm(first: int) -> None:
     for seed in range(first, first + CHUNK):
         play(draw(seed))
 
 
+@pytest.mark.timeout(900)
 def test_two_runs_of_a_seed_are_the_same_in_any_process() -> None:
     command = [
         sys.executable, "-m", "peloton.chaos.sweep", "--trace-hash",
