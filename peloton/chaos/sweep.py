@@ -63,9 +63,13 @@ def sweep(seeds: range, *, jobs: int) -> Iterator[Swept]:
         yield from pool.imap(sweep_one, seeds, chunksize=CHUNK)
 
 
-def summed(results: Iterator[Swept], *, trace_hash: bool = False) -> Sums:
+def nothing() -> Sums:
+    """Before the first seed."""
+    return Sums(Sometimes(BRANCHES), Counter(), Counter(), [], Counter())
+
+
+def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> None:
     """Failures are told as they come: who waits for thousands wants to begin with the first."""
-    sums = Sums(Sometimes(BRANCHES), Counter(), Counter(), [], Counter())
     for swept in results:
         sums.figures["seeds"] += 1
         played = swept.played
@@ -84,7 +88,6 @@ def summed(results: Iterator[Swept], *, trace_hash: bool = False) -> Sums:
         sums.figures["calm s, at most"] = max(sums.figures["calm s, at most"], int(played.calm_s))
         for name in played.reached:
             sums.sometimes.reach(name)
-    return sums
 
 
 def report(sums: Sums, *, took_s: float) -> None:
@@ -121,7 +124,11 @@ def main() -> int:
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     begun_s = time.perf_counter()
-    sums = summed(sweep(seeds, jobs=options.jobs), trace_hash=options.trace_hash)
+    sums = nothing()
+    try:
+        add(sums, sweep(seeds, jobs=options.jobs), trace_hash=options.trace_hash)
+    except KeyboardInterrupt:
+        print("interrupted: this is what came until now")
     report(sums, took_s=time.perf_counter() - begun_s)
     return 1 if sums.failures else 0
 
