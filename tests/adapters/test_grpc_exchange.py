@@ -208,7 +208,7 @@ def test_a_stream_on_which_nobody_speaks_stays(begin: Open) -> None:
     (a, heard_a), (b, heard_b) = begin(keepalive_s=0.1), begin(keepalive_s=0.1)
     stream = a.dial(b.address)
     heard_b.wait(lambda: bool(heard_b.accepts))
-    threading.Event().wait(2.0)
+    threading.Event().wait(6.0)
     a.send(stream, b"still there")
     heard_b.wait(lambda: bool(heard_b.frames))
     assert not heard_a.ends and not heard_b.ends
