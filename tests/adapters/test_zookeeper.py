@@ -1,75 +1,29 @@
-"""The ZooKeeper adapter where a real service is at its worst: frozen, killed, emptied, parted."""
+"""The ZooKeeper adapter on a healthy server: sessions, operators, leader nodes."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
-from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
-from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
-from peloton.runtime.ports import MemberNode, NodeOutcome, SessionState, ShardId
-from tests.contracts.memberships import SHARD, Daemon, expire, rest, wait
+from peloton.runtime.adapters.zookeeper_nodes import Paths
+from peloton.runtime.adapters.zookeeper_writes import Found, Writes
+from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState, ShardId
+from tests.adapters.zookeeper_bench import SESSION_S, Bench
+from tests.contracts.memberships import SHARD, Daemon, expire, node, rest, wait
 from tests.servers import zookeeper
 from tests.servers.proxy import Proxy
-from tests.servers.zookeeper import Ensemble, ZooKeeper
 
 HELD, TAKEN, GONE, UNSURE = NodeOutcome
 CONNECTED, SUSPENDED, LOST = SessionState
 MEMBER = Path(__file__).parent / "zookeeper_member.py"
-SESSION_S = 1.2
-LEADERS = {"a": ("jobmanager", Leader("west-1", "10.0.0.1", 5292, 5392))}
-
-
-class Bench:
-    """Clients of some service, in a cluster of their own."""
-
-    _clusters = itertools.count(1)
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.session_s = SESSION_S
-        self.cluster = f"cluster-{next(self._clusters)}"
-        self.paths = Paths(self.cluster, root=f"/{self.cluster}")
-        self.clients: list[ZooKeeperMembership] = []
-        self.operator = KazooClient(address)
-        self.operator.start()
-
-    def client(self, address: str = "", *, session_s: float = 0) -> ZooKeeperMembership:
-        config = Config(
-            address or self.address,
-            self.cluster,
-            session_s=session_s or self.session_s,
-            root=f"/{self.cluster}",
-            leaders=LEADERS,
-        )
-        self.clients.append(ZooKeeperMembership(config))
-        return self.clients[-1]
-
-    def daemon(self, name: str, address: str = "", *, session_s: float = 0) -> Daemon:
-        client = self.client(address, session_s=session_s)
-        return Daemon(self, name, client=client).join()
-
-    def wait(self, until: Callable[[], bool]) -> None:
-        wait(until)
-
-    def rest(self, seconds: float) -> None:
-        rest(seconds)
-
-    def close(self) -> None:
-        for client in self.clients:
-            client.close()
-        self.operator.stop()
-        self.operator.close()
 
 
 @pytest.fixture
@@ -78,45 +32,6 @@ def bench() -> Iterator[Bench]:
     made = Bench(zookeeper.shared().address)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One to be paused and killed."""
-    started = ZooKeeper.start(tmp_path_factory.mktemp("zookeeper"))
-    yield started
-    started.kill()
-
-
-@pytest.fixture
-def alone(server: ZooKeeper) -> Iterator[Bench]:
-    made = Bench(server.address)
-    yield made
-    server.go_on()
-    made.close()
-
-
-class Watched:
-    """For how long a member called itself sure, by the clock."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.until_s: list[float] = []
-        self._daemon = daemon
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-
-    def _look(self) -> None:
-        while not self._stop.wait(0.005):
-            at_s, for_s = now_s(), self._daemon.client.sure_for_s()
-            if for_s > 0:
-                self.until_s.append(at_s + for_s)
-
-    def stop(self) -> float:
-        """The latest moment it ever called sure."""
-        self._stop.set()
-        self._thread.join()
-        return max(self.until_s)
 
 
 # ---- arithmetic ----
@@ -198,42 +113,54 @@ def test_no_threads_are_left_behind(bench: Bench):
     wait(lambda: threading.active_count() <= before)
 
 
-# ---- the server ----
+def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: Bench):
+    proxy = Proxy(zookeeper.shared().port)
+    a = bench.daemon("a", proxy.address, session_s=6.0)
+    session = a.client._session
+    committed: list[float] = []
+    answers: list[Found] = []
+    writes = Writes(session._line, committed=committed.append)
+    proxy.silence()
+    asked_s = now_s()
+    session._put(lambda: writes.beat(bench.paths.nowhere, answers.append))
+    rest(0.5)
+    proxy.mend()
+    wait(lambda: bool(answers))
+    assert asked_s <= committed[0] < asked_s + 0.3
+    assert a.states() == [CONNECTED]
+    a.client.close()
+    proxy.close()
 
 
-def test_a_frozen_server_suspends_and_then_all_goes_on(alone: Bench, server: ZooKeeper):
-    a = alone.daemon("a")
-    a.create()
-    watched = Watched(a)
-    server.pause()
-    frozen_s = now_s()
-    wait(lambda: a.states()[-1] is SUSPENDED)
-    assert now_s() - frozen_s < SESSION_S * 2 / 3
-    wait(lambda: a.client.sure_for_s() <= 0)
-    server.go_on()
-    assert watched.stop() <= frozen_s + SESSION_S * 2 / 3 + 0.01
-    wait(lambda: a.states()[-1] is not SUSPENDED)
-    if a.states()[-1] is LOST:
-        a.join(2)
-        assert a.create().outcome is HELD
-    else:
-        wait(lambda: a.owners() == {SHARD: "a.1"} and a.client.sure_for_s() > 0)
+def test_a_lost_session_dials_no_more_however_late_it_is_noticed(bench: Bench):
+    proxy = Proxy(zookeeper.shared().port)
+    client = bench.client(proxy.address)
+    states: list[SessionState] = []
+
+    def told(news: object) -> None:
+        if isinstance(news, Session):
+            states.append(news.state)
+            rest(0.3 if news.state is SUSPENDED else 0)
+
+    client.listen(told)
+    client.join("a.1", node("a"))
+    wait(lambda: states == [CONNECTED])
+    expire(client, bench.address)
+    wait(lambda: states == [CONNECTED, SUSPENDED, LOST])
+    assert proxy.accepted == 2, "its first connection, and the one on which it was told"
+    client.close()
+    proxy.close()
 
 
-def test_a_server_that_is_killed_and_started_again_keeps_sessions_or_ends_them(
-    alone: Bench, server: ZooKeeper
-):
-    a = alone.daemon("a", session_s=6.0)
-    a.create()
-    server.kill()
-    wait(lambda: a.states()[-1] is SUSPENDED)
-    a.client.create_owner(ShardId("a", 1))
-    wait(lambda: a.outcomes(ShardId("a", 1)) == [UNSURE])
-    server.restart()
-    wait(lambda: a.states()[-1] is CONNECTED)
-    a.client.look()
-    wait(lambda: a.owners() == {SHARD: "a.1"})
-    assert a.create(ShardId("a", 1)).outcome is HELD
+def test_what_is_announced_at_any_moment_of_joining_is_what_stands(bench: Bench):
+    for wait_ms in range(0, 30, 2):
+        a = Daemon(bench, f"a{wait_ms}", client=bench.client())
+        a.member = f"{a.name}.1"
+        a.client.join(a.member, node(a.name))
+        rest(wait_ms / 1000)
+        a.client.announce(node(a.name, leaving=True))
+        wait(lambda a=a: a.members().get(a.member) == node(a.name, leaving=True))
+        a.client.leave()
 
 
 # ---- an operator ----
@@ -263,6 +190,18 @@ def test_an_emptied_service_shows_a_view_without_us_and_is_joined_anew(
     b.join(2)
     assert b.create().outcome is HELD
     wait(lambda: sorted(a.members()) == ["a.2", "b.2"] and a.owners() == {SHARD: "b.2"})
+
+
+def test_only_the_owner_nodes_removed_with_their_folder_are_made_again(bench: Bench):
+    a, b = bench.daemon("a"), bench.daemon("b")
+    a.create()
+    bench.operator.delete(bench.paths.owner(SHARD))
+    bench.operator.delete(bench.paths.owners)
+    wait(lambda: a.owners() == b.owners() == {} and "a.1" in a.members())
+    wait(lambda: a.create().outcome is HELD)
+    wait(lambda: b.owners() == {SHARD: "a.1"})
+    a.remove()
+    wait(lambda: b.owners() == {})
 
 
 def test_what_an_operator_writes_is_no_member_and_no_owner(bench: Bench):
@@ -333,78 +272,3 @@ def test_whose_owner_node_an_operator_removed_leads_no_more(bench: Bench):
     wait(lambda: leader(bench) == session_of(a))
     bench.operator.delete(bench.paths.owner(SHARD))
     wait(lambda: leader(bench) is None)
-
-
-# ---- three servers ----
-
-
-@pytest.fixture
-def ensemble(tmp_path: Path) -> Iterator[Ensemble]:
-    started = Ensemble.start(tmp_path)
-    yield started
-    started.stop()
-
-
-def test_one_of_three_may_die_or_freeze_and_no_session_ends(ensemble: Ensemble):
-    bench = Bench(ensemble.address)
-    try:
-        daemons = [bench.daemon(name, session_s=3.0) for name in "abcd"]
-        for number, daemon in enumerate(daemons):
-            assert daemon.create(ShardId("a", number)).outcome is HELD
-        frozen = ensemble.followers()[0]
-        frozen.pause()
-        everybody_goes_on(daemons, ShardId("b", 0))
-        frozen.go_on()
-        wait(lambda: frozen.mode() == "follower")
-        ensemble.leader().kill()
-        everybody_goes_on(daemons, ShardId("b", 1))
-        for daemon in daemons:
-            assert LOST not in daemon.states()
-            wait(lambda d=daemon: {ShardId("a", at) for at in range(4)} <= set(d.owners()))
-    finally:
-        bench.close()
-
-
-def everybody_goes_on(daemons: list[Daemon], shard: ShardId) -> None:
-    """Each is asked until it knows whose the node is: all say the same."""
-    for daemon in daemons:
-        wait(lambda d=daemon: d.create(shard).outcome is not UNSURE)
-        wait(lambda d=daemon: d.client.sure_for_s() > 0)
-    held = [daemon.member for daemon in daemons if HELD in daemon.outcomes(shard)]
-    assert len(held) == 1
-    assert {daemon.answers(shard)[-1].owner or daemon.member for daemon in daemons} == set(held)
-
-
-def test_a_server_that_lost_its_leader_and_still_answers_makes_nobody_sure(tmp_path: Path):
-    ensemble = Ensemble(tmp_path)
-    # The first server reaches the others through proxies, so that it can be cut off from them.
-    proxies = [Proxy(seat.quorum_port) for seat in ensemble.servers[0].seats[1:]]
-    seats = ensemble.servers[0].seats
-    parted, *others = ensemble.servers
-    parted.seats = [
-        seats[0],
-        *(seat._replace(quorum_port=p.port) for seat, p in zip(seats[1:], proxies, strict=True)),
-    ]
-    ensemble.launch()
-    try:
-        if parted.mode() == "leader":  # seldom: the others were slow
-            parted.kill()
-            wait(lambda: "leader" in [server.mode() for server in others])
-            parted.restart()
-        leader = ensemble.leader()
-        bench = Bench(leader.address)
-        member = bench.daemon("a", parted.address)
-        member.create()
-        rest(SESSION_S)
-        watched = Watched(member)
-        for proxy in proxies:
-            proxy.silence()
-        wait(lambda: bench.operator.exists(bench.paths.owner(SHARD)) is None)
-        vanished_s = now_s()
-        assert parted.mode() == "follower", "so it still believes"
-        assert watched.stop() <= vanished_s
-        bench.close()
-    finally:
-        ensemble.stop()
-        for proxy in proxies:
-            proxy.close()

@@ -15,6 +15,7 @@ class Proxy:
 
     def __init__(self, target: int) -> None:
         self._target = target
+        self.accepted = 0
         self._passes = threading.Event()
         self._passes.set()
         self._refuses = False
@@ -60,6 +61,7 @@ class Proxy:
                 near, _ = self._listener.accept()
             except OSError:
                 return
+            self.accepted += 1
             if self._refuses:
                 _close(near)
                 continue

@@ -1,0 +1,155 @@
+"""The ZooKeeper adapter where its servers are at their worst: frozen, killed, parted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.ports import NodeOutcome, SessionState, ShardId
+from tests.adapters.zookeeper_bench import SESSION_S, Bench, Watched
+from tests.contracts.memberships import SHARD, Daemon, rest, wait
+from tests.servers.proxy import Proxy
+from tests.servers.zookeeper import Ensemble, ZooKeeper
+
+HELD, TAKEN, GONE, UNSURE = NodeOutcome
+CONNECTED, SUSPENDED, LOST = SessionState
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """One to be paused and killed."""
+    started = ZooKeeper.start(tmp_path_factory.mktemp("zookeeper"))
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+def alone(server: ZooKeeper) -> Iterator[Bench]:
+    made = Bench(server.address)
+    yield made
+    server.go_on()
+    made.close()
+
+
+# ---- the server ----
+
+
+def test_a_frozen_server_suspends_and_then_all_goes_on(alone: Bench, server: ZooKeeper):
+    a = alone.daemon("a")
+    a.create()
+    watched = Watched(a)
+    server.pause()
+    frozen_s = now_s()
+    numbers = itertools.count(1)
+
+    def suspended() -> bool:
+        # Requests put off kazoo's own pings: by these alone it would never notice.
+        a.client.create_owner(ShardId("a", next(numbers)))
+        return a.states()[-1] is SUSPENDED
+
+    wait(suspended)
+    assert now_s() - frozen_s < SESSION_S * 2 / 3
+    wait(lambda: a.client.sure_for_s() <= 0)
+    server.go_on()
+    assert watched.stop() <= frozen_s + SESSION_S * 2 / 3 + 0.01
+    wait(lambda: a.states()[-1] is not SUSPENDED)
+    if a.states()[-1] is LOST:
+        a.join(2)
+        assert a.create().outcome is HELD
+    else:
+        wait(lambda: a.owners().get(SHARD) == "a.1" and a.client.sure_for_s() > 0)
+
+
+def test_a_server_that_is_killed_and_started_again_keeps_sessions_or_ends_them(
+    alone: Bench, server: ZooKeeper
+):
+    a = alone.daemon("a", session_s=6.0)
+    a.create()
+    server.kill()
+    wait(lambda: a.states()[-1] is SUSPENDED)
+    a.client.create_owner(ShardId("a", 1))
+    wait(lambda: a.outcomes(ShardId("a", 1)) == [UNSURE])
+    server.restart()
+    wait(lambda: a.states()[-1] is CONNECTED)
+    a.client.look()
+    wait(lambda: a.owners() == {SHARD: "a.1"})
+    assert a.create(ShardId("a", 1)).outcome is HELD
+
+
+# ---- three servers ----
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[Ensemble]:
+    started = Ensemble.start(tmp_path)
+    yield started
+    started.stop()
+
+
+def test_one_of_three_may_die_or_freeze_and_no_session_ends(ensemble: Ensemble):
+    bench = Bench(ensemble.address)
+    try:
+        daemons = [bench.daemon(name, session_s=3.0) for name in "abcd"]
+        for number, daemon in enumerate(daemons):
+            assert daemon.create(ShardId("a", number)).outcome is HELD
+        frozen = ensemble.followers()[0]
+        frozen.pause()
+        everybody_goes_on(daemons, ShardId("b", 0))
+        frozen.go_on()
+        wait(lambda: frozen.mode() == "follower")
+        ensemble.leader().kill()
+        everybody_goes_on(daemons, ShardId("b", 1))
+        for daemon in daemons:
+            assert LOST not in daemon.states()
+            wait(lambda d=daemon: {ShardId("a", at) for at in range(4)} <= set(d.owners()))
+    finally:
+        bench.close()
+
+
+def everybody_goes_on(daemons: list[Daemon], shard: ShardId) -> None:
+    """Each is asked until it knows whose the node is: all say the same."""
+    for daemon in daemons:
+        wait(lambda d=daemon: d.create(shard).outcome is not UNSURE)
+        wait(lambda d=daemon: d.client.sure_for_s() > 0)
+    held = [daemon.member for daemon in daemons if HELD in daemon.outcomes(shard)]
+    assert len(held) == 1
+    assert {daemon.answers(shard)[-1].owner or daemon.member for daemon in daemons} == set(held)
+
+
+def test_a_server_that_lost_its_leader_and_still_answers_makes_nobody_sure(tmp_path: Path):
+    ensemble = Ensemble(tmp_path)
+    # The first server reaches the others through proxies, so that it can be cut off from them.
+    proxies = [Proxy(seat.quorum_port) for seat in ensemble.servers[0].seats[1:]]
+    seats = ensemble.servers[0].seats
+    parted, *others = ensemble.servers
+    parted.seats = [
+        seats[0],
+        *(seat._replace(quorum_port=p.port) for seat, p in zip(seats[1:], proxies, strict=True)),
+    ]
+    ensemble.launch()
+    try:
+        if parted.mode() == "leader":  # seldom: the others were slow
+            parted.kill()
+            wait(lambda: "leader" in [server.mode() for server in others])
+            parted.restart()
+        leader = ensemble.leader()
+        bench = Bench(leader.address)
+        member = bench.daemon("a", parted.address)
+        member.create()
+        rest(SESSION_S)
+        watched = Watched(member)
+        for proxy in proxies:
+            proxy.silence()
+        wait(lambda: bench.operator.exists(bench.paths.owner(SHARD)) is None)
+        vanished_s = now_s()
+        assert parted.mode() == "follower", "so it still believes"
+        assert watched.stop() <= vanished_s
+        bench.close()
+    finally:
+        ensemble.stop()
+        for proxy in proxies:
+            proxy.close()
