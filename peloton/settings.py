@@ -10,7 +10,6 @@ Paths in the file are relative to the folder it lies in.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

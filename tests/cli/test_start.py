@@ -65,7 +65,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
         (["jbo"], "no such command: jbo, did you mean job?"),
         (["job", "craete"], "no such command: craete, did you mean create?"),
         (["minicluste"], "did you mean minicluster?"),
-        (["xyzzy"], "there is minicluster, respool, job, task"),
+        (["xyzzy"], "no such command: xyzzy, there is daemon, minicluster, "),
     ]:
         printed = typed(*line)
         assert printed.code == 64
