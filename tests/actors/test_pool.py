@@ -17,9 +17,10 @@ from peloton.actors.respool.kind import KIND
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.rules import check, check_delete, check_forced
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Queue, Tree
+from peloton.actors.respool.tree import Tree
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Refused
 
@@ -63,6 +64,12 @@ def lot(
         waiting=Bits.span(admitted, admitted + waiting),
         admitted=Bits.span(0, admitted),
     )
+
+
+def too_big(pool: Key = A, size: float = 9, arrived: float = 2.0) -> Lot:
+    """One member that wants more than its pool may ever use."""
+    shape = LotShape(pool, cpus(size))
+    return Lot(shape, Key("task/k/0"), arrived, immutables.Map(), Bits.of(0))
 
 
 def put(into: Tree, name: str, new: Lot | None) -> None:
@@ -180,18 +187,16 @@ def test_priority_comes_first_then_arrival() -> None:
 def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "first", lot(A, 1, arrived=1.0))
-    big = LotShape(A, cpus(9))
-    waiting = Lot(big, Key("task/k/0"), 2.0, immutables.Map(), Bits.of(0))
-    put(found, "big", waiting)
+    put(found, "big", too_big(size=5))
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("first", 1)]
     assert found.waits(Key("lot/small")).position == 1
-    never = "wants 9 cpu, but the limit of pool /a is 5 in all: it can never be admitted as it is"
-    assert found.head_waits(A) == never
+    full = "limit of pool /a reached: cpu wants 5, 1 of 5 used, 1 short; 1 of it held by job first"
+    assert found.head_waits(A) == full
     big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
-    assert (big_waits.because, big_waits.rule, big_waits.never) == (never, "limit", True)
+    assert (big_waits.because, big_waits.rule, big_waits.never) == (full, "limit", False)
     assert small_waits.because == (
-        "1 asks of the same pool stand before it, and the first of them waits: " + never
+        "1 asks of the same pool stand before it, and the first of them waits: " + full
     )
     assert (small_waits.rule, small_waits.never) == ("turn", False)
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=50)))
@@ -221,7 +226,9 @@ def test_the_cluster_is_a_limit_too() -> None:
     put(found, "x", lot(A, 9))
     assert admit(found) == [("x", 2)]
     waits = found.waits(Key("lot/x"))
-    assert waits.because == "cluster capacity reached: cpu wants 1, 2 of 2 used, 1 short"
+    assert waits.because == (
+        "cluster capacity reached: cpu wants 1, 2 of 2 used, 1 short; 2 of it held by job x"
+    )
     assert (waits.rule, waits.never) == ("capacity", False)
     found.put(ROOT, old=found.pools[ROOT], new=root(3))
     assert admit(found) == [("x", 1)]
@@ -278,3 +285,62 @@ def test_pools_are_listed_parents_first() -> None:
     assert [view.path for view in views] == ["/", "/a", "/a/a1", "/b"]
     assert views[0].config.limit == cpus(100), "the root shows the cluster as its own"
     assert found.find("/a/a1") == A1 and found.find("/a/x") is None
+
+
+# ---- who can never be admitted ----
+
+
+def test_a_head_that_can_never_fit_blocks_nobody_and_keeps_its_reason() -> None:
+    found = tree(a=config("a", limit=5))
+    put(found, "big", too_big())
+    put(found, "small", lot(A, 1, arrived=3.0))
+    assert admit(found) == [("small", 1)]
+    assert admit(found) == []
+    told = found.waits(Key("lot/big"))
+    assert told.never and "wants 9 cpu, but the limit of pool /a is 5 in all" in told.because
+    assert "wants 9 cpu" in found.head_waits(A), "nobody else waits there"
+    assert len(found.queues[A]) == 1 and A in found.hungry
+
+
+def test_it_stands_where_it_stood_once_the_limit_grows() -> None:
+    found = tree(a=config("a", limit=5))
+    put(found, "big", too_big())
+    put(found, "small", lot(A, 20, arrived=3.0))
+    assert admit(found) == [("small", 5)]
+    assert [*found.queues[A].in_order()] == [Key("lot/big"), Key("lot/small")]
+    assert found.waits(Key("lot/small")).position == 0, "nobody who can be admitted is before it"
+    found.put(A, old=found.pools[A], new=Pool(config("a", limit=14)))
+    assert admit(found) == [("big", 1)]
+    assert admit(found) == []
+
+
+def test_the_limit_of_a_pool_above_counts_too() -> None:
+    found = tree(a=config("a", limit=5), a1=config("a1", A, limit=5))
+    found.put(A, old=found.pools[A], new=Pool(config("a", limit=2)))  # as force may do it
+    put(found, "big", too_big(A1, 4))
+    put(found, "small", lot(A1, 1, arrived=3.0))
+    assert admit(found) == [("small", 1)]
+
+
+def test_a_lot_that_was_stepped_over_may_leave() -> None:
+    found = tree(a=config("a", limit=5))
+    put(found, "big", too_big())
+    assert admit(found) == []
+    put(found, "big", None)
+    assert A not in found.hungry and not found.queues[A]
+    found.put(A, old=found.pools[A], new=Pool(config("a", limit=14)))
+    assert admit(found) == []
+
+
+def test_who_holds_the_room_is_named() -> None:
+    found = tree(a=config("a", limit=5))
+    put(found, "many/0/0", lot(A, admitted=2))
+    put(found, "many/1/0", lot(A, admitted=1))
+    put(found, "few/0/0", lot(A, admitted=2))
+    put(found, "k/0/0", lot(A, 1, arrived=4.0))
+    assert found.waits(Key("lot/k/0/0")).because == (
+        "limit of pool /a reached: cpu wants 1, 5 of 5 used, 1 short; 3 of it held by job many"
+    )
+    put(found, "many/0/0", None)
+    put(found, "many/1/0", None)
+    assert found.holder(ROOT, 0) == ("few", 2 * UNIT)

@@ -17,7 +17,7 @@ from peloton.actors.job.slice.tally import client_state, list_instances, tally, 
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.kind import KIND as TASK
-from peloton.actors.task.messages import Place, Policy, SetTaskGoal, TaskGoals
+from peloton.actors.task.messages import Place, Policy, SetTaskGoal, Shelve, TaskGoals
 from peloton.actors.task.state import Room, Task, TaskStates
 from peloton.placement.messages import HostSummary, Placed, Unplaced, Wish
 from peloton.runtime.core.crowd import Crowd
@@ -240,3 +240,78 @@ def test_states_have_the_names_clients_know(state: TaskStates, room: Room, shown
 def test_every_state_that_waits_says_why(state: TaskStates, room: Room, code: str) -> None:
     found, because = why(Task(TaskGoals.SUCCEEDED, state, Policy(), room=room), at(crowd()))
     assert found == code and bool(because) == bool(code)
+
+
+# ---- members that no host could ever run ----
+
+SHELVED = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Room.NONE, shelved=True)
+
+
+def shelf(*members: int) -> Crowd:
+    """Tasks that hold no room because no host could run them."""
+    found = Crowd(TASK, CROWD)
+    found.classes[SHELVED] = Bits.of(*members).raw
+    found.columns.add(Bits.of(*members).raw)
+    found.columns.write("spec", Bits.of(*members).raw, value=0)
+    return found
+
+
+def shelves(turn: Outcome) -> list[tuple[bool, list[int]]]:
+    return [
+        (send.message.shelved, [*send.members])
+        for send in turn.sends
+        if isinstance(send.message, Shelve) and send.members is not None
+    ]
+
+
+def never(members: Bits) -> Unplaced:
+    return Unplaced(1, members, (("no room", 3),), "no host fits", True)
+
+
+def test_who_can_never_run_gives_its_room_back_at_the_second_word() -> None:
+    tasks = crowd(ready=Bits.of(1, 2))
+    notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
+    first = take_turn(KIND, SOME, message=never(Bits.of(2)), at=at(tasks, 0.5, notes))
+    assert shelves(first) == [], "a placer that has just started knows few hosts"
+    again = pursue(SOME, at(tasks, 1.5, first.notes)).notes  # type: ignore[union-attr]
+    second = take_turn(KIND, SOME, message=never(Bits.of(2)), at=at(tasks, 1.6, again))
+    assert shelves(second) == [(True, [2])]
+
+
+def test_a_word_between_that_it_could_run_begins_anew() -> None:
+    tasks = crowd(ready=Bits.of(2))
+    notes = WishNotes(Bits.of(2), 0.0, 1, doomed=Bits.of(2))
+    full = Unplaced(1, Bits.of(2), (("no room", 3),))
+    turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes))
+    assert shelves(turn) == [] and not turn.notes.doomed
+
+
+def test_who_holds_no_room_goes_on_looking_for_a_host() -> None:
+    tasks = shelf(3)
+    first = pursue(SOME, at(tasks))
+    assert wishes(first) == [(1, [3])]
+    notes = first.notes  # type: ignore[union-attr]
+    turn = take_turn(KIND, SOME, message=never(Bits.of(3)), at=at(tasks, 0.1, notes))
+    assert shelves(turn) == []
+    assert wishes(pursue(SOME, at(tasks, 0.1 + PLACE_RETRY_S, turn.notes))) == [(2, [3])]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Placed(1, Bits.of(3), (Key("host/a"),)),
+        Unplaced(1, Bits.of(3), (("no room", 3),), "no host fits", False),
+    ],
+)
+def test_when_a_host_could_run_it_it_asks_for_room_and_is_not_launched(answer: Any) -> None:
+    notes = WishNotes(Bits.of(3), 0.0, 1, doomed=Bits.of(3))
+    turn = take_turn(KIND, SOME, message=answer, at=at(shelf(3), 0.5, notes))
+    assert shelves(turn) == [(False, [3])] and not turn.notes.doomed
+    assert not [send for send in turn.sends if isinstance(send.message, Place)]
+
+
+def test_it_is_pending_and_says_that_it_can_never_run() -> None:
+    assert client_state(SHELVED) == "PENDING"
+    notes = WishNotes(reasons=(("no room", 3),), lack="no host fits", never=True)
+    assert why(SHELVED, at(shelf(3), notes=notes)) == ("NEVER", "no host fits")
+    assert why(SHELVED, at(shelf(3)))[0] == "NEVER", "a daemon that has just started knows it too"

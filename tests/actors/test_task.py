@@ -236,3 +236,44 @@ def test_a_deleted_task_leaves_its_lot_first() -> None:
     turn = hears(task, goal)
     assert turn.state.room == Room.LEAVING and said(turn) == [Leave(1)]
     assert hears(turn.state, m.Left(1)).state is None
+
+
+# ---- no host could ever run it ----
+
+
+def waiting(**fields: Any) -> Task:
+    given = {"run": 1, "ask": 1, "room": Room.ADMITTED, **fields}
+    return Task(given.pop("goal", TaskGoals.SUCCEEDED), TaskStates.WAITING, Policy(), **given)
+
+
+def test_what_is_shelved_leaves_its_pool_and_asks_for_nothing() -> None:
+    turn = hears(waiting(), m.Shelve(True))
+    assert said(turn) == [Leave(1)] and turn.state.shelved
+    assert [send.message for send in owed(turn.state)] == [Leave(1)]
+    after = hears(turn.state, m.Left(1))
+    assert after.state.room == Room.NONE and said(after) == []
+    assert said(hears(after.state, m.Shelve(True))) == []
+
+
+def test_it_asks_anew_when_a_host_could_run_it() -> None:
+    turn = hears(waiting(room=Room.NONE, shelved=True), m.Shelve(False))
+    assert said(turn) == [Ask(2)]
+    assert turn.state.ask == 2 and turn.state.room == Room.ASKED and not turn.state.shelved
+
+
+def test_a_late_admission_of_what_is_shelved_is_given_back() -> None:
+    assert said(hears(waiting(room=Room.LEAVING, shelved=True), m.Admitted(1))) == [Leave(1)]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [running(), waiting(room=Room.QUEUED), waiting(goal=TaskGoals.KILLED, room=Room.NONE)],
+)
+def test_only_who_waits_for_a_host_is_shelved(task: Task) -> None:
+    assert not hears(task, m.Shelve(True)).state.shelved
+
+
+def test_what_is_shelved_can_be_stopped() -> None:
+    shelved = waiting(room=Room.NONE, shelved=True)
+    turn = hears(shelved, m.SetTaskGoal(2, TaskGoals.KILLED, Policy(), 0, Key("")))
+    assert turn.state.state == TaskStates.KILLED and said(turn) == []

@@ -1,8 +1,9 @@
 """Who is admitted next: priority, then arrival, as far as the room goes.
 
 Turns a tree into admissions: the head of each pool's queue takes what it can, and a head that does
-not fit blocks those behind it (which is what FIFO promises). Admitting touches the head, never
-the queue. It must not change use: that follows the lots.
+not fit blocks those behind it (which is what FIFO promises), unless it can never fit: then it is
+stepped over until a limit changes, for its turn would not come however long all others waited.
+Admitting touches the head, never the queue. It must not change use: that follows the lots.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from peloton.actors.resources import COUNT_MAX, Resources
 from peloton.actors.respool.entitlement import entitlement
 from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.shortage import never
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key
 
@@ -47,10 +49,13 @@ def room_for(tree: Tree, pool: Key, *, need: Resources, taken: Mapping[Key, Reso
 
 def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> list[Admission]:
     found: list[Admission] = []
-    for key in tree.queues[pool].in_order() if pool in tree.pools else ():
+    for key in tree.queues[pool].line() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
         need = lot.shape.resources
         count = room_for(tree, pool, need=need, taken=taken)
+        if not count and never(tree, pool, need=need):
+            tree.queues[pool].step_over(key)
+            continue
         if count:
             members = lot.waiting.lowest(count)
             found.append(Admission(key, members))

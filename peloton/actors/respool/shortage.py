@@ -45,6 +45,14 @@ class Limits(Protocol):
     def path(self, pool: Key) -> str:
         """Its path."""
 
+    def holder(self, pool: Key, kind: int) -> tuple[str, int]:
+        """The job that holds most of a resource there, and how much."""
+
+
+def never(tree: Limits, pool: Key, *, need: Resources) -> bool:
+    """Whether one of `need` is more than the pool or one above may ever use, as things are."""
+    return any(need.short_of(tree.limit(above)) for above in tree.up(pool))
+
 
 def shortage(tree: Limits, pool: Key, *, need: Resources) -> Shortage:
     """What one more of `need` would break. A limit that is too small for good comes first."""
@@ -68,8 +76,15 @@ def shortage(tree: Limits, pool: Key, *, need: Resources) -> Shortage:
                 f"{_told(kind, used)} of {_told(kind, most_now)} used, "
                 f"{_number(missing)}{UNITS[kind]} short"
             )
+            text += _holder(tree, above, kind=kind)
             return Shortage(_rule(above), text)
     return Shortage(TURN)
+
+
+def _holder(tree: Limits, pool: Key, *, kind: str) -> str:
+    """Whom to look at: the job that holds most of what is missing."""
+    job, held = tree.holder(pool, Resources.KINDS.index(kind))
+    return f"; {_number(held)}{UNITS[kind]} of it held by job {job}" if held else ""
 
 
 def _rule(pool: Key) -> str:

@@ -7,73 +7,19 @@ the same `put`. Nothing here admits: `admission.py` reads it and decides.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from itertools import islice
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.shortage import shortage
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key, kind_of
 
-
-class Queue:
-    """The lots of one pool that have somebody waiting: by priority, then by arrival."""
-
-    def __init__(self) -> None:
-        self._levels: dict[int, deque[tuple[float, Key]]] = {}
-        self._places: dict[Key, tuple[int, float]] = {}  # lots that do wait: (priority, arrived)
-        self._unsorted: dict[int, None] = {}
-
-    def put(self, key: Key, *, priority: int, arrived: float) -> None:
-        """A lot waits; one that already did keeps its place."""
-        if self._places.get(key) == (priority, arrived):
-            return
-        self._places[key] = (priority, arrived)
-        level = self._levels.setdefault(priority, deque())
-        if level and level[-1] > (arrived, key):
-            # Only recovery and late asks arrive out of order; one sort mends all of them.
-            self._unsorted[priority] = None
-        level.append((arrived, key))
-
-    def drop(self, key: Key) -> None:
-        """A lot waits no more; its slot is skipped when it comes to the head."""
-        self._places.pop(key, None)
-
-    def head(self) -> Key | None:
-        """The lot whose turn it is."""
-        for priority in sorted(self._levels, reverse=True):
-            level = self._levels[priority]
-            if priority in self._unsorted:
-                self._levels[priority] = level = deque(sorted(level))
-                del self._unsorted[priority]
-            while level:
-                arrived, key = level[0]
-                if self._places.get(key) == (priority, arrived):
-                    return key
-                level.popleft()
-            del self._levels[priority]
-        return None
-
-    def in_order(self) -> Iterator[Key]:
-        """The lots that wait, lazily: a reader that stops early pays for what it saw."""
-        if self.head() is None:
-            return
-        seen: dict[Key, None] = {}  # a lot that came back at the same moment has two slots
-        for priority in sorted(self._levels, reverse=True):
-            level = self._levels[priority]
-            if priority in self._unsorted:
-                level = self._levels[priority] = deque(sorted(level))
-                del self._unsorted[priority]
-            for arrived, key in level:
-                if self._places.get(key) == (priority, arrived) and key not in seen:
-                    seen[key] = None
-                    yield key
-
-    def __len__(self) -> int:
-        return len(self._places)
+HOLDERS_LOOKED_MAX = 2000
+"""Jobs that are looked at to name the one that holds most: an answer must not hold up the pool."""
 
 
 class Tree:
@@ -84,6 +30,7 @@ class Tree:
         self.lots: dict[Key, Lot] = {}
         self.children: dict[Key, dict[Key, None]] = {}
         self.queues: dict[Key, Queue] = {}
+        self._held: dict[Key, dict[str, Resources]] = {}  # by pool, then by job
         self._own: dict[Key, tuple[Resources, Resources]] = {}  # (use, demand) without children's
         self._sums: dict[Key, tuple[Resources, Resources]] | None = None
         self.hungry: dict[Key, None] = {}  # pools where somebody waits
@@ -149,10 +96,21 @@ class Tree:
             open_pools += reversed(kids)
         return found
 
+    def holder(self, pool: Key, kind: int) -> tuple[str, int]:
+        """Who of a pool and all below holds most of a resource, and how much; "" for nobody."""
+        totals: dict[str, int] = {}
+        below = [pool]
+        while below:
+            at = below.pop()
+            below += self.children.get(at, {})
+            for job, held in islice(self._held.get(at, {}).items(), HOLDERS_LOOKED_MAX):
+                totals[job] = totals.get(job, 0) + held.amounts()[kind]
+        return max(totals.items(), key=lambda pair: pair[1], default=("", 0))
+
     def head_waits(self, pool: Key) -> str:
         """Why the first ask of a pool waits; nothing when nobody does."""
         queue = self.queues.get(pool)
-        head = queue.head() if queue is not None else None
+        head = queue.first() if queue is not None else None
         if head is None:
             return ""
         return shortage(self, pool, need=self.lots[head].shape.resources).text
@@ -162,7 +120,7 @@ class Tree:
         lot = self.lots[key]
         pool, position = lot.shape.pool, 0
         queue = self.queues.get(pool)
-        for other in queue.in_order() if queue is not None and lot.waiting else ():
+        for other in queue.line() if queue is not None and lot.waiting else ():
             if other == key:
                 break
             position += len(self.lots[other].waiting)
@@ -195,6 +153,8 @@ class Tree:
                 self.children.setdefault(new.config.parent, {})[key] = None
         self._sums = None
         self.stuck = {}  # a limit may have made room somewhere below, or a missing pool has come
+        for queue in self.queues.values():
+            queue.recall()
 
     def _put_lot(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
         if new is None:
@@ -208,6 +168,8 @@ class Tree:
         held, wanted = _numbers(new)[0] - _numbers(old)[0], _numbers(new)[1] - _numbers(old)[1]
         need = lot.shape.resources
         self._charge(pool, use=need.times(held), demand=need.times(wanted))
+        if held:
+            self._hold(pool, key.split("/")[1], more=need.times(held))
         queue = self.queues.setdefault(pool, Queue())
         if new is not None and new.waiting:
             queue.put(key, priority=new.shape.priority, arrived=new.arrived)
@@ -219,6 +181,14 @@ class Tree:
         self.stuck.pop(pool, None)
         if held < 0:
             self.stuck = {}  # room above may have been what others missed
+
+    def _hold(self, pool: Key, job: str, *, more: Resources) -> None:
+        holders = self._held.setdefault(pool, {})
+        left = holders.get(job, Resources()) + more
+        if any(left.amounts()):
+            holders[job] = left
+        else:
+            holders.pop(job, None)
 
     def _charge(self, pool: Key, *, use: Resources, demand: Resources) -> None:
         nothing = Resources(), Resources()

@@ -71,6 +71,25 @@ def place(task: Task, message: m.Place, at: At) -> Decision:
     return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, Launch(task.run)),))
 
 
+def shelve(task: Task, message: m.Shelve, at: At) -> Decision:
+    """What no host can run gives its room back; the room is for those who can use it.
+
+    It asks anew when its slice hears that a host could run it after all.
+    """
+    if message.shelved == task.shelved:
+        return Decision()
+    if not message.shelved:
+        return Decision(facts=(f.TaskShelved(False),), because="a host could run it now")
+    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
+    if task.state != TaskStates.WAITING or task.room != Room.ADMITTED or not wanted:
+        return Decision(because="shelved when it was not waiting for a host")
+    return Decision(
+        facts=(f.TaskShelved(True), f.RoomLeaving()),
+        sends=(Send(LOT, Leave(task.ask)),),
+        because="no host there could ever run it: its room goes to others",
+    )
+
+
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
     """The host holds room."""
     if message.run != task.run or task.state not in ON_HOST:
@@ -143,6 +162,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Started: started,
     m.Ended: ended,
     m.Gone: gone,
+    m.Shelve: shelve,
     Due: due,
 }
 
@@ -174,6 +194,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Started: _cancel_unknown,
     m.Ended: _seen,
     m.Gone: _nothing,
+    m.Shelve: _nothing,
     Due: _nothing,
 }
 

@@ -88,6 +88,12 @@ class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
     """The instance ends as killed without its current run ever having been launched."""
 
 
+class TaskShelved(Fact, frozen=True, gc=False, array_like=True):
+    """No host there can ever run it: it asks its pool for no room; or it does so again."""
+
+    shelved: bool
+
+
 class TaskForgotten(Fact, frozen=True, gc=False, array_like=True):
     """The instance does not exist any more."""
 
@@ -110,4 +116,5 @@ FACTS: dict[int, type] = {
     15: TaskThrottled,
     16: TaskWithdrawn,
     17: TaskForgotten,
+    18: TaskShelved,
 }

@@ -35,8 +35,8 @@ def wait(task: Task) -> Decision | Rest:
 
 
 def ask_for_room(task: Task) -> Decision | Rest:
-    """Wait for room in the pool and a host; ask first if no ask stands."""
-    if task.room in HOLDS_ROOM:
+    """Wait for room in the pool and a host; ask first if no ask stands, and any host would do."""
+    if task.room in HOLDS_ROOM or task.shelved:
         return WAITING
     ask = Send(LOT, Ask(task.ask + 1))
     return Decision(facts=(RoomAsked(),), sends=(ask,), because="room asked of the pool")

@@ -101,6 +101,12 @@ class Place(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each."""
 
 
+class Shelve(Message, frozen=True, gc=False, array_like=True):
+    """Slice to tasks: no host there could ever run you, so hold no room; or: one could now."""
+
+    shelved: bool
+
+
 class Accepted(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks: there is room for this run, and it is held."""
 
@@ -150,6 +156,7 @@ MESSAGES: dict[int, type] = {
     8: Started,
     9: Ended,
     10: Gone,
+    11: Shelve,
 }
 
 

@@ -74,6 +74,7 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     system_failures: int = 0
     free_try: bool = False  # the last run failed by no fault of the program
     because: str = ""  # why it is being killed, or why its last launch came to nothing
+    shelved: bool = False  # no host there could ever run it: it asks for no room
 
 
 _STATE_OF_END = {
@@ -125,6 +126,10 @@ def _retried(task: Task, fact: f.TaskRetried) -> Task:
     )
 
 
+def _shelved(task: Task, fact: f.TaskShelved) -> Task:
+    return replace(task, shelved=fact.shelved)
+
+
 def _room(room: Room) -> Callable[[Task, Any], Task]:
     return lambda task, fact: replace(task, room=room)
 
@@ -150,6 +155,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskRetried: _retried,
     f.TaskThrottled: _state(TaskStates.THROTTLED),
     f.TaskWithdrawn: _state(TaskStates.KILLED),
+    f.TaskShelved: _shelved,
     f.TaskForgotten: lambda task, fact: None,
 }
 

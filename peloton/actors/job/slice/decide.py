@@ -15,7 +15,15 @@ from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.goals import PLACE_RETRY_S, create, ready_for_host
 from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
-from peloton.actors.task.messages import Place, Policy, SetTaskGoal, TaskGoals, crowd_key
+from peloton.actors.task.messages import (
+    Place,
+    Policy,
+    SetTaskGoal,
+    Shelve,
+    TaskGoals,
+    crowd_key,
+)
+from peloton.actors.task.state import Task
 from peloton.placement.messages import Placed, Unplaced
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
 
@@ -72,22 +80,40 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
 def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     """Hosts were found: launch the members that are still wished for; the first answer wins."""
     notes = _notes(at)
-    wanted = message.members & notes.wished & Bits(at.index.where(ready_for_host))
+    members = message.members & notes.wished
+    wanted = members & Bits(at.index.where(ready_for_host))
+    back = _unshelve(slice_, members, at=at)
+    if back:
+        # A host that could run them has come. It is not theirs yet: first they need room.
+        notes = _heard(notes, members)
     if not wanted:
-        return Decision(because="nobody of them waits for a host any more")
+        because = "" if back else "nobody of them waits for a host any more"
+        return Decision(sends=back, because=because, notes=notes if back else None)
     hosts = tuple(
         host
         for member, host in zip(message.members, message.hosts, strict=True)
         if member in wanted
     )
     # They stay wished for until they launch: to wish again in this very turn would be to ask twice.
-    return Decision(sends=(Send(_crowd(slice_), Place(), wanted, hosts),))
+    place = Send(_crowd(slice_), Place(), wanted, hosts)
+    return Decision(sends=(*back, place), notes=notes if back else None)
 
 
 def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
-    """No host for these: rest a while, and remember why."""
+    """No host for these: rest a while, and remember why.
+
+    Who can never run gives its room back, and goes on looking for a host without any: a job that
+    fits no machine must not keep others from theirs. Only at the second word in a row: a placer
+    that has just started knows few hosts, and who leaves loses the place in the queue.
+    """
     notes = _notes(at)
     members = message.members & notes.wished
+    sends: tuple[Send, ...] = ()
+    if message.never:
+        shelved = members & notes.doomed & Bits(at.index.where(ready_for_host))
+        sends = (Send(_crowd(slice_), Shelve(True), shelved),) if shelved else ()
+    else:
+        sends = _unshelve(slice_, members, at=at)
     after = msgspec.structs.replace(
         notes,
         wished=notes.wished - members,
@@ -97,8 +123,9 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
         reasons_at=at.now,
         lack=message.text,
         never=message.never,
+        doomed=notes.doomed | members if message.never else notes.doomed - members,
     )
-    return Decision(because=why_unplaced(after), notes=after)
+    return Decision(sends=sends, because=why_unplaced(after), notes=after)
 
 
 def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
@@ -126,6 +153,22 @@ def why_unplaced(notes: WishNotes) -> str:
     if not notes.reasons:
         return "no host: the placer knows no hosts yet"
     return "no host: " + ", ".join(f"{name} on {count}" for name, count in notes.reasons)
+
+
+def _unshelve(slice_: Slice, members: Bits, *, at: At) -> tuple[Send, ...]:
+    """Let those ask for room again that asked for none because no host could run them."""
+    shelved = members & Bits(at.index.where(_shelved))
+    return (Send(_crowd(slice_), Shelve(False), shelved),) if shelved else ()
+
+
+def _shelved(task: Task) -> bool:
+    return task.shelved
+
+
+def _heard(notes: WishNotes, members: Bits) -> WishNotes:
+    return msgspec.structs.replace(
+        notes, wished=notes.wished - members, doomed=notes.doomed - members
+    )
 
 
 def _notes(at: At) -> WishNotes:

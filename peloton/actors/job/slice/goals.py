@@ -50,13 +50,21 @@ def ready_for_host(task: Task) -> bool:
     return task.state == TaskStates.WAITING and task.room == Room.ADMITTED and wanted
 
 
+def looks_for_host(task: Task) -> bool:
+    """Ready for a host, or shelved: hosts may come that can run it, and only a placer sees them."""
+    shelved = task.shelved and task.state == TaskStates.WAITING
+    return ready_for_host(task) or (
+        shelved and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    )
+
+
 def wish(slice_: Slice, at: At) -> Decision | Rest:
     """Ask a placer for hosts, for members that nobody has been asked for."""
     begun = begin(slice_, at)
     if begun is not None:
         return begun
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    ready = Bits(at.index.where(ready_for_host))
+    ready = Bits(at.index.where(looks_for_host))
     waiting = notes.wished if at.now < notes.wished_at + WISH_TIMEOUT_S else Bits()
     resting = notes.resting if at.now < notes.retry_at else Bits()
     fresh = ready - waiting - resting

@@ -77,6 +77,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     refusal: str = ""
     lack: str = ""  # `reasons` in the placer's words
     never: bool = False  # no host could do it, even empty
+    doomed: Bits = Bits()  # members of whom the placer's last word was that
 
 
 def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:

@@ -28,12 +28,13 @@ _NAMES = {
 }
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT = "LAUNCH", "NEW", "LIMIT"
+SHELVED = "no host could run it when it was last looked, and it holds no room of its pool"
 
 
 def client_state(task: Task) -> str:
     """The state's name as clients know it: what waits is INITIALIZED, then PENDING."""
     if task.state == TaskStates.WAITING:
-        return "INITIALIZED" if task.room == Room.NONE else "PENDING"
+        return "INITIALIZED" if task.room == Room.NONE and not task.shelved else "PENDING"
     return _NAMES.get(task.state, task.state.name)
 
 
@@ -135,6 +136,8 @@ def why(task: Task, at: At) -> tuple[str, str]:
         return LAUNCH, f"being stopped: {task.because}"
     if task.state != TaskStates.WAITING:
         return LAUNCH, "waits for its host to start it"
+    if task.shelved:
+        return NEVER, why_unplaced(notes) if notes.never else SHELVED
     if task.room == Room.ADMITTED:
         if notes.reasons and notes.resting:
             return NEVER if notes.never else HOST, why_unplaced(notes)
