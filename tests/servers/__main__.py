@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import platformdirs
 
@@ -24,14 +25,25 @@ from tests.servers.cassandra import Cassandra
 from tests.servers.process import STOP_TIMEOUT_S, Server, ServerFailed
 from tests.servers.zookeeper import ZooKeeper
 
-ZOOKEEPER_PORT, CASSANDRA_PORT, STORAGE_PORT = 2181, 9042, 7000
 FAILED, NOT_RUNNING = 1, 3
 
 
-def servers(folder: Path) -> list[Server]:
-    """Both, where clients look for them by default."""
-    cassandra = Cassandra(folder / "cassandra", port=CASSANDRA_PORT, storage_port=STORAGE_PORT)
-    return [ZooKeeper(folder / "zookeeper", port=ZOOKEEPER_PORT), cassandra]
+class Place(NamedTuple):
+    """Where the pair lives: its data, and its ports."""
+
+    folder: Path
+    zookeeper_port: int = 2181
+    cassandra_port: int = 9042
+    storage_port: int = 7000
+
+
+def servers(place: Place) -> list[Server]:
+    """Both of them, running or not."""
+    ports = {"port": place.cassandra_port, "storage_port": place.storage_port}
+    return [
+        ZooKeeper(place.folder / "zookeeper", port=place.zookeeper_port),
+        Cassandra(place.folder / "cassandra", **ports),
+    ]
 
 
 def running_pid(server: Server) -> int | None:
@@ -40,14 +52,15 @@ def running_pid(server: Server) -> int | None:
         pid = int(_pid_file(server).read_text())
     except (OSError, ValueError):
         return None
-    asked = ["ps", "-o", "args=", "-p", str(pid)]
+    # Wide: the folder stands far to the right, and ps cuts where it believes the screen ends.
+    asked = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
     told = subprocess.run(asked, capture_output=True, text=True, check=False)
     return pid if str(server.folder) in told.stdout else None
 
 
-def start(folder: Path) -> int:
+def start(place: Place) -> int:
     """Start what does not run, and wait until both answer."""
-    new = [server for server in servers(folder) if running_pid(server) is None]
+    new = [server for server in servers(place) if running_pid(server) is None]
     for server in new:
         if server.answers():
             # Ours would find the port taken; and whose data are those?
@@ -58,12 +71,12 @@ def start(folder: Path) -> int:
         _pid_file(server).write_text(str(server.process.pid))
     for server in new:
         server.wait_until_ready()
-    return status(folder)
+    return status(place)
 
 
-def stop(folder: Path) -> int:
+def stop(place: Place) -> int:
     """Stop what runs, and wait for its end."""
-    for server in servers(folder):
+    for server in servers(place):
         pid = running_pid(server)
         if pid is not None:
             _end(server, pid)
@@ -83,10 +96,10 @@ def _end(server: Server, pid: int) -> None:
         os.close(ended)
 
 
-def status(folder: Path) -> int:
+def status(place: Place) -> int:
     """A line for each. The exit code says whether both serve."""
     code = 0
-    for server in servers(folder):
+    for server in servers(place):
         pid = running_pid(server)
         if pid is None:
             words = "does not run"
@@ -112,15 +125,17 @@ def main(words: Sequence[str]) -> int:
         "--folder", type=Path, default=Path(platformdirs.user_state_dir("peloton")) / "services",
         help="where their data and logs are  [default: %(default)s]",
     )  # fmt: skip
-    options = parser.parse_args(words)
-    folder = options.folder.absolute()
+    for name, port in Place._field_defaults.items():
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, type=int, default=port, help="[default: %(default)s]")
+    options = vars(parser.parse_args(words))
+    command, fresh = options.pop("command"), options.pop("fresh")
+    place = Place(**options)._replace(folder=options["folder"].absolute())
     try:
-        if options.command == "start":
-            if options.fresh:
-                stop(folder)
-                shutil.rmtree(folder, ignore_errors=True)
-            return start(folder)
-        return stop(folder) if options.command == "stop" else status(folder)
+        if command == "start" and fresh:
+            stop(place)
+            shutil.rmtree(place.folder, ignore_errors=True)
+        return {"start": start, "stop": stop, "status": status}[command](place)
     except (ServerFailed, NotInstalled) as error:
         print(f"script/services: {error}", file=sys.stderr)
         return FAILED

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def libraries() -> Path:
     folder = cache / f"servers-{digest}"
     if folder.is_dir():
         return folder
+    print(f"fetching the libraries of ZooKeeper and Cassandra into {folder}", file=sys.stderr)
     cache.mkdir(parents=True, exist_ok=True)
     # Of two test runs that begin at once the second waits, and mostly finds it done.
     with (cache / "servers.lock").open("w") as lock:
@@ -83,3 +85,10 @@ def java() -> str:
         f"Java {JAVA_VERSION_MIN} or newer is needed, {found}. "
         f"On Debian or Ubuntu: apt-get install {PACKAGES}"
     )
+
+
+if __name__ == "__main__":
+    try:
+        libraries()
+    except NotInstalled as missing:
+        sys.exit(str(missing))
