@@ -98,7 +98,7 @@ def test_a_process_that_stood_still_past_its_session_is_never_sure_meanwhile(ben
     assert [line.split()[1] for line in said if "session" in line] == [
         "CONNECTED", "SUSPENDED", "LOST",
     ]  # fmt: skip
-    assert a.states() == [CONNECTED]
+    assert LOST not in a.states()
 
 
 def test_no_threads_are_left_behind(bench: Bench):
@@ -184,7 +184,7 @@ def test_an_emptied_service_shows_a_view_without_us_and_is_joined_anew(
     empty(bench, folders=folders)
     for daemon in (a, b):
         wait(lambda d=daemon: d.members() == {} and d.owners() == {})
-        assert daemon.states() == [CONNECTED], "the session itself stands"
+        assert LOST not in daemon.states(), "the session itself stands"
     assert a.create().outcome is UNSURE, "an owner must be a member"
     a.join(2)
     b.join(2)
