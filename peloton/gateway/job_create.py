@@ -8,6 +8,7 @@ id, pool, config. It must not leave half a job behind that it knew to be wrong.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
 from peloton.actors.resources import BadAmount
@@ -15,6 +16,7 @@ from peloton.actors.respool.messages import ROOT, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.pool_limits import check_limits
 from peloton.gateway.requests import Request, request_of
 from peloton.gateway.texts import canonical, derived
 from peloton.gateway.translate_job import Wanted, to_spec
@@ -49,11 +51,13 @@ class Creation:
             bad_id = job.InvalidJobId(id=sent.id, message=text)
             return job.CreateResponse(error=Error(invalidJobId=bad_id))
         self._id = found
-        pool = self._pool()
+        pools = self._desk.pools(self._context)
+        pool = self._pool(pools)
         if isinstance(pool, str):
             return self._invalid(pool)
         try:
             wanted = to_spec(sent.config)
+            check_limits(wanted, pool, pools)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
         return self._create(wanted, pool)
@@ -65,7 +69,7 @@ class Creation:
             return derived(self._request[0], "job")
         return str(uuid.uuid4())
 
-    def _pool(self) -> PoolView | str:
+    def _pool(self, pools: Mapping[Key, PoolView]) -> PoolView | str:
         """The pool, or what is wrong with it."""
         named = self._sent.config.respoolID.value
         if not named:
@@ -73,7 +77,7 @@ class Creation:
         key = pool_key(named)
         if key == ROOT:
             return "cannot submit jobs to the `root` resource pool"
-        view = self._desk.pools(self._context).get(key)
+        view = pools.get(key)
         if view is None:
             return "resource pool not found"
         if view.children:

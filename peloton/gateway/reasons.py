@@ -133,7 +133,9 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Why:
     before = len(lot.waiting & Bits.span(0, member))
     text = lot.because or f"waits for its turn in pool {lot.path}"
     code = NEVER if lot.never else _RULES.get(lot.rule, "pool-queue")
-    return Why(code, text, position=lot.position + before + 1)
+    # Who can never be admitted stands in nobody's way, and no place in line means anything.
+    position = None if lot.never else lot.position + before + 1
+    return Why(code, text, position=position)
 
 
 NEVER = "can-never-run"

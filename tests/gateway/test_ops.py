@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.desk import Desk
 from peloton.gateway.ops import Ops
@@ -17,7 +19,7 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageSetAside, Quarantined
 from peloton.runtime.core.story import Line
 from peloton.runtime.vocabulary import Bits, Key
-from tests.gateway.town import Town, default_config, named
+from tests.gateway.town import Town, default_config, named, pool_config
 
 
 def stop(town: Town, job_id: str) -> None:
@@ -55,22 +57,69 @@ def test_why_a_pool_is_waited_for(town: Town) -> None:
 
 
 def test_why_a_pool_will_never_admit_it(town: Town) -> None:
+    shrunk = town.make_pool("shrunk", cpu=5.0)
+
+    def create(cpus: float) -> str:
+        config = default_config(seconds=60)
+        config.resource.cpuLimit = cpus
+        request = town.request(1, defaultConfig=config)
+        request.config.respoolID.value = shrunk
+        return town.create(request)
+
+    def only(job_id: str) -> ops.Reason:
+        return town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons[0]
+
+    holder = create(3.0)
+    town.until(lambda: only(holder).code == "running")
+    waits = create(4.0)
+    town.until(lambda: only(waits).code == "pool-limit")
+    assert f"; 3 of it held by job {holder}" in only(waits).text
+    update = respool.UpdateRequest(config=pool_config("shrunk", cpu=3.5))
+    update.id.value = shrunk
+    assert not town.pools.UpdateResourcePool(update).HasField("error")
+    town.until(lambda: only(waits).code == "can-never-run")
+    never = "wants 4 cpu, but the limit of pool /shrunk is 3.5 in all: it can never be admitted"
+    assert only(waits).text.startswith(never) and not only(waits).HasField("position")
+    behind = create(0.5)
+    town.until(lambda: only(behind).code == "running")
+    for job_id in (holder, waits, behind):
+        stop(town, job_id)
+
+
+def test_a_job_that_its_pool_could_never_admit_is_refused(town: Town) -> None:
+    narrow = town.make_pool("one-cpu", cpu=1.0)
+
+    def refusal(request: job.CreateRequest) -> str:
+        request.config.respoolID.value = narrow
+        return str(town.jobs.Create(request).error.invalidConfig.message)
+
     config = default_config()
-    config.resource.cpuLimit = 13.0
-    job_id = town.create(town.request(1, defaultConfig=config))
-    town.until(lambda: town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons[0].position)
-    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
-    assert (reason.code, reason.position) == ("can-never-run", 1)
-    never = "wants 13 cpu, but the limit of pool /work is 12 in all: it can never be admitted"
-    assert reason.text.startswith(never)
-    behind = town.create(town.request(1))
-    town.until(lambda: town.ops.Why(ops.WhyRequest(job_id=behind)).reasons[0].position == 2)
-    (reason,) = town.ops.Why(ops.WhyRequest(job_id=behind)).reasons
-    assert reason.code == "pool-queue"
-    first = "1 asks of the same pool stand before it, and the first of them waits: "
-    assert reason.text.startswith(first + never)
-    stop(town, job_id)
-    town.ended(behind)
+    config.resource.cpuLimit = 1.5
+    assert refusal(town.request(2, defaultConfig=config)) == (
+        "config.defaultConfig.resource.cpuLimit: wants 1.5, but the limit of pool /one-cpu is 1: "
+        "it could never be admitted"
+    )
+    own = {1: config}
+    assert refusal(town.request(2, instanceConfig=own)).startswith("config.instanceConfig[1].")
+    # Nobody runs the default: what it wants does not matter.
+    small = {0: default_config(), 1: default_config()}
+    assert refusal(town.request(2, defaultConfig=config, instanceConfig=small)) == ""
+
+
+def test_who_fits_no_host_holds_no_room_of_its_pool(town: Town) -> None:
+    tight = town.make_pool("tight", cpu=6.0)
+    big = default_config()
+    big.resource.cpuLimit = 5.0
+    small = default_config(seconds=0.05)
+    small.resource.cpuLimit = 2.0
+    requests = [town.request(1, defaultConfig=big), town.request(3, defaultConfig=small)]
+    for request in requests:
+        request.config.respoolID.value = tight
+    first, second = [town.create(request) for request in requests]
+    assert town.ended(second).state == "SUCCEEDED"
+    (reason,) = town.ops.Why(ops.WhyRequest(job_id=first)).reasons
+    assert (reason.code, reason.state) == ("can-never-run", "PENDING")
+    stop(town, first)
 
 
 def test_a_job_that_may_run_two_at_once(town: Town) -> None:
