@@ -43,6 +43,9 @@ def doctor(**options: Any) -> None:
         return
     try:
         looked = cassandra_doctor.look(connected, settings.keyspace)
+    except Unreachable as error:
+        fail("doctor", error, code=CANNOT_REACH)
+        return
     finally:
         connected.close()
     for server in looked.servers:

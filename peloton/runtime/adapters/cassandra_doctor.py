@@ -21,6 +21,7 @@ from peloton.runtime.adapters.cassandra_session import (
     FAILURES,
     REQUEST_TIMEOUT_S,
     Connected,
+    asking,
 )
 
 VERSION_MIN = (4, 1, 6)
@@ -185,7 +186,12 @@ def milliseconds(text: str) -> float:
 
 
 def look(connected: Connected, keyspace: str) -> Looked:
-    """Ask every server that the cluster knows, and the schema."""
+    """Ask every server that the cluster knows, and the schema. Raises Unreachable."""
+    with asking():
+        return _look(connected, keyspace)
+
+
+def _look(connected: Connected, keyspace: str) -> Looked:
     session = connected.session
     hosts = sorted(connected.cluster.metadata.all_hosts(), key=lambda host: str(host.endpoint))
     servers = tuple(_ask(session, host) for host in hosts)

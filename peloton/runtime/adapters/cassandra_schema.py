@@ -17,7 +17,7 @@ from cassandra import AlreadyExists, RequestValidationException
 from cassandra.protocol import RequestValidationException as InvalidOnTheWire
 from msgspec import Struct
 
-from peloton.runtime.adapters.cassandra_session import CONDITIONAL, FAILURES, Connected
+from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected, asking
 from peloton.runtime.ports import Refused, Unreachable
 
 LOCK_TTL_S = 120
@@ -71,7 +71,11 @@ def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -
      3. the servers exchange their schemas: one name, two ids; half of them cannot read the rows
     """
     _check_names(keyspace, replication)
-    session = connected.session
+    with asking():
+        return _apply(connected.session, keyspace, replication=replication)
+
+
+def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Applied:
     parts = ", ".join(f"'{name}': {count}" for name, count in replication.items())
     _say(
         session,
@@ -112,8 +116,6 @@ def _say(session: Any, text: str) -> None:
         return
     except (RequestValidationException, InvalidOnTheWire) as error:
         raise Refused(f"{error}, in: {text.splitlines()[0]}") from error
-    except FAILURES as error:
-        raise Unreachable(f"it may have been done, try again: {error}") from error
     if not result.response_future.is_schema_agreed:
         raise Unreachable("the servers do not agree on the schema; try again when all are up")
 

@@ -7,8 +7,10 @@ module must not know a statement, and must not send anything a second time.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,15 @@ def connect(
         cluster.shutdown()
         raise
     return Connected(cluster, session)
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[None]:
+    """Around a command's own requests, which may all be said again: failures are Unreachable."""
+    try:
+        yield
+    except FAILURES as error:
+        raise Unreachable(f"{error}; what was under way may have been done") from error
 
 
 def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
