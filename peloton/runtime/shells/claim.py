@@ -105,7 +105,7 @@ class ClaimShell(Shell):
             for future in leaving:
                 resolve(future, None)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """What it believed is wrong. A new process begins with nothing; this one has to end."""
         text = f"{type(error).__name__}: {error}"
         tell(self._root, Broke(self.name, text, fatal=True))

@@ -69,7 +69,7 @@ class JournalShell(Shell):
             for commit, answer in zip(gathered, answers, strict=True):
                 tell(commit.sender, Done(answer))
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """A journal that raises cannot be trusted with more: what it holds in flight is unknown."""
         tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
@@ -96,7 +96,7 @@ class ReaderShell(Shell):
             for load in later:
                 self._load(load)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """What a read can end with was caught; this is a fault of the program."""
         tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
 

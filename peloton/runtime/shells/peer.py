@@ -97,7 +97,7 @@ class PeerShell(Shell):
         if self.actor_inbox.at_end():
             self._look()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """A broken belief: every link begins anew, and its peers learn that by its birth."""
         text = f"{type(error).__name__}: {error}"
         for stream in (*self._streams, *self._strangers):

@@ -130,7 +130,7 @@ class RootShell(Shell):
         if self._restart:
             self.wake(min(self._restart.values()))
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Nobody supervises the supervisor but the process's own."""
         self._exit(f"root: {type(error).__name__}: {error}")
 

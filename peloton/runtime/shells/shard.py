@@ -98,7 +98,7 @@ class ShardShell(Shell):
         if self._phase is Phase.OPEN and self.actor_inbox.at_end():
             self._pump()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """The core raised: a broken belief. The next shell begins from what is journaled."""
         self._lose(f"{type(error).__name__}: {error}", broken=True)
 
@@ -149,7 +149,7 @@ class ShardShell(Shell):
                 self.core.loaded(key, row)
             for key, text in letter.troubles:
                 self.core.unreadable(key, text)
-                self._house.region.trouble(f"{self.name}: {key}", text)
+                self._house.region.trouble(f"{self.name}-rows", f"{key}: {text}")
 
     def _look(self, letter: Look) -> None:
         if self._phase is not Phase.OPEN:
@@ -323,6 +323,10 @@ class ShardShell(Shell):
 
     def _settle(self) -> None:
         # Once for each unclear answer: a second one would find nothing pending, and read as a loss.
-        if self._settle_at_s is not None and self.now >= self._settle_at_s:
+        if self._settle_at_s is None:
+            return
+        if self.now < self._settle_at_s:
+            self.wake(self._settle_at_s)  # woken for something else, or the clock was set back
+        else:
             self._settle_at_s = None
             tell(self._house.journal, Settle(self.shard, self.ref))

@@ -110,7 +110,7 @@ class Shell(pykka.Actor):
         """Do what a letter asks for."""
         raise NotImplementedError
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """`handle` raised; this must not."""
         raise NotImplementedError
 
@@ -144,14 +144,22 @@ class Shell(pykka.Actor):
             return
         # Instead of pykka's own end, which reads on beyond a grant and drops what was told. Who
         # tells us from now on, not knowing yet that we are over, has his letter taken by `late`.
-        self.actor_inbox.left = lambda envelope: self.late(envelope.message)
+        self.actor_inbox.left = self._left
         self.actor_inbox.clear()
+
+    def _left(self, envelope: Any) -> None:
+        if envelope.reply_to is not None:
+            envelope.reply_to.set(None)  # of a second, blocking `stop`: it has stopped
+        else:
+            self.late(envelope.message)
 
     def on_receive(self, message: Any) -> None:
         """Pykka's call for each letter."""
         try:
             self.handle(message)
-        except Exception as error:
+        except BaseException as error:
+            # `SystemExit` of a plug-in too: pykka would stop every actor of the process for it,
+            # and wait for them on this very thread.
             self.failed(error)
 
     @staticmethod

@@ -83,7 +83,7 @@ class SoftShell(Shell):
         if self.machine.wake_at is not None:
             self.wake(self.machine.wake_at)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """The machine could not even be reset."""
         tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
 

@@ -48,7 +48,7 @@ class Later(Shell):
         if self._events:
             self.wake(self._events[0][0])
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Kept for the one who steps."""
         self.error = self.error or error
 

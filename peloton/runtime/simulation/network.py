@@ -254,6 +254,6 @@ class _Courier(Shell):
         """It is time."""
         self._network.arrive()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """A bug of the simulation: end the run with it."""
         raise error

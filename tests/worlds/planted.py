@@ -1,0 +1,248 @@
+"""Faults planted into the program, each of which a storm has to find: the tests of the tests.
+
+Turns the name of a fault into a program that is wrong in one place, for the time of a `with`. Each
+is a classic: an answer before its frame, a word forgotten, a run named twice, room counted wrong.
+It must not touch the checkers, nor tell the storms what to look for.
+
+    .venv/bin/python -m tests.worlds.planted [NAME ...]      prints the table
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from peloton.actors.host import facts as host_facts
+from peloton.actors.host import messages as host_messages
+from peloton.actors.job import messages as job_messages
+from peloton.actors.job.slice.messages import SliceTally
+from peloton.actors.resources import Resources
+from peloton.actors.respool.lot import facts as lot_facts
+from peloton.actors.respool.lot.messages import Leave
+from peloton.actors.task import facts as task_facts
+from peloton.actors.task import messages as task_messages
+from peloton.chaos.cluster import cluster
+from peloton.chaos.cluster.storm import Failed, draw, play
+from peloton.runtime.adapters import memory_rows
+from peloton.runtime.core import recovery
+from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.envelope import Stamp
+from peloton.runtime.core.parcels import Heard, Link
+from peloton.runtime.core.population import Population
+from peloton.runtime.core.reports import Reports
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.speech import Speech
+from peloton.runtime.core.wire import FRAMES, Parcel
+from peloton.runtime.shells.letters import resolve
+from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.vocabulary import Decision
+
+SEEDS_MAX = 150
+"""A fault that so many storms do not find is one that they are blind to."""
+
+
+class Planted(NamedTuple):
+    """One fault. `change` makes the wrong thing of the right one; `seed` is one that finds it."""
+
+    where: Any
+    name: str
+    change: Callable[[Any], Any]
+    seed: int = 0
+
+
+class _Kind(NamedTuple):
+    """A field of a kind's table, as a place to plant a fault."""
+
+    name: str
+
+
+def _answers_early(pump: Any) -> Any:
+    def early(shell: Any) -> None:
+        pump(shell)
+        if shell._in_flight is not None:
+            for reply in shell._in_flight.replies:
+                resolve(reply.ask, reply.value)
+
+    return early
+
+
+def _speaks_early(pump: Any) -> Any:
+    def early(shell: Any) -> None:
+        pump(shell)
+        if shell._in_flight is not None and shell._in_flight.release:
+            stamp = Stamp(shell.shard, shell.core.epoch)
+            shell._house.region.tell(shell._in_flight.release, stamp)
+
+    return early
+
+
+def _unconditional(decide: Any) -> Any:
+    def advance(rows: Any, ask: Any) -> Any:
+        row = rows.registers.get(getattr(ask, "shard", None))
+        if isinstance(ask, memory_rows.Advance) and row is not None and row.op != ask.op:
+            rows.registers[ask.shard] = memory_rows._moved(row, ask)
+            return memory_rows.Applied()
+        return decide(rows, ask)
+
+    return advance
+
+
+def _hears_repeats(heard: Any) -> Any:
+    def again(link: Any, data: bytes, now: float) -> Any:
+        frame = FRAMES.decode(data)
+        if isinstance(frame, Parcel) and link.greeted and frame.number <= link._heard:
+            return Heard(frame.letters, frame.view)
+        return heard(link, data, now)
+
+    return again
+
+
+def _nothing(of: Any) -> Any:
+    return lambda *args, **more: None
+
+
+def _silent(*classes: type) -> Callable[[Any], Any]:
+    """A table whose decisions on these messages say and write nothing."""
+    return lambda table: {**table, **{cls: lambda *args: Decision() for cls in classes}}
+
+
+def _unfolded(*classes: type) -> Callable[[Any], Any]:
+    """A table in which these facts change nothing."""
+    return lambda table: {**table, **{cls: lambda state, fact: state for cls in classes}}
+
+
+def _same_run(table: Any) -> Any:
+    def evolve(task: Any, fact: Any) -> Any:
+        return msgspec.structs.replace(table[task_facts.TaskRetried](task, fact), run=task.run)
+
+    return {**table, task_facts.TaskRetried: evolve}
+
+
+def _spares_orphans(table: Any) -> Any:
+    def listed(host: Any, message: Any, at: Any) -> Any:
+        said = table[host_messages.RunsListed](host, message, at)
+        kept = tuple(s for s in said.sends if not isinstance(s.message, host_messages.StopRuns))
+        return msgspec.structs.replace(said, sends=kept)
+
+    return {**table, host_messages.RunsListed: listed}
+
+
+def _forgets_a_stop(table: Any) -> Any:
+    def stop(job: Any, message: Any, at: Any) -> Any:
+        return msgspec.structs.replace(table[job_messages.StopJob](job, message, at), facts=())
+
+    return {**table, job_messages.StopJob: stop}
+
+
+PLANTED: dict[str, Planted] = {
+    "answered before it is written": Planted(ShardShell, "_pump", _answers_early),
+    "sent before it is written": Planted(ShardShell, "_pump", _speaks_early),
+    "a frame without its condition": Planted(
+        memory_rows.MemoryRows, "_conditional", _unconditional
+    ),
+    "nothing is owed after a recovery": Planted(Speech, "recover", _nothing),
+    "nothing is said again": Planted(Shard, "_say_again", _nothing),
+    "reports are said once": Planted(Reports, "again", _nothing),
+    "deadlines are lost": Planted(Shard, "_tell_due", _nothing),
+    "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: []),
+    "request keys are forgotten": Planted(Answered, "look", _nothing),
+    "checkpoints of crowds that go on": Planted(Population, "before_change", _nothing),
+    "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
+    "deletions are not folded": Planted(recovery, "_leave", _nothing),
+    "parcels are heard twice": Planted(Link, "heard", _hears_repeats),
+    "tasks say nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: ()),
+    "hosts say nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: ()),
+    "jobs say nothing again": Planted(_Kind("job"), "owed", lambda _: lambda state: ()),
+    "lost wishes are not repeated": Planted(
+        _Kind("slice"), "recall_s", lambda _: lambda notes: None
+    ),
+    "an end nobody knows is not seen": Planted(
+        _Kind("task"), "absent", _silent(task_messages.Ended)
+    ),
+    "a leave of no lot is not answered": Planted(_Kind("lot"), "absent", _silent(Leave)),
+    "what was seen is not forgotten": Planted(
+        _Kind("host"), "decide", _silent(host_messages.RunSeen)
+    ),
+    "a kill is not answered": Planted(_Kind("host"), "decide", _silent(host_messages.KillRun)),
+    "a run is named twice": Planted(_Kind("task"), "evolve", _same_run),
+    "orphans run on": Planted(_Kind("host"), "decide", _spares_orphans),
+    "a stop is acknowledged and forgotten": Planted(_Kind("job"), "decide", _forgets_a_stop),
+    "tallies are not heard": Planted(_Kind("job"), "decide", _silent(SliceTally)),
+    "an admission is not charged": Planted(
+        _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)
+    ),
+    "a refusal is forgotten": Planted(_Kind("host"), "evolve", _unfolded(host_facts.RunsRefused)),
+    "a lost host keeps its word": Planted(_Kind("host"), "evolve", _unfolded(host_facts.HostLost)),
+    "room is not looked at": Planted(Resources, "fits", lambda _: lambda need, room: 1000),
+}
+
+
+@contextlib.contextmanager
+def planted(fault: Planted) -> Iterator[None]:
+    """The program with this fault in it."""
+    if isinstance(fault.where, _Kind):
+        where, attribute, right = cluster, "kinds", cluster.kinds
+        wrong = _with_kind(right, fault)
+    else:
+        where, attribute = fault.where, fault.name
+        right = getattr(where, attribute)
+        wrong = fault.change(right)
+    setattr(where, attribute, wrong)
+    try:
+        yield
+    finally:
+        setattr(where, attribute, right)
+
+
+def _with_kind(kinds: Any, fault: Planted) -> Any:
+    def changed(sizes: Any) -> Any:
+        found = kinds(sizes)
+        kind = found[fault.where.name]
+        value = fault.change(getattr(kind, fault.name))
+        found[kind.name] = msgspec.structs.replace(kind, **{fault.name: value})
+        return found
+
+    return changed
+
+
+class Found(NamedTuple):
+    """What told the fault."""
+
+    seed: int
+    tried: int
+    text: str
+
+
+def search(fault: Planted, seeds_max: int = SEEDS_MAX) -> Found | None:
+    """Storms over the faulty program until one fails: first the seed that is known to."""
+    seeds = [fault.seed, *(seed for seed in range(seeds_max) if seed != fault.seed)]
+    with planted(fault):
+        for tried, seed in enumerate(seeds, 1):
+            try:
+                play(draw(seed))
+            except Failed as failed:
+                return Found(seed, tried, str(failed).splitlines()[0])
+    return None
+
+
+def main(names: list[str]) -> int:
+    """The table."""
+    missed = 0
+    for name in names or [*PLANTED]:
+        begun = time.monotonic()
+        found = search(PLANTED[name])
+        took_s = time.monotonic() - begun
+        missed += found is None
+        told = f"{found.tried:4} seeds  {found.text[:90]}" if found else "NOT FOUND"
+        print(f"{name:38} {took_s:6.1f} s  {told}", flush=True)
+    print(f"{len(names or PLANTED) - missed} found, {missed} missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
