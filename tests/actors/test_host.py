@@ -80,7 +80,8 @@ def test_a_host_is_up_once_its_backend_was_compared() -> None:
     turn = hears(None, m.ConfigureHost(ROOM, (), BACKEND))
     assert turn.state.state == HostStates.UNREACHABLE
     turn = hears(turn.state, m.BackendUp())
-    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)] and turn.state.state == HostStates.UNSURE
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    assert turn.state.state == HostStates.UNSURE
     assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 

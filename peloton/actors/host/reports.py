@@ -2,7 +2,12 @@
 
 Turns starts, ends and lists of runs into ledger facts. The backend may repeat itself, tell of runs
 that nobody owns, and forget: the ledger is compared with its list whenever it comes up, and a run
-that only one of the two knows is healed by the rule that is written beside it.
+that only one of the two knows is healed by the rule that is written beside it. It must not judge by
+a list what was accepted after that was asked for; what goes wrong otherwise:
+
+1. we ask; then a run is accepted and its start ordered; then its task kills it
+2. the backend answers ("nothing"), starts the run, and begins to end it politely
+3. the answer arrives: the run is "lost", its room is granted again, and it still runs
 """
 
 from __future__ import annotations
@@ -64,12 +69,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     accepted, not listed: the order was lost before it arrived: start it now (a backend that knew
     it after all leaves it alone); started, not listed: the process is lost; listed, not in the
     ledger: nobody owns it: kill, and be up only when it is gone, because it still takes room that
-    the ledger calls free.
-
-    What goes wrong if a list judges what was accepted after it was asked for:
-    1. we ask; 2. a run is accepted, and its start ordered; 3. its task kills it: KILLING
-    4. the backend answers 1 (nothing), starts the run, and begins to end it politely
-    5. the answer arrives: the run is "lost", its room is granted again, and it still runs
+    the ledger calls free. What was accepted after the question is not judged (top of the file).
     """
     if host.removed:
         return Decision(sends=_bury(host, message, at), because="the host is no more")
@@ -78,7 +78,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     listed = {*message.running, *(end.run for end in message.ends)}
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     outcome = lost_outcome("the backend does not know the run any more")
-    missing = []
+    missing: list[m.RunEnd] = []
     again: list[Run] = []
     started: list[Run] = []
     kills: list[str] = []
