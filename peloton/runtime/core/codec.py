@@ -8,7 +8,7 @@ every type are kept by a test. An unknown fact is a broken belief and raises: th
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import immutables
@@ -54,7 +54,7 @@ def _enc_hook(value: Any) -> Any:
 
 def _dec_hook(wanted: Any, value: Any) -> Any:
     if wanted is Bits:
-        return Bits.unpack(value)
+        return value if isinstance(value, Bits) else Bits.unpack(value)
     if typing.get_origin(wanted) is immutables.Map:
         key, item = typing.get_args(wanted)
         wanted_pairs: Any = list[tuple[key, item]]  # type: ignore[valid-type]
@@ -225,10 +225,17 @@ class Codec:
     def _typed_values(
         self, kind: str, facts: list[tuple[int, msgspec.Raw]], *, values: list[Any]
     ) -> tuple[Any, ...]:
+        known = self._kinds[kind].facts
+        classes = (known.get(number) for number, _ in facts)
+        return self.typed_values(kind, classes, values=values)
+
+    def typed_values(
+        self, kind: str, facts: Iterable[type | None], *, values: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Values per member as the column takes them that facts of these classes write."""
         crowd = self._kinds[kind].crowd
         assert crowd is not None
-        for number, _ in facts:
-            cls = self._kinds[kind].facts.get(number)
+        for cls in facts:
             column = crowd.per_member.get(cls) if cls is not None else None
             if column is not None:
                 wanted = crowd.columns[column]

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.runtime.core.codec import Codec, Entry
-from peloton.runtime.core.envelope import Envelope, Reply, narrow
+from peloton.runtime.core.codec import Codec, Entry, encode
+from peloton.runtime.core.envelope import Envelope, Reply, narrow, singles
 from peloton.runtime.core.mailbox import Mailbox
+from peloton.runtime.core.parked import NOT_KEPT, Name, Parked, Word, name_of
 from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
 from peloton.runtime.core.story import Line
 from peloton.runtime.core.supervision import (
     ATTEMPTS_MAX,
     Failure,
     Response,
+    attempt,
     quarantined_after,
     respond,
     retry_after_s,
@@ -27,8 +29,6 @@ from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Bits, Goal, Key, Pursue, SetAside, Unavailable
 
 ASIDE_BYTES_MAX = 1024 * 1024
-NOT_KEPT = b""
-"""Stands for the bytes of a message that was too large to keep; it cannot be tried again."""
 
 
 class Held:
@@ -40,7 +40,7 @@ class Held:
         self.loading: dict[Key, Mailbox] = {}
         self.retrying: dict[Key, Mailbox] = {}
         self.due: dict[Key, float] = {}
-        self.aside: dict[Key, list[MessageSetAside]] = {}
+        self.aside: dict[Key, Parked] = {}
         self.quarantined: dict[Key, int] = {}  # members of a crowd; 1 for a cell
 
     def waits(self, envelope: Envelope) -> Envelope | None:
@@ -71,13 +71,20 @@ class Held:
             return narrow(envelope, envelope.members & ~overlap)
         return None
 
+    def load(self, key: Key) -> bool:
+        """Mail for this key waits from now on; True when the load has to be asked for.
+
+        Once only: a row that came after the entity has lived again would be put over it.
+        """
+        if key in self.loading:
+            return False
+        self.loading[key] = Mailbox()
+        return True
+
     def wait_for_load(self, envelope: Envelope) -> bool:
         """Queue behind a load; True when the load has to be asked for."""
-        box = self.loading.get(envelope.to)
-        first = box is None
-        if box is None:
-            box = self.loading[envelope.to] = Mailbox()
-        if not box.put(envelope):
+        first = self.load(envelope.to)
+        if not self.loading[envelope.to].put(envelope):
             self._answer(envelope, Unavailable(f"{envelope.to} is being loaded"))
         return first
 
@@ -94,9 +101,7 @@ class Held:
         box = self.retrying.setdefault(envelope.to, Mailbox())
         box.members |= members
         # A class is tried again member by member, so that only the guilty fail on.
-        singles = [1 << at for at in Bits(members)] if members else [0]
-        for single in reversed(singles):
-            part = narrow(envelope, single) if single else envelope
+        for part in reversed(singles(envelope, members) if members else [envelope]):
             box.push_front(part._replace(attempt=attempts))
         # The earliest counts: else each new failure would put off the mail that waits behind.
         retry_s = self._turns.now + retry_after_s(attempts)
@@ -110,41 +115,52 @@ class Held:
             mail += self.retrying.pop(key).drain()
         return mail
 
-    def redrive(self, key: Key) -> list[Envelope]:
-        """A person's order: lift the quarantine and take back what was set aside."""
-        parked = self.aside.pop(key, [])
-        stopped = self.quarantined.pop(key, None)
-        if parked or stopped:
-            self._turns.write(Entry(key, (Redriven(),), cause="redrive"))
-        return [
-            Envelope(
-                key,
-                self._codec.decode_message(key, fact.number, body=fact.body),
-                int.from_bytes(fact.members, "little"),
-                sender=Key(fact.sender) if fact.sender else None,
-                origin=int.from_bytes(fact.origin, "little"),
-                values=fact.values,
-                who=fact.who,
-                attempt=ATTEMPTS_MAX - 1,  # if it fails it is set aside at once, in this frame
-            )
-            for fact in parked
-            if fact.body != NOT_KEPT
-        ]
+    def lift(self, key: Key) -> None:
+        """Nothing is set aside (any more): a quarantine that was left ends too."""
+        if key in self.quarantined:
+            self._write(key, Redriven(), cause="redrive")
+
+    def redrive(self, key: Key) -> Envelope | Failure:
+        """Take back the oldest message that is set aside; its members are in quarantine no more.
+
+        It has to be decided in this very frame: the frame says that it is set aside no longer, so
+        a crash would lose it. What cannot be tried is set aside again, behind all others.
+        """
+        fact = self.aside[key].take()
+        self._free(key, fact.members)
+        self._turns.write(Entry(key, (Redriven(taken=1),), cause="redrive"))
+        message = attempt(self._kept, key, fact)
+        if isinstance(message, Failure):
+            self._park(key, fact, cause="redrive", failure=message)
+            return message
+        return Envelope(
+            key,
+            message,
+            int.from_bytes(fact.members, "little"),
+            sender=Key(fact.sender) if fact.sender else None,
+            origin=int.from_bytes(fact.origin, "little"),
+            values=fact.values,
+            who=fact.who,
+            attempt=ATTEMPTS_MAX - 1,  # if it fails it is set aside at once, in this frame
+        )
 
     def fold(self, key: Key, fact: Any) -> None:
-        """Recovery: what was set aside or quarantined is so again."""
+        """What was written down about held mail; recovery folds what a live shard does."""
         if isinstance(fact, MessageSetAside):
-            self.aside.setdefault(key, []).append(fact)
+            self.aside.setdefault(key, Parked()).add(fact)
         elif isinstance(fact, Quarantined):
             members = int.from_bytes(fact.members, "little") or 1
             self.quarantined[key] = self.quarantined.get(key, 0) | members
+        elif isinstance(fact, Redriven) and fact.taken:
+            for _ in range(fact.taken):
+                self._free(key, self.aside[key].take().members)
         elif isinstance(fact, Redriven):
             self.aside.pop(key, None)
             self.quarantined.pop(key, None)
 
     def dump(self) -> Mapping[Key, list[Any]]:
         """What a checkpoint keeps: facts by key that `fold` takes back."""
-        facts: dict[Key, list[Any]] = {key: list(parked) for key, parked in self.aside.items()}
+        facts: dict[Key, list[Any]] = {key: [*of.facts()] for key, of in self.aside.items()}
         for key, raw in self.quarantined.items():
             facts.setdefault(key, []).append(Quarantined(Bits(raw).pack()))
         return facts
@@ -154,40 +170,67 @@ class Held:
         """When held mail is tried again next."""
         return min(self.due.values(), default=None)
 
+    def _free(self, key: Key, members: bytes) -> None:
+        """Of these a message was taken back: they are given one more chance."""
+        if not self.aside[key]:
+            del self.aside[key]
+        left = self.quarantined.pop(key, 0) & ~(int.from_bytes(members, "little") or 1)
+        if left:
+            self.quarantined[key] = left
+
+    def _kept(self, key: Key, fact: MessageSetAside) -> Any:
+        if fact.body == NOT_KEPT:
+            raise ValueError("it was too large to be kept: let its sender say it again")
+        return self._codec.decode_message(key, fact.number, body=fact.body)
+
     def _set_aside(
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
     ) -> None:
-        number, body = self._codec.encode_message(envelope.to, envelope.message)
-        error = failure.error
-        if len(body) > ASIDE_BYTES_MAX:
-            error = f"{error} (too large to be kept: {len(body)} bytes)"
+        values = narrow(envelope, members).values if members else ()
+        sender, error = envelope.sender or "", failure.error
+        said = attempt(self._said, envelope, values)
+        if isinstance(said, Failure):
+            error = f"{error} (and its bytes are not kept: {said.error})"
+            said = -1, b"", 0
+        number, body, size = said
+        word = name_of(number, body, sender=sender)[1]
+        if size > ASIDE_BYTES_MAX:
+            error = f"{error} (too large to be kept: {size} bytes)"
+            body = NOT_KEPT
         fact = MessageSetAside(
             number=number,
-            body=body if len(body) <= ASIDE_BYTES_MAX else NOT_KEPT,
-            sender=envelope.sender or "",
+            body=body,
+            sender=sender,
             error=error,
             attempts=attempts,
             at=self._turns.now,
             members=Bits(members).pack(),
             origin=Bits(envelope.origin).pack(),
-            values=tuple(str(value) for value in narrow(envelope, members).values)
-            if members
-            else (),
+            values=values if body != NOT_KEPT else (),
             who=envelope.who,
+            word=word,
         )
-        facts: tuple[Any, ...] = (fact,)
-        if quarantined_after(self._strikes(envelope.to, members) + 1):
-            facts = (fact, Quarantined(Bits(members).pack()))
         cause = type(envelope.message).__name__
-        self._turns.write(Entry(envelope.to, facts, cause=cause, because=failure.error))
-        for each in facts:
-            self.fold(envelope.to, each)
+        self._park(envelope.to, fact, cause=cause, failure=failure)
         self._answer(envelope, SetAside(failure.error))
 
-    def _strikes(self, key: Key, member: int) -> int:
-        """How often messages to this very member (0: the cell) were set aside."""
-        parked = self.aside.get(key, ())
-        return sum(1 for fact in parked if int.from_bytes(fact.members, "little") == member)
+    def _said(self, envelope: Envelope, values: tuple[Any, ...] = ()) -> tuple[int, bytes, int]:
+        """Number and bytes of a message, and how much of it with its values would be kept."""
+        number, body = self._codec.encode_message(envelope.to, envelope.message)
+        return number, body, len(body) + len(encode(values))
+
+    def _park(self, key: Key, fact: MessageSetAside, *, cause: str, failure: Failure) -> None:
+        parked = self.aside.get(key) or Parked()
+        facts: tuple[Any, ...] = (parked.lean(fact),)
+        strikes = parked.strikes(int.from_bytes(fact.members, "little")) + 1
+        if quarantined_after(strikes):
+            facts = (*facts, Quarantined(fact.members))
+        self._write(key, *facts, cause=cause, because=failure.error)
+
+    def _write(self, key: Key, *facts: Any, cause: str, because: str = "") -> None:
+        self._turns.write(Entry(key, facts, cause=cause, because=because))
+        for each in facts:
+            self.fold(key, each)
 
     def _not_set_aside(self, envelope: Envelope) -> Envelope | None:
         """What of an envelope was not set aside before; repeats are answered so, and end here.
@@ -199,26 +242,25 @@ class Held:
         parked = self.aside.get(envelope.to)
         if not parked:
             return envelope
-        number, body = self._codec.encode_message(envelope.to, envelope.message)
-        error = ""
-        for fact in parked:
-            same = fact.body == body or (fact.body == NOT_KEPT and len(body) > ASIDE_BYTES_MAX)
-            if not same or (fact.number, fact.sender) != (number, envelope.sender or ""):
-                continue
-            error = fact.error
-            if envelope.members:
-                rest = envelope.members & ~int.from_bytes(fact.members, "little")
-                if not rest:
-                    break
-                envelope = narrow(envelope, rest)
-            else:
-                rest = envelope.origin & ~int.from_bytes(fact.origin, "little")
-                if not rest:
-                    break
-                envelope = envelope._replace(origin=rest)
-        else:
+        said = attempt(self._said, envelope)
+        if isinstance(said, Failure):
+            return envelope  # no bytes, so nothing to know it by
+        number, body, _ = said
+        name = name_of(number, body, sender=envelope.sender or "")
+        if envelope.origins:
+            return _rest_of_many(envelope, parked, name=name)
+        word = parked.word(name)
+        if word is None:
             return envelope
-        self._answer(envelope, SetAside(error))
+        if envelope.members:
+            rest = envelope.members & ~word.members
+            envelope = narrow(envelope, rest) if rest else envelope
+        else:
+            rest = envelope.origin & ~word.origin
+            envelope = envelope._replace(origin=rest) if rest else envelope
+        if rest:
+            return envelope
+        self._answer(envelope, SetAside(word.error))
         return None
 
     def _answer(self, envelope: Envelope, value: Any) -> None:
@@ -229,3 +271,21 @@ class Held:
         because = f"try {attempts} failed: {failure.error}"
         cause = type(envelope.message).__name__
         return Line(self._turns.now, envelope.to, members, cause, (), because)
+
+
+def _rest_of_many(envelope: Envelope, parked: Parked, *, name: Name) -> Envelope | None:
+    """Of several senders that said the same: what is not set aside of each of them."""
+    number, digest, _ = name
+    words = [
+        (raw, sender, parked.word((number, digest, sender))) for raw, sender in envelope.origins
+    ]
+    pairs = [(_rest(raw, word), sender) for raw, sender, word in words]
+    left = tuple(pair for pair in pairs if pair[0])
+    members = 0
+    for raw, _ in left:
+        members |= raw
+    return narrow(envelope._replace(origins=left), members) if members else None
+
+
+def _rest(raw: int, word: Word | None) -> int:
+    return raw & ~word.members if word is not None else raw

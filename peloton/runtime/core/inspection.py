@@ -121,7 +121,7 @@ def _read(shard: Shard, query: ReadChanges) -> Read:
     rows = tuple(
         (*change.mark, change.line.at, _row(shard.codec, change.line)) for change in page.changes
     )
-    return Read(rows, page.gap, tuple(page.mark), page.more)
+    return Read(rows, page.gap, (page.mark.position, page.mark.k), page.more)
 
 
 def _row(codec: Codec, line: Line) -> bytes:

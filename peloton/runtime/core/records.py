@@ -5,6 +5,8 @@ They are journaled in the same frames and folded by recovery, never by a kind's 
 
 from __future__ import annotations
 
+from typing import Any
+
 from peloton.runtime.vocabulary import Fact, Key
 
 SHARD_KEY = Key("shard/self")
@@ -21,7 +23,11 @@ class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
-    """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until redrive."""
+    """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until redrive.
+
+    `word` is the digest of its bytes: where an older fact of the same word of the same sender is
+    still set aside, that one has the bytes, and `body` is empty here. Values stay of their type.
+    """
 
     number: int
     body: bytes
@@ -31,8 +37,9 @@ class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
     at: float
     members: bytes = b""
     origin: bytes = b""
-    values: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
     who: str = ""
+    word: bytes = b""
 
 
 class Quarantined(Fact, frozen=True, gc=False, array_like=True):
@@ -42,9 +49,13 @@ class Quarantined(Fact, frozen=True, gc=False, array_like=True):
 
 
 class Redriven(Fact, frozen=True, gc=False, array_like=True):
-    """A person gave the order to try again: what was set aside is taken back into the queue."""
+    """A person gave the order to try again: what was set aside is decided anew in this frame.
+
+    `taken` says how many, the oldest first; 0: all there is, and the quarantine is lifted.
+    """
 
     members: bytes = b""
+    taken: int = 0
 
 
 class Revived(Fact, frozen=True, gc=False, array_like=True):

@@ -23,7 +23,7 @@ from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
-from peloton.runtime.core.inspection import SHARD, Redrive, Redriven
+from peloton.runtime.core.inspection import SHARD, Redrive
 from peloton.runtime.core.inspection import answer as inspect
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.passivation import Idleness
@@ -90,7 +90,7 @@ class Shard:
         self.kinds = kinds
         self.codec = codec
         self.population = Population(kinds, codec)
-        outbox = Outbox(self._is_mine)
+        outbox = Outbox(self.is_mine)
         self.answered = Answered()
         self.turns = Turns(self.population, codec, outbox=outbox, answered=self.answered)
         self.held = Held(self.turns, codec)
@@ -137,9 +137,13 @@ class Shard:
 
     def unreadable(self, key: Key, text: str) -> None:
         """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
+        unreadable = Unavailable(f"{key} cannot be read: {text}")
         box = self.held.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():
-            self._answers.say(envelope, Unavailable(f"{key} cannot be read: {text}"))
+            self._answers.say(envelope, unreadable)
+        self.turns.outbox.replies += [
+            Reply(ask, unreadable) for ask in self.redrives.unreadable(key)
+        ]
 
     def ready(self, now: float) -> Ready:
         """Run turns on all mail; the frame, and what may leave once it is safe."""
@@ -235,19 +239,19 @@ class Shard:
         turns, dirty, budget = self.turns, self.population.dirty, TURNS_PER_FRAME_MAX
         for _ in range(min(len(self._inbox), INBOX_FIRST_MAX) if self._local else 0):
             # Left from the last frame: those who never come to an end must not starve the others.
-            self._deliver(self._inbox.popleft())
+            self.deliver(self._inbox.popleft())
         while turns.bytes < FRAME_BYTES_SOFT and budget > -LOCAL_TURNS_MAX:
             budget -= 1
             # What entities of this shard say to each other is heard before the frame is closed,
             # beyond the budget too: sender and receiver commit together, so nobody owes it. What
             # does not fit even so waits for the next frame, and is owed like any other.
             if self._local:
-                self._deliver(self._local.popleft())
+                self.deliver(self._local.popleft())
                 continue
             if budget < 0:
                 break
             if self._inbox:
-                self._deliver(self._inbox.popleft())
+                self.deliver(self._inbox.popleft())
             elif dirty:
                 # Parents look once all mail is done, however many children changed.
                 key = next(iter(dirty))
@@ -257,28 +261,22 @@ class Shard:
                 break
 
     def _redrive(self) -> None:
-        for key, asks in self.redrives.take().items():
-            kind = self.kinds[kind_of(key)]
-            if kind.lookup and key not in self.population.cells and not self.endings.knows(key):
-                self.redrives.wait_for_load(key, asks)
-                self._load[key] = None
-                continue
-            for envelope in self.held.redrive(key):
-                self._deliver(envelope)
-            # Deadlines that came while nobody was let in.
-            crowd = self.population.crowds.get(key)
-            state = self.population.cells.get(key)
-            if crowd is not None:
-                crowd.rebuild_deadlines()
-                self.turns.time_crowd(crowd)
-            elif state is not None:
-                self.turns.time_cell(key, kind, old=state, new=state)
-            self.turns.outbox.replies += [Reply(ask, Redriven()) for ask in asks]
+        if self.redrives:
+            self._load.update(self.redrives.run(self, bytes_max=FRAME_BYTES_SOFT))
 
-    def _is_mine(self, key: Key) -> bool:
+    def must_be_loaded(self, key: Key) -> bool:
+        """Whether it has to be looked for in `ended` before anything about it is decided."""
+        if key in self.held.loading:
+            return True
+        known = key in self.population.cells or self.endings.knows(key)
+        return bool(self.kinds[kind_of(key)].lookup) and not known
+
+    def is_mine(self, key: Key) -> bool:
+        """Whether entities of this key live here."""
         return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
 
-    def _deliver(self, envelope: Envelope) -> None:
+    def deliver(self, envelope: Envelope) -> None:
+        """One message to its entity, in this frame."""
         self.delivered += 1
         if kind_of(envelope.to) == SHARD:
             self._about_shard(envelope)
@@ -333,7 +331,7 @@ class Shard:
             # A look that finds nothing to do, which is most of them, costs no turn.
             step = look(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
-                self._deliver(Envelope(key, Pursue(step)))
+                self.deliver(Envelope(key, Pursue(step)))
         self.reports.wanted(key, kind)
         self.endings.look(key)
 

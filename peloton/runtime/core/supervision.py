@@ -18,6 +18,8 @@ T = TypeVar("T")
 ATTEMPTS_MAX = 3
 RETRY_FIRST_S = 0.5
 SET_ASIDE_MAX = 3
+ERROR_CHARS_MAX = 2000
+"""An error that tells the whole message it failed on would be too large to be written down."""
 
 
 class Response(enum.Enum):
@@ -38,7 +40,7 @@ def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
     try:
         return turn(*args, **more)
     except Exception as error:
-        return Failure(f"{type(error).__name__}: {error}")
+        return Failure(f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
 
 def answer(look: Callable[..., Any], *args: Any) -> Any:

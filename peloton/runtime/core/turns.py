@@ -195,6 +195,10 @@ class Turns:
         self, crowd: Crowd, raw: int, *, state: Any, outcome: Outcome, envelope: Envelope
     ) -> Outcome:
         values = values_for(raw, envelope.members, values=envelope.values)
+        if outcome.facts and values and envelope.attempt:
+            # What was set aside comes back from the journal, which does not know their types.
+            kinds = (type(fact) for fact in outcome.facts)
+            values = self.codec.typed_values(crowd.kind.name, kinds, values=values)
         if outcome.facts:
             entry = self._entry(
                 envelope, outcome.facts, because=outcome.because, members=raw, values=values
