@@ -22,13 +22,14 @@ NOUNS: dict[str, Entry] = {
     "job": Entry("peloton.cli.job:job", "Jobs: create, get, status, query, stop, wait, why."),
     "task": Entry("peloton.cli.task:task", "The instances of a job: list, get, logs, events."),
     "pod": Entry("peloton.cli.task:pod", "What happened to an instance of a job."),
+    "host": Entry("peloton.cli.host:host", "The machines: their state, and what is free."),
     "why": Entry("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
     "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
     "story": Entry("peloton.cli.ops:story", "What an actor did lately, and because of what."),
     "admin": Entry("peloton.cli.admin:admin", "What was set aside, and how to go on."),
 } | {
     name: Entry("peloton.cli.later:group", "Not supported yet.", hidden=True)
-    for name in ("update", "watch", "volume", "host", "hostmgr", "resmgr", "jobmgr")
+    for name in ("update", "watch", "volume", "hostmgr", "resmgr", "jobmgr")
 }
 
 NAME = "peloton"

@@ -74,6 +74,9 @@ def row(reason: Any, now: float) -> Sequence[object]:
 def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     """Wait for JOB to end, and exit as it did.
 
+    A server that does not answer is asked again for a minute: a daemon that starts again is back
+    by then. With --within the time counts, whatever the reason.
+
     \b
     peloton wait JOB --within 10m && echo done
 
@@ -82,17 +85,19 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
       0         the job succeeded
       1 to 62   the exit code of its lowest instance that failed
       63        that code was 63 or higher: 64 and above are this tool's own.
-                `--output json` has the real one in exit_code, and
-                with --raw-exit it is the exit code here, too
+                With --raw-exit the real one is the exit code here, too:
+                128 and the signal's number where a signal ended it.
+                `--output json` has it in exit_code, or names the signal
       64 to 77  the command itself went wrong: 64 usage, 66 no such job,
-                69 the server does not answer
-      124       the time of --within is over, and the job goes on
+                69 nobody answered for a minute
+      124       the time of --within is over, and the job goes on;
+                also where the server did not answer
       125       the job ended without a code of its own: it was killed
       130       interrupted; the job goes on
     """
     with connected() as peloton, said(TEXTS, job=job):
         try:
-            ended = peloton.ops.wait(job, timeout_s=within_s)
+            ended = peloton.ops.wait(job, timeout_s=within_s, silent=hint)
         except KeyboardInterrupt:
             hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
             raise
@@ -101,14 +106,19 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
         "state": ended.state,
         "done": ended.done,
         "counts": dict(sorted(ended.counts.items())),
-        "exit_code": ended.exit_code,
+        # What a signal ended has no exit code; what a shell would make of it is for shells.
+        "exit_code": None if ended.signal else ended.exit_code,
+        "signal": ended.signal or None,
     }
     counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
-    text = f"Job {job} {ended.state}" + (f": {counts}" if counts else "")
+    text = f"Job {job} {ended.state or 'was not heard of'}" + (f": {counts}" if counts else "")
     show(View(answer, text=text, names=lambda: [job]))
     if not ended.done:
-        hint("the time is over; the job goes on")
+        over = "the time is over; "
+        hint(over + ("the job goes on" if ended.state else "nobody answered"))
         return exits.WAIT_OVER
+    if ended.signal:
+        hint(f"its lowest instance that failed was ended by {ended.signal}")
     if ended.state != "SUCCEEDED":
         hint(f"next: {command('why', job)}")
     return exits.of_job(ended.state, ended.exit_code, raw=raw_exit)

@@ -5,6 +5,7 @@ Must not mend anything by itself; `Redrive` does what a person orders.
 
 from __future__ import annotations
 
+import signal as signals
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.hosts import known_host, listed
 from peloton.gateway.reasons import Group, at_goal, grouped, rests, waits, why, why_rests
 from peloton.gateway.texts import canonical, known_job
 from peloton.ops.v1 import ops_pb2 as ops
@@ -30,6 +32,7 @@ NOT_FOUND = "job not found"
 WAITERS_MAX = 40
 """WaitJob calls at once: each holds a thread of the server, and others need some too."""
 WAIT_S_MAX = 60.0
+SIGNAL_CODE_FIRST = 128
 LOOK_FIRST_S, LOOK_S_MAX = 0.05, 0.5
 
 NAMES: dict[str, dict[int, type]] = {
@@ -98,11 +101,13 @@ class Ops:
         finally:
             self._waiters.release()
         state = job.summary.state
+        code, signal = self._exit(job, context)
         return ops.WaitJobResponse(
             state=state.name,
             done=state in TERMINAL,
             counts=dict(job.summary.counts),
-            exit_code=self._exit_code(job, context),
+            exit_code=code,
+            signal=signal,
         )
 
     def ListQuarantine(self, sent: ops.ListQuarantineRequest, context: Context) -> Any:
@@ -139,7 +144,15 @@ class Ops:
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
         """What one actor did lately, and because of what."""
         key, member = _addressed(sent.key, context)
-        return ops.StoryResponse(lines=self._lines(key, member, context=context))
+        lines = self._lines(key, member, context=context)
+        if not lines and not self._exists(key, member, context=context):
+            # One that exists and has no lines has done nothing since its daemon started.
+            end(context, Code.NOT_FOUND, text=f"nobody is called {sent.key}")
+        return ops.StoryResponse(lines=lines)
+
+    def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
+        """Every host there is, by name."""
+        return ops.ListHostsResponse(hosts=listed(self._desk, context))
 
     # ---- inside ----
 
@@ -149,15 +162,32 @@ class Ops:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
         return job
 
-    def _exit_code(self, job: JobView, context: Context) -> int:
-        """0 when it succeeded; of a failed one the code of its lowest failed instance."""
+    def _exists(self, key: Key, member: int | None, *, context: Context) -> bool:
+        """Whether somebody has this key, as far as the gateway can tell by asking."""
+        kind = kind_of(key)
+        if kind in ("job", "slice", "task"):
+            job = self._desk.job(known_job(key.split("/")[1]), context)
+            if job is None or kind == "job":
+                return job is not None
+            number = key.rpartition("/")[2]
+            first = int(number) * SLICE_SIZE if number.isdecimal() else job.spec.instances
+            return first + (member or 0) < job.spec.instances
+        if kind == "respool":
+            return key in self._desk.pools(context)
+        return known_host(self._desk, key, context) if kind == "host" else True
+
+    def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
+        """0 when it succeeded; of a failed one the code of its lowest failed instance.
+
+        With the signal that ended it, if one did: its code is then what a shell would say.
+        """
         if job.summary.state.name != "FAILED":
-            return 0 if job.summary.state.name == "SUCCEEDED" else 1
+            return (0 if job.summary.state.name == "SUCCEEDED" else 1), ""
         for view in self._desk.instances(job, context=context):
             outcome = view.outcome
             if outcome is not None and outcome.end == End.FAILED:
-                return outcome.exit_code or 1
-        return 1
+                return outcome.exit_code or signal_code(outcome.signal) or 1, outcome.signal
+        return 1, ""
 
     def _lines(self, key: Key, member: int | None, *, context: Context) -> list[ops.Line]:
         lines = self._desk.wait(self._desk.cluster.story(key, member), context)
@@ -170,6 +200,15 @@ class Ops:
             )
             for line in lines
         ]
+
+
+def signal_code(name: str) -> int:
+    """What a shell makes of an end by a signal; 0 for a name that is none."""
+    number = name.removeprefix("SIG")
+    if number.isdecimal():
+        return SIGNAL_CODE_FIRST + int(number)  # a real-time signal has no name
+    known = getattr(signals.Signals, name, None) if name else None
+    return SIGNAL_CODE_FIRST + int(known) if known is not None else 0
 
 
 def _reason(group: Group, now: float) -> ops.Reason:

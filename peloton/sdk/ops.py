@@ -6,6 +6,7 @@ Must not mend anything by itself; `redrive` does what it is told, once.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from peloton.ops.v1 import ops_pb2 as ops
@@ -16,7 +17,11 @@ from peloton.sdk.wire import ONCE, Method, Wire
 # One question of a wait; the server may answer earlier, and is asked again.
 WAIT_ASK_S = 20.0
 # The server's answer may be on its way when its own time is over.
-WAIT_GRACE_S = 5.0
+WAIT_GRACE_S = 2.0
+# The first question, and those while nobody answers: who is there says so at once.
+WAIT_FIRST_S = 1.0
+# After so long without an answer somebody who waits is told that nobody is there.
+SILENCE_TOLD_S = 2.0
 # A wait outlives a restart of the daemon, but not its disappearance.
 SILENCE_MAX_S = 60.0
 SILENCE_PAUSE_S = 0.5
@@ -26,12 +31,41 @@ CROWDED_PAUSE_S = 1.0
 
 
 class Ended(NamedTuple):
-    """What a wait came to. `done` false: the time was over first, and the job goes on."""
+    """What a wait came to. `done` false: the time was over first, and the job goes on.
+
+    `state` is empty where nobody ever answered. `signal` is what ended the instance whose code
+    `exit_code` is; that is then 128 and its number.
+    """
 
     state: str
     done: bool
     counts: dict[str, int]
     exit_code: int
+    signal: str = ""
+
+
+class Silence:
+    """How long nobody has answered, and whether that was told."""
+
+    def __init__(self, told: Callable[[str], None] | None) -> None:
+        self._tell = told
+        self._since: float | None = None
+        self._was_told = False
+
+    def goes_on(self, since: float, error: Unavailable) -> None:
+        """Nobody answered a question asked at `since`; raises the error when it was too long."""
+        self._since = since if self._since is None else self._since
+        silent_s = time.monotonic() - self._since
+        if silent_s > SILENCE_MAX_S:
+            raise error
+        if self._tell is not None and not self._was_told and silent_s >= SILENCE_TOLD_S:
+            self._was_told = True
+            self._tell(f"{error}; still asking, for {SILENCE_MAX_S:g} s at most")
+
+    def is_over(self) -> None:
+        if self._tell is not None and self._was_told:
+            self._tell("it answers again")
+        self._since, self._was_told = None, False
 
 
 def method(name: str) -> Method:
@@ -48,35 +82,49 @@ class Ops:
         """Why the job, or one instance, is in the state it is in."""
         return self._wire.call(method("Why"), ops.WhyRequest(job_id=job, instance=instance))
 
-    def wait(self, job: str, *, timeout_s: float | None = None) -> Ended:
-        """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes."""
+    def wait(
+        self,
+        job: str,
+        *,
+        timeout_s: float | None = None,
+        silent: Callable[[str], None] | None = None,
+    ) -> Ended:
+        """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes.
+
+        `silent` is told in a sentence when nobody answers for a while, and when somebody does
+        again. Without a `timeout_s`, too long a silence is raised as Unavailable.
+        """
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        silent_since: float | None = None
+        silence, last = Silence(silent), Ended("", False, {}, 0)
+        ask_s = WAIT_FIRST_S
         while True:
-            left_s = None if until is None else max(until - time.monotonic(), 0.0)
-            ask_s = WAIT_ASK_S if left_s is None else min(WAIT_ASK_S, left_s)
-            request = ops.WaitJobRequest(job_id=job, timeout_s=ask_s)
-            grace_s = ask_s + WAIT_GRACE_S
+            now = time.monotonic()
+            left_s = None if until is None else max(until - now, 0.0)
+            ask_s = ask_s if left_s is None else min(ask_s, left_s)
             try:
-                answer = self._wire.call(method("WaitJob"), request, timeout_s=grace_s)
+                last = self._wait(job, ask_s)
+                pause_s, ask_s = BREATH_S, WAIT_ASK_S
+                silence.is_over()
             except TryLater:
                 # Others wait already, as many as the server lets; it is there, so go on asking.
-                if until is not None and time.monotonic() >= until:
-                    raise
-                time.sleep(CROWDED_PAUSE_S)
-                continue
-            except Unavailable:
-                now = time.monotonic()
-                silent_since = silent_since or now
-                over = until is not None and now >= until
-                if over or now - silent_since > SILENCE_MAX_S:
-                    raise
-                time.sleep(SILENCE_PAUSE_S)
-                continue
-            silent_since = None
-            if answer.done or (until is not None and time.monotonic() >= until):
-                return Ended(answer.state, answer.done, dict(answer.counts), answer.exit_code)
-            time.sleep(BREATH_S)
+                pause_s = CROWDED_PAUSE_S
+            except Unavailable as error:
+                silence.goes_on(now, error)
+                pause_s, ask_s = SILENCE_PAUSE_S, WAIT_FIRST_S
+            if last.done or (until is not None and time.monotonic() >= until):
+                return last
+            time.sleep(pause_s if until is None else _no_longer(pause_s, until))
+
+    def _wait(self, job: str, ask_s: float) -> Ended:
+        request = ops.WaitJobRequest(job_id=job, timeout_s=ask_s)
+        answer = self._wire.call(method("WaitJob"), request, timeout_s=ask_s + WAIT_GRACE_S)
+        return Ended(
+            answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal
+        )
+
+    def hosts(self) -> ops.ListHostsResponse:
+        """Every host: its state, what it has, and what of it is free."""
+        return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
     def quarantine(self) -> ops.ListQuarantineResponse:
         """The messages that were set aside because their actor failed on them too often."""
@@ -90,3 +138,7 @@ class Ops:
     def story(self, key: str) -> ops.StoryResponse:
         """What one actor did lately, and because of what."""
         return self._wire.call(method("Story"), ops.StoryRequest(key=key))
+
+
+def _no_longer(pause_s: float, until: float) -> float:
+    return max(min(pause_s, until - time.monotonic()), 0.0)

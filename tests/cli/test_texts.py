@@ -6,6 +6,8 @@ Must not depend on the clock: no task of these tests is running.
 from __future__ import annotations
 
 import json
+import socket
+import time
 from pathlib import Path
 
 import grpc
@@ -350,6 +352,41 @@ def test_wait_hands_on_the_real_code_where_that_is_wanted(peloton: Terminal) -> 
         assert f"\n    {code}" in peloton("wait", "--help").out, "the help lists the codes"
 
 
+def test_wait_names_the_signal(peloton: Terminal) -> None:
+    ended = ops.WaitJobResponse(state="FAILED", done=True, exit_code=139, signal="SIGSEGV")
+    peloton.cluster.waits = [ended]
+    printed = peloton("wait", JOB)
+    assert printed.code == 63
+    assert "ended by SIGSEGV" in printed.err
+    assert peloton("wait", JOB, "--raw-exit").code == 139
+    found = json.loads(peloton("wait", JOB, "-o", "json").out)
+    assert (found["exit_code"], found["signal"]) == (None, "SIGSEGV")
+
+
+def test_wait_where_nobody_answers_says_so_and_ends_in_time() -> None:
+    with socket.socket() as held:  # bound and not listening: nobody else can have the port
+        held.bind(("127.0.0.1", 0))
+        api = f"127.0.0.1:{held.getsockname()[1]}"
+        began = time.monotonic()
+        printed = typed("--api", api, "-t", "3s", "wait", JOB, "--within", "4s")
+    assert printed.code == 124 and time.monotonic() - began < 8
+    assert f"{api} does not answer" in printed.err and "still asking" in printed.err
+    assert printed.err.endswith("the time is over; nobody answered\n")
+    assert printed.out == f"Job {JOB} was not heard of\n"
+
+
+def test_hosts(peloton: Terminal) -> None:
+    assert peloton("host", "list").out == "No hosts.\n"
+    one = ops.Host(name="a", state="UP", runs=2)
+    one.capacity.MergeFrom(ops.Amounts(cpu=4, memory_mb=2048, disk_mb=100))
+    one.free.MergeFrom(ops.Amounts(cpu=2.5, memory_mb=2000, disk_mb=100))
+    peloton.cluster.hosts = [one, ops.Host(name="b", state="LOST", text="not heard of")]
+    rows = [cells(line) for line in peloton.lines("host", "list")]
+    assert rows[1][:5] == ["a", "UP", "2", "2.5 of 4", "2000 of 2048"]
+    assert "not heard of" in rows[2]
+    assert peloton("host", "list", "-o", "name").out == "a\nb\n"
+
+
 def test_wait_within_a_time(peloton: Terminal) -> None:
     peloton.cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
     printed = peloton("wait", JOB, "--within", "50ms")
@@ -360,6 +397,7 @@ def test_story(peloton: Terminal) -> None:
     row = cells(peloton.lines("story", "task/x/7")[1])
     assert row == ["1970-01-01T00:00:00.500Z", "Started", "first run", "TaskRunning", ""]
     assert peloton("story", "task/x/8").out == "Nothing is remembered.\n"
+    assert peloton("story", "job/nobody") == Printed(66, "", "nobody is called job/nobody\n")
 
 
 def test_quarantine(peloton: Terminal) -> None:

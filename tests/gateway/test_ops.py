@@ -14,7 +14,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.desk import Desk
-from peloton.gateway.ops import Ops
+from peloton.gateway.ops import Ops, signal_code
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageSetAside, Quarantined
 from peloton.runtime.core.story import Line
@@ -226,6 +226,52 @@ def test_a_story(town: Town) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             town.ops.Story(ops.StoryRequest(key=bad))
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_the_story_of_a_job_ends_with_its_end(town: Town) -> None:
+    job_id = town.create(town.request(2, defaultConfig=default_config(code=3)))
+    town.ended(job_id)
+    lines = town.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+    assert lines[-1].because == "the job ended as FAILED"
+
+
+def test_who_does_not_exist_has_no_story(town: Town) -> None:
+    job_id = town.create(town.request(2))
+    there = (f"slice/{job_id}/0", f"task/{job_id}/1", "host/a", "respool/root", "inventory/0")
+    for name in there:
+        town.ops.Story(ops.StoryRequest(key=name))
+    nobody = str(uuid.uuid4())
+    for name in (
+        f"job/{nobody}", f"task/{nobody}/0", f"task/{job_id}/2", f"slice/{job_id}/1",
+        f"slice/{job_id}/x", "host/nobody", "respool/nobody",
+    ):  # fmt: skip
+        with pytest.raises(grpc.RpcError) as caught:
+            town.ops.Story(ops.StoryRequest(key=name))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND, name
+
+
+def test_the_hosts(town: Town) -> None:
+    hosts = town.ops.ListHosts(ops.ListHostsRequest()).hosts
+    assert [(host.name, host.state, host.capacity.cpu) for host in hosts] == [
+        ("a", "UP", 4.0), ("b", "UP", 4.0), ("c", "UP", 4.0),
+    ]  # fmt: skip
+    assert dict(hosts[0].attributes) == {"rack": "r1"}
+    job_id = town.create(town.request(1, defaultConfig=default_config(seconds=60)))
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 1)
+
+    def busy() -> Any:
+        return [host for host in town.ops.ListHosts(ops.ListHostsRequest()).hosts if host.runs]
+
+    (host,) = busy()
+    assert host.free.cpu == 3.9
+    stop(town, job_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGSEGV", 139), ("SIGKILL", 137), ("SIG40", 168), ("", 0), ("SIGX", 0)]
+)
+def test_a_signal_has_the_code_that_a_shell_gives_it(name: str, code: int) -> None:
+    assert signal_code(name) == code
 
 
 def test_nothing_is_set_aside(town: Town) -> None:

@@ -44,6 +44,7 @@ class Cluster:
         self.sandbox = task.BrowseSandboxResponse()
         self.reasons: list[ops.Reason] = []
         self.waits: list[ops.WaitJobResponse] = []
+        self.hosts: list[ops.Host] = []
         self.set_aside: list[ops.Quarantined] = []
         self.calls: list[Call] = []
         self.troubles: dict[str, list[tuple[grpc.StatusCode, str]]] = {}
@@ -281,8 +282,13 @@ class Ops(ops_pb2_grpc.OpsServicer):
         return waits.pop(0) if len(waits) > 1 else waits[0]
 
     def Story(self, request: Any, context: Any) -> ops.StoryResponse:
+        if request.key == "job/nobody":
+            context.abort(grpc.StatusCode.NOT_FOUND, "nobody is called job/nobody")
         line = ops.Line(at=0.5, cause="Started", because="first run", facts=["TaskRunning"])
         return ops.StoryResponse(lines=[line] if request.key == "task/x/7" else [])
+
+    def ListHosts(self, request: Any, context: Any) -> ops.ListHostsResponse:
+        return ops.ListHostsResponse(hosts=self.cluster.hosts)
 
     def ListQuarantine(self, request: Any, context: Any) -> ops.ListQuarantineResponse:
         return ops.ListQuarantineResponse(quarantined=self.cluster.set_aside)

@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton import settings
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.sdk import render, specs
@@ -24,6 +25,7 @@ from peloton.sdk.errors import BadSpec
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POOLS = ("hello_world_pool.yaml",)
 CLUSTERS = ("minicluster.yaml",)
+DAEMONS = ("daemon.yaml",)
 
 GO = """
 name: a
@@ -142,6 +144,8 @@ def test_plain_python_is_a_spec_and_a_text_is_not_made_of_a_number() -> None:
 def test_the_examples_parse(path: Path) -> None:
     if path.name in CLUSTERS:
         assert yaml.safe_load(path.read_text())["hosts"]
+    elif path.name in DAEMONS:
+        assert settings.read(path, None).cluster
     else:
         kind: Any = ResourcePoolConfig if path.name in POOLS else JobConfig
         assert specs.parse(kind, path.read_text()).name

@@ -155,12 +155,14 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
         return Decision()
     fact = f.JobTallied(message.number, message.version, message.tally, at.now)
     folded = _evolve(job, fact)
+    over = folded.state in TERMINAL
+    ended = f"the job ended as {folded.state.name}" if over else ""
     if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
-        return Decision(facts=(fact,))
+        return Decision(facts=(fact,), because=ended)
     tallies = {number: folded.words[number].tally for number in sorted(folded.words)}
     more = higher(job.spec, folded.grants, tallies=tallies)
     if not more:
-        return Decision(facts=(fact,))
+        return Decision(facts=(fact,), because=ended)
     raised = f.GrantsRaised(more)
     return Decision(
         facts=(fact, raised),
