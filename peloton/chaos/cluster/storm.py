@@ -30,6 +30,7 @@ READY_S_MAX = 120.0
 REACHED_S_MAX = 450.0
 """An end whose word was lost is found by the host's own look, five minutes after the last one; a
 host that was lost, a takeover behind a slow session and a few slow re-sends fit well."""
+MOVING_S_MAX = 30.0
 QUIET_S = 40.0
 """Longer than anything waits before it is said again."""
 STEPS_MAX = 300_000
@@ -171,8 +172,8 @@ class Stage:
         calm(self.cluster)
         calm_s = world.run_until(self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)
-        if not self.cluster.over():
-            raise NotReached("all was over, and then it was not")
+        # A daemon that was unfit for a while takes its shards back, which lasts a moment.
+        world.run_until(self.cluster.over, within_s=MOVING_S_MAX)
         self.checks.quiet()
         assert not self.storm.broken, f"{self.storm.broken[0]}"
         return calm_s
