@@ -16,11 +16,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton import settings
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.sdk import render, specs
 from peloton.sdk.errors import BadSpec
+from peloton.settings import read as read_settings
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POOLS = ("hello_world_pool.yaml",)
@@ -145,7 +145,7 @@ def test_the_examples_parse(path: Path) -> None:
     if path.name in CLUSTERS:
         assert yaml.safe_load(path.read_text())["hosts"]
     elif path.name in DAEMONS:
-        assert settings.read(path, None).cluster
+        assert read_settings(path, None).cluster
     else:
         kind: Any = ResourcePoolConfig if path.name in POOLS else JobConfig
         assert specs.parse(kind, path.read_text()).name
