@@ -15,9 +15,10 @@ from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.held import ASIDE_BYTES_MAX
 from peloton.runtime.core.inspection import Redrive, Redriven, shard_key
+from peloton.runtime.core.pump import FRAME_BYTES_SOFT
 from peloton.runtime.core.records import MessageSetAside, Quarantined
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.core.shard import FRAME_BYTES_SOFT, Shard
+from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import FRAME_BYTES_MAX, Frame, ShardId
 from peloton.runtime.vocabulary import (

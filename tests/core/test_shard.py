@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.runtime.core import shard as module
+from peloton.runtime.core import pump as module
 from peloton.runtime.core.digest import digest
 from peloton.runtime.vocabulary import Absent, Bits, Key, Refused, Seen, key
 from tests.toy import words as w

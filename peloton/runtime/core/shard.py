@@ -10,7 +10,6 @@ not wait, read a clock, or learn whether its frame was safe from anyone but `com
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from peloton.runtime.core.inspection import answer as inspect
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.passivation import Idleness
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.pump import FRAME_BYTES_SOFT, Pump
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
@@ -49,14 +49,8 @@ from peloton.runtime.vocabulary import (
     kind_of,
 )
 
-TURNS_PER_FRAME_MAX = 4096
-INBOX_FIRST_MAX = 256
-LOCAL_TURNS_MAX = 16384
-"""Beyond the budget, on what entities of one shard say to each other; two that answer each other
-for ever must not hold up the thread of all shards."""
 ANSWERS_EXPIRE_TICKS = 600
 PURSUE = Pursue()
-FRAME_BYTES_SOFT = 4 * 1024 * 1024
 
 
 class Ready(NamedTuple):
@@ -106,8 +100,11 @@ class Shard:
         self.redrives = Redrives()
         self._sharding = sharding
         self.reports = Reports(self.turns)
-        self._inbox: deque[Envelope] = deque()
         self._local = outbox.local
+        self._pump = Pump(
+            self.turns, local=self._local, deliver=self.deliver, look=self._parent_looks
+        )
+        self._inbox = self._pump.inbox
         self._load: dict[Key, None] = {}
         self._ahead_s: float | None = None
         self._tick = 0
@@ -160,9 +157,10 @@ class Shard:
         self._inbox.extendleft(reversed(self.held.ripe(turns.now)))
         self._tell_due()
         self._say_again()
-        self._pump()
+        self._pump.run()
         self.reports.say(self._tick)
-        self._pump()
+        self._pump.run()
+        self._pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
         left = self.endings.left() if turns.rows else None
@@ -233,32 +231,7 @@ class Shard:
         for key in self.idleness.idle(now):
             self.population.freeze(key)
 
-    # ---- the pump ----
-
-    def _pump(self) -> None:
-        turns, dirty, budget = self.turns, self.population.dirty, TURNS_PER_FRAME_MAX
-        for _ in range(min(len(self._inbox), INBOX_FIRST_MAX) if self._local else 0):
-            # Left from the last frame: those who never come to an end must not starve the others.
-            self.deliver(self._inbox.popleft())
-        while turns.bytes < FRAME_BYTES_SOFT and budget > -LOCAL_TURNS_MAX:
-            budget -= 1
-            # What entities of this shard say to each other is heard before the frame is closed,
-            # beyond the budget too: sender and receiver commit together, so nobody owes it. What
-            # does not fit even so waits for the next frame, and is owed like any other.
-            if self._local:
-                self.deliver(self._local.popleft())
-                continue
-            if budget < 0:
-                break
-            if self._inbox:
-                self.deliver(self._inbox.popleft())
-            elif dirty:
-                # Parents look once all mail is done, however many children changed.
-                key = next(iter(dirty))
-                del dirty[key]
-                self._parent_looks(key)
-            else:
-                break
+    # ---- turns ----
 
     def _redrive(self) -> None:
         if self.redrives:

@@ -1,0 +1,87 @@
+"""What is taken next, and how much of it fits one frame.
+
+Turns mail, what entities of a shard say to each other, and parents that have to look, into an
+order of turns. It must not know what a turn does; nor let anybody take the others' share, for one
+thread pumps all shards of a daemon and an entity may be made to talk to itself for ever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turns import Turns
+from peloton.runtime.vocabulary import Key
+
+TURNS_PER_FRAME_MAX = 4096
+LOCAL_TURNS_MAX = 4096
+"""Beyond that, on what entities of one shard say to each other."""
+LEFT_TURNS_MAX = 512
+OTHERS_TURNS_MAX = 256
+"""Where local mail was left by the last frame: on that, and before it on mail and on parents. Who
+never stops talking to itself has its share of each frame, and so has everybody else."""
+FRAME_BYTES_SOFT = 4 * 1024 * 1024
+
+
+class Pump:
+    """The queues of one shard."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        *,
+        local: deque[Envelope],
+        deliver: Callable[[Envelope], None],
+        look: Callable[[Key], None],
+    ) -> None:
+        self.inbox: deque[Envelope] = deque()
+        self._local = local
+        self._turns = turns
+        self._population = turns.population
+        self._deliver = deliver
+        self._look = look
+        self._left = False
+
+    def run(self) -> None:
+        """Turns, until nothing is left or the frame is full."""
+        budget, beyond = TURNS_PER_FRAME_MAX, -LOCAL_TURNS_MAX
+        if self._left:
+            self._others()
+            budget, beyond = LEFT_TURNS_MAX, 0
+        while budget > beyond and self._fits():
+            budget -= 1
+            # What entities of this shard say to each other is heard before the frame is closed,
+            # beyond the budget too: sender and receiver commit together, so nobody owes it. What
+            # does not fit even so waits for the next frame, and is owed like any other.
+            if self._local:
+                self._deliver(self._local.popleft())
+            elif budget < 0:
+                break
+            elif self.inbox:
+                self._deliver(self.inbox.popleft())
+            elif self._population.dirty:
+                # Parents look once all mail is done, however many children changed.
+                self._next_parent()
+            else:
+                break
+
+    def closed(self) -> None:
+        """The frame is complete."""
+        self._left = bool(self._local)
+
+    def _others(self) -> None:
+        for _ in range(OTHERS_TURNS_MAX):
+            if self.inbox and self._fits():
+                self._deliver(self.inbox.popleft())
+        for _ in range(OTHERS_TURNS_MAX):
+            if self._population.dirty and self._fits():
+                self._next_parent()
+
+    def _next_parent(self) -> None:
+        key = next(iter(self._population.dirty))
+        del self._population.dirty[key]
+        self._look(key)
+
+    def _fits(self) -> bool:
+        return self._turns.bytes < FRAME_BYTES_SOFT
