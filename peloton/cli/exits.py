@@ -30,7 +30,8 @@ BY_ERROR: list[tuple[type[errors.PelotonError], int]] = [
     (errors.Denied, DENIED),
     (errors.TryLater, TRY_LATER),
     (errors.Unavailable, UNAVAILABLE),
-    (errors.Unsupported, UNAVAILABLE),
+    # Asking later would not help, as 69 says: whoever calls must do without.
+    (errors.Unsupported, SERVER_ERROR),
     (errors.PelotonError, SERVER_ERROR),
 ]
 

@@ -41,6 +41,7 @@ def list_() -> None:
             rows=lambda: map(row, answer.hosts),
             names=lambda: [one.name for one in answer.hosts],
             nothing="No hosts.",
+            compact=True,
         )
     )
 

@@ -12,7 +12,7 @@ import click
 from peloton.cli import job_rows
 from peloton.cli.later import entries
 from peloton.cli.lazy import Entry, LazyGroup
-from peloton.cli.options import Command
+from peloton.cli.options import Command, Settings
 from peloton.cli.output import View, command, hint, plain, show
 from peloton.cli.session import connected, said, spec_in
 from peloton.sdk.errors import NotFound, Unsupported
@@ -73,6 +73,8 @@ def create(
         )
     made = answer.jobId.value
     show(View(answer, text=f"Job {made} created", names=lambda: [made]))
+    if click.get_current_context().ensure_object(Settings).output:
+        return  # who wants data gets nothing beside it
     steps = (("job", "wait", made), ("task", "list", made), ("why", made))
     hint("next: " + ", ".join(command(*words) for words in steps))
 

@@ -5,6 +5,7 @@ Must not stop what does not match: with an id, owner and labels are checks.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ def stop_many(peloton: Client, found: Any, *, force: bool, progress: bool) -> in
         return exits.OK
     show(job_rows.view_of_many(found, found.results))
     if not force:
+        if not sys.stdin.isatty():
+            raise click.UsageError("there is no terminal to ask at: use --force to stop them all")
         hint(f"{len(found.results)} jobs will be stopped. Would you like to proceed?")
         if click.prompt("[y/n]", prompt_suffix=": ", err=True).lower() not in ("y", "yes"):
             return exits.OK
@@ -126,7 +129,8 @@ def follow(peloton: Client, job: str) -> None:
         info = peloton.jobs.get(job).jobInfo
         ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL, "LOST"))
         total = info.config.instanceCount
-        text = f"Job {job} stopped, total_tasks:{total} terminated_tasks:{ended}"
+        word = "stopped" if ended == total else "stopping"
+        text = f"Job {job} {word}, total_tasks:{total} terminated_tasks:{ended}"
         if text != told:
             say(text)
             told = text

@@ -36,6 +36,10 @@ def why(job: str, instance: int | None) -> None:
     with connected() as peloton, said(TEXTS, job=job):
         answer = peloton.ops.why(job, instance)
     now = time.time()
+    told = sum(reason.instances for reason in answer.reasons)
+    if told < sum(answer.counts.values()):
+        counts = ", ".join(f"{answer.counts[name]} {name}" for name in sorted(answer.counts))
+        hint(f"of all instances: {counts}")
     show(
         View(
             answer,
@@ -43,6 +47,7 @@ def why(job: str, instance: int | None) -> None:
             rows=lambda: [row(reason, now) for reason in answer.reasons],
             names=lambda: dict.fromkeys(reason.code for reason in answer.reasons),
             nothing="Nothing holds it up.",
+            compact=True,
         )
     )
 
@@ -56,8 +61,12 @@ def row(reason: Any, now: float) -> Sequence[object]:
     again = f"in {max(retry_at - now, 0):.0f}s" if retry_at != "" else ""
     # Old knowledge is shown as old: the reader may be looking at a cluster of a minute ago.
     text = f"{reason.text} ({reason.age_s:.0f}s ago)" if reason.age_s >= 1 else reason.text
+    who = known("instance")
+    if reason.instances > 1:
+        who = f"{reason.instances} instances"
+        text = text.removeprefix(f"{who}: ")  # said once is enough
     return (
-        known("instance"), reason.state, reason.code, known("position"), text, counts, again,
+        who, reason.state, reason.code, known("position"), text, counts, again,
     )  # fmt: skip
 
 

@@ -76,7 +76,8 @@ def of_the_connection(*, hidden: bool) -> list[click.Option]:
         return GlobalFlag(*names, hidden=hidden, **rest)
 
     return [
-        shown("--api", envvar="PELOTON_API", metavar="HOST:PORT", help=f"Default {API}."),
+        shown("--api", envvar="PELOTON_API", metavar="HOST:PORT",
+              help=f"The cluster. Default: the variable PELOTON_API, or else {API}."),
         shown("--jobmgr", "-m", envvar="JOBMGR_URL", metavar="HOST:PORT", help="Job manager."),
         shown("--resmgr", "-v", envvar="RESMGR_URL", metavar="HOST:PORT", help="Resource manager."),
         shown("--hostmgr", "-u", envvar="HOSTMGR_URL", metavar="HOST:PORT", help="Host manager."),

@@ -31,6 +31,8 @@ class View:
     names: Callable[[], Iterable[str]] = tuple
     # Said instead of a table without rows.
     nothing: str = ""
+    # Columns with nothing in them are left out: for tables of ours, which no script cuts up yet.
+    compact: bool = False
 
 
 def show(view: View) -> None:
@@ -51,7 +53,16 @@ def as_table(view: View) -> str:
     if not view.header:
         return view.text
     rows = list(view.rows())
-    return table.render(view.header, rows) if rows or not view.nothing else view.nothing
+    if not rows and view.nothing:
+        return view.nothing
+    if rows and view.compact:
+        used = [at for at in range(len(view.header)) if any(str(row[at]) for row in rows)]
+        return table.render(pick(view.header, used), [pick(row, used) for row in rows])
+    return table.render(view.header, rows)
+
+
+def pick(row: Sequence[object], columns: Sequence[int]) -> list[str]:
+    return [str(row[at]) for at in columns]
 
 
 def plain(answer: Any) -> Any:

@@ -93,12 +93,12 @@ def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
 def delete(path: str) -> None:
     """Delete the pool at PATH."""
     texts = {
-        "notFound": "ResPool Not Found: {m}",
+        "notFound": "ResPool Not Found: {path}: {m}",
         "isBusy": "ResPool is busy: {m}",
         "isNotLeaf": "ResPool is not leaf: {m}",
         "notDeleted": "ResPool not deleted: {m}",
     }
-    with connected() as peloton, said(texts):
+    with connected() as peloton, said(texts, path=path):
         answer = peloton.pools.delete(path)
     # The blank at the end is the original's.
     show(View(answer, text=f"Resource Pool {path} is deleted ", names=lambda: [path]))

@@ -77,7 +77,12 @@ def read_spec(path: str) -> dict[str, Any]:
         raise BadSpec(f"{path} is no text in UTF-8") from None
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
-    return load(text, name=path)
+    try:
+        return load(text, name=path)
+    except BadSpec as error:
+        if error.field:
+            error.args = (f"{path}: {error}",)  # of the text itself, such as a key given twice
+        raise
 
 
 @contextmanager

@@ -32,7 +32,7 @@ task = LazyGroup(
         "get": Entry(f"{HERE}:get", "Every run of one instance."),
         "query": Entry(f"{HERE}:query", "List the instances that match."),
         "logs": Entry(f"{HERE}:logs", "Print a file of an instance's sandbox."),
-        "events": Entry(f"{HERE}:events", "What happened to an instance."),
+        "events": Entry(f"{HERE}:events", "What happened to an instance.", hidden=True),
         "start": Entry(f"{HERE}:start", "Start stopped instances."),
         "stop": Entry(f"{HERE}:stop", "Stop instances."),
         "restart": Entry(f"{HERE}:restart", "Restart instances."),
@@ -52,7 +52,10 @@ pod = LazyGroup(
 
 @click.command("list", cls=Command)
 @click.argument("job")
-@click.option("-r", "--range", "only", type=from_to, default=":", help="Instances FROM:TO.")
+@click.option(
+    "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
+    help="Instances from FROM up to and without TO, or one.",
+)  # fmt: skip
 def list_(job: str, only: Range) -> None:
     """List the instances of JOB."""
     with connected() as peloton, said(TEXTS, job=job, instance=""):
@@ -73,7 +76,7 @@ def get(job: str, instance: int) -> None:
     current = answer.result.runtime.mesosTaskId.value
     if current not in {run.runtime.mesosTaskId.value for run in runs}:
         runs.insert(0, answer.result)
-    show(task_texts.view(answer, runs))
+    show(task_texts.runs_view(answer, runs))
 
 
 @click.command(cls=Command)
@@ -103,11 +106,15 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
 @click.argument("run", metavar="[TASKID]", default="")
 @click.option("-f", "--filename", default="stdout", show_default=True)
 def logs(job: str, instance: int, run: str, filename: str) -> None:
-    """Print a file of the sandbox of one INSTANCE of JOB.
+    """Print a file of the sandbox of one INSTANCE of JOB: of its newest run, or of the run TASKID.
+
+    The files of the newest 1000 runs that have ended are kept; `peloton task get JOB INSTANCE`
+    lists the runs and their ids.
 
     \b
     peloton task logs JOB 0
     peloton task logs JOB 0 -f stderr
+    peloton task logs JOB 0 JOB-0-1
     """
     with connected() as peloton, said(TEXTS, job=job, instance=instance):
         for piece in peloton.tasks.logs(job, instance, run=run, filename=filename):

@@ -83,6 +83,17 @@ def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> View:
     )
 
 
+def runs_view(answer: Any, runs: Sequence[Any]) -> View:
+    """The runs of one instance, each with the id that `task logs` takes."""
+    ids = [one.runtime.mesosTaskId.value for one in runs]
+    return View(
+        answer,
+        header=("Run", *HEADER),
+        rows=lambda: [(run, *row(one)) for run, one in zip(ids, runs, strict=True)],
+        names=lambda: ids,
+    )
+
+
 def event_row(event: Any) -> Sequence[object]:
     return (
         event.taskId.value,

@@ -33,7 +33,12 @@ def labels(value: str | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
 
 
 def from_to(value: str) -> tuple[int, int]:
-    """FROM:TO, the second excluded; an omitted side is the first or the last there can be."""
+    """FROM:TO, the second excluded; an omitted side is the first or the last there can be.
+
+    A number alone is that instance.
+    """
+    if value.isascii() and value.isdecimal():
+        value = f"{value}:{int(value) + 1}"
     first, colon, last = value.partition(":")
     try:
         low, high = int(first or 0), int(last or INSTANCE_MAX)
@@ -70,7 +75,13 @@ COUNT = click.IntRange(0, INSTANCE_MAX)
 DAYS = click.IntRange(0, 36_500)
 EVERYTHING = (0, INSTANCE_MAX)
 ranges_option = click.option(
-    "-r", "--range", "ranges", type=from_to, multiple=True, help="Instances FROM:TO; repeatable."
+    "-r",
+    "--range",
+    "ranges",
+    type=from_to,
+    multiple=True,
+    metavar="FROM:TO",
+    help="Instances from FROM up to and without TO, or one; repeatable.",
 )
 
 

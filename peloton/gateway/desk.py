@@ -74,7 +74,7 @@ class Desk:
     ) -> Any:
         """Ask one entity and wait."""
         told = dict(context.invocation_metadata() or ())
-        who = told.get("username") or told.get("rpc-caller") or ""
+        who = told.get("username") or told.get("peloton-user") or told.get("rpc-caller") or ""
         future = self.cluster.ask(to, message, request=request, who=str(who))
         return self.wait(future, context)
 

@@ -72,13 +72,13 @@ class Ops:
         lots = waits(views, desk=self._desk, context=context)
         now = time.time()
         groups = grouped(
-            (view, why_rests(view, job, alone=alone) if rests(view) else why(view, lots))
+            (view, why_rests(view, job, alone=alone) if rests(view) else why(view, job, lots))
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
         if job.because and not sent.HasField("instance"):
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
-        return ops.WhyResponse(reasons=reasons)
+        return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
     def WaitJob(self, sent: ops.WaitJobRequest, context: Context) -> Any:
         """Answers when the job has ended, or when the time is over."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.totals import ENDED
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
-from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
+from peloton.actors.task.messages import SLICE_SIZE, End, TaskGoals
 from peloton.gateway.desk import Context, Desk
 from peloton.gateway.texts import rfc3339
 from peloton.runtime.vocabulary import Bits, Key
@@ -88,14 +89,14 @@ def _killed(view: InstanceView, job: JobView) -> str:
     return f"stopped on request {who}: {outcome_text(view)}"
 
 
-def why(view: InstanceView, lots: Mapping[Key, LotWaits]) -> Why:
+def why(view: InstanceView, job: JobView, lots: Mapping[Key, LotWaits]) -> Why:
     """The reason of one instance that is not at its goal."""
     if view.state in _ENDED_BADLY:
         return Why(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)
     if view.code == "POOL":
         return _pool(view, lots.get(view.lot))
     if view.code == "LIMIT":
-        return Why("job-limit", view.because)
+        return Why("job-limit", _limited(job))
     if view.code == "NEVER":
         return Why(NEVER, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "HOST":
@@ -111,18 +112,30 @@ def why(view: InstanceView, lots: Mapping[Key, LotWaits]) -> Why:
     return Why("not-asked", view.because or f"is {view.state}")
 
 
+def _limited(job: JobView) -> str:
+    """That as many are under way as may be, in numbers."""
+    counts = dict(job.summary.counts)
+    rest = sum(counts.get(state, 0) for state in (*ENDED, "INITIALIZED"))
+    under_way = sum(counts.values()) - rest
+    most = job.spec.maximum_running
+    return f"waits for others of its job to end: {under_way} of at most {most} are under way"
+
+
 def outcome_text(view: InstanceView) -> str:
     """How the last run ended, in a line."""
     outcome = view.outcome
     if outcome is None:
         return f"{view.state.lower()} before it was launched"
     parts = [outcome.message or outcome.reason or view.state.lower()]
+    if outcome.end == End.KILLED and view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED):
+        # No actor wanted it, and its backend did it: only a cluster that leaves nothing behind.
+        parts[0] = f"ended with its cluster, stopped with --stop-tasks-on-exit: {parts[0]}"
     if outcome.exit_code and str(outcome.exit_code) not in parts[0]:
         parts.append(f"exit code {outcome.exit_code}")
     if outcome.signal and outcome.signal not in parts[0]:
         parts.append(f"signal {outcome.signal}")
-    if view.failures:
-        parts.append(f"after {view.failures} failed runs" if view.failures > 1 else "on its run")
+    if view.failures > 1:
+        parts.append(f"after {view.failures} failed runs")
     return ", ".join(parts)
 
 

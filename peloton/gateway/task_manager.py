@@ -72,9 +72,8 @@ class TaskManager:
         try:
             found = chosen(self._desk.instances(job, context=context), sent.spec)
         except BadQuery as error:
-            # The original knows no other error here.
-            told = errors.JobNotFound(id=sent.jobId, message=str(error))
-            return task.QueryResponse(error=Error(notFound=told))
+            # The answer has room for one error only, that there is no such job.
+            end(context, Code.INVALID_ARGUMENT, text=str(error))
         views, pagination = page(found, sent.spec.pagination)
         infos = self._infos(job, views, context=context)
         return task.QueryResponse(records=infos, pagination=pagination)
@@ -136,7 +135,12 @@ class TaskManager:
         if info is None:
             return task.BrowseSandboxResponse(error=Error(outOfRange=_outside(sent, job)))
         if not info.runtime.host:
-            text = "taskinfo does not have hostname or agentID"
+            # The second half is the original's, and known to its clients.
+            state = task.TaskState.Name(info.runtime.state)
+            text = (
+                f"instance {sent.instanceId} is {state}: there are no files before it runs; "
+                "taskinfo does not have hostname or agentID"
+            )
             error = Error(notRunning=task.TaskNotRunning(message=text))
             return task.BrowseSandboxResponse(error=error)
         run = info.runtime.mesosTaskId.value
@@ -168,7 +172,9 @@ class TaskManager:
     ) -> list[task.TaskInfo]:
         lots = waits(views, desk=self._desk, context=context)
         to_wire = _translator(job)
-        return [to_wire.info(view, why(view, lots) if _waits(view) else None) for view in views]
+        return [
+            to_wire.info(view, why(view, job, lots) if _waits(view) else None) for view in views
+        ]
 
     def _put_ports(
         self, runtime: task.RuntimeInfo, view: InstanceView, *, context: Context

@@ -1,6 +1,6 @@
 """Jobs: create, get, query, delete.
 
-Must not wait or print. To stop a job is to stop its tasks, so it stands in `tasks`.
+Must not wait or print. To stop a job is to stop all of its tasks, as one order to the job.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.job import job_pb2_grpc
 from peloton.api.v0.query import query_pb2 as query
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import specs, translate
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.pools import Pools
@@ -39,6 +41,9 @@ class JobQuery:
     total_max: int = 100
     sort: tuple[str, ...] = ("creation_time",)
     order: str = "DESC"
+
+
+ALL_JOBS = JobQuery()
 
 
 def method(name: str) -> Method:
@@ -98,8 +103,14 @@ class Jobs:
         answer = self._wire.call(method("Delete"), delete_request(job), how=ONCE)
         return translate.inside(answer)
 
-    def query(self, wanted: JobQuery) -> job.QueryResponse:
-        """Summaries of the jobs that match all of the query."""
+    def stop(self, job: str) -> task.StopResponse:
+        """Stops the job: what runs of it is ended, and nothing of it runs again."""
+        request = task.StopRequest(jobId=job_id(job))
+        stop = Method("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
+        return translate.inside(self._wire.call(stop, request, how=ONCE))
+
+    def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:
+        """Summaries of the jobs that match all of the query; by default of the newest jobs."""
         request = job.QueryRequest(spec=spec_of(wanted), summaryOnly=True)
         if wanted.pool:
             request.respoolID.value = self._pools.lookup(wanted.pool)

@@ -41,7 +41,10 @@ def download(file: File, *, timeout_s: float) -> Iterator[bytes]:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == http.HTTPStatus.NOT_FOUND:
-            raise NotFound(f"{file.path} is no longer on {file.host}") from None
+            raise NotFound(
+                f"{file.path} is no longer on {file.host}: files of old runs are removed, and "
+                "simulated runs leave none"
+            ) from None
         raise ServerError(f"{file.url} answered {error.code} {error.reason}") from None
     except TimeoutError:
         raise TimedOut(f"{file.host}:{file.port} did not answer in time") from None

@@ -13,7 +13,7 @@ from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import sandbox, translate
-from peloton.sdk.errors import NotFound
+from peloton.sdk.errors import NotFound, OutOfRange
 from peloton.sdk.jobs import number_of
 from peloton.sdk.wire import ONCE, Method, Wire
 
@@ -107,7 +107,14 @@ class Tasks:
     def browse(self, job: str, instance: int, *, run: str = "") -> task.BrowseSandboxResponse:
         """Where the files of a run are; of the current run if none is named."""
         request = task.BrowseSandboxRequest(jobId=job_id(job), instanceId=instance, taskId=run)
-        return translate.inside(self._wire.call(method("BrowseSandbox"), request))
+        try:
+            return translate.inside(self._wire.call(method("BrowseSandbox"), request))
+        except OutOfRange as error:
+            if not run or instance >= error.instance_count:
+                raise
+            # The contract has one word for both.
+            text = f"instance {instance} of job {job} has no run {run!r}; `task get` lists its runs"
+            raise NotFound(text, kind="noSuchRun") from None
 
     def logs(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"

@@ -6,6 +6,7 @@ a change is only said twice under a request key, by which the server knows the s
 
 from __future__ import annotations
 
+import getpass
 import random
 import threading
 import time
@@ -28,6 +29,18 @@ SERVICES = {
     "hostmgr": "peloton-hostmgr",
     "api": "peloton-apiserver",
 }
+
+
+def user() -> str:
+    """Who runs this, for the cluster's records; no proof of anything. Empty where unknown."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""
+    return name if name.isascii() and name.isprintable() else ""
+
+
+USER = user()
 OPTIONS = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -129,6 +142,8 @@ class Wire:
             ("rpc-service", SERVICES[role]),
             ("rpc-encoding", "proto"),
         ]
+        if USER:
+            metadata.append(("peloton-user", USER))
         if how.key:
             metadata.append(("peloton-request-key", how.key))
         if self.login:

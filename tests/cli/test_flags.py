@@ -109,7 +109,7 @@ def test_a_login_is_read_from_its_file(peloton: Terminal, tmp_path: Path) -> Non
 def test_a_cluster_that_has_to_be_searched_is_refused_clearly() -> None:
     for line in (["-e", "prod", "respool", "dump"], ["respool", "dump", "-z", "zk:2181"]):
         printed = typed(*line)
-        assert printed.code == 69
+        assert printed.code == 70
         assert "say --api HOST:PORT" in printed.err
 
 
@@ -131,7 +131,13 @@ def test_durations(text: str | float, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "pair"),
-    [(":", (0, INSTANCE_MAX)), ("1:5", (1, 5)), ("3:", (3, INSTANCE_MAX)), (":7", (0, 7))],
+    [
+        (":", (0, INSTANCE_MAX)),
+        ("1:5", (1, 5)),
+        ("3:", (3, INSTANCE_MAX)),
+        (":7", (0, 7)),
+        ("5", (5, 6)),
+    ],
 )
 def test_ranges(text: str, pair: tuple[int, int]) -> None:
     assert from_to(text) == pair
@@ -139,7 +145,7 @@ def test_ranges(text: str, pair: tuple[int, int]) -> None:
 
 def test_what_cannot_be_meant() -> None:
     for read, texts in (
-        (from_to, ["5", "", "-1:3", "a:b", "1:-2", "1:2:3"]),
+        (from_to, ["", "-1:3", "a:b", "1:-2", "1:2:3"]),
         (duration, ["", "5q", "s", "1m 30s"]),
         (labels, ["a", "a=b,c", "=b"]),
     ):

@@ -78,7 +78,7 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
 )
 def test_what_comes_later_says_so(line: str) -> None:
     printed = typed(*line.split())
-    assert printed.code == 69
+    assert printed.code == 70
     assert printed.err.endswith("not supported yet\n")
 
 

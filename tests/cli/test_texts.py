@@ -59,7 +59,7 @@ def test_respool_delete(peloton: Terminal) -> None:
     peloton.cluster.busy.clear()
     assert peloton("respool", "delete", "/hello").out == "Resource Pool /hello is deleted \n"
     assert peloton("respool", "delete", "/hello") == Printed(
-        66, "", "ResPool Not Found: resource pool not found\n"
+        66, "", "ResPool Not Found: /hello: resource pool not found\n"
     )
 
 
@@ -314,7 +314,7 @@ def test_why(peloton: Terminal) -> None:
     reason.counts.update({"memory": 1, "cpu": 2})
     peloton.cluster.reasons.append(reason)
     row = cells(peloton.lines("job", "why", JOB)[1])
-    assert row == ["0", "PENDING", "no-host-fits", "", "8 cpus wanted", "cpu 2, memory 1", "", ""]
+    assert row == ["0", "PENDING", "no-host-fits", "8 cpus wanted", "cpu 2, memory 1", ""]
     found = json.loads(peloton("why", JOB, "0", "-o", "json").out)
     assert found["reasons"][0]["code"] == "no-host-fits"
     assert not peloton.cluster.called("Why")[0].request.HasField("instance")
@@ -350,6 +350,55 @@ def test_wait_hands_on_the_real_code_where_that_is_wanted(peloton: Terminal) -> 
         assert peloton("wait", JOB, "--raw-exit").code == code
     for code in ("0 ", "63 ", "124 ", "125 ", "130 "):
         assert f"\n    {code}" in peloton("wait", "--help").out, "the help lists the codes"
+
+
+def test_why_of_many(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    many = ops.Reason(
+        instance=3, state="PENDING", code="pool-limit", text="10 instances: full", instances=10
+    )
+    many.position = 1
+    peloton.cluster.reasons.append(many)
+    peloton.cluster.counts = {"PENDING": 10, "RUNNING": 7}
+    printed = peloton("why", JOB)
+    header, row = (cells(line) for line in printed.out.splitlines())
+    assert header == ["Instance", "State", "Reason", "Position", "Why", ""], "no empty columns"
+    assert row == ["10 instances", "PENDING", "pool-limit", "1", "full", ""]
+    assert printed.err == "of all instances: 10 PENDING, 7 RUNNING\n"
+
+
+def test_task_get_names_its_runs(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    header, row = (cells(line) for line in peloton.lines("task", "get", JOB, "0"))
+    assert (header[0], row[0], row[1]) == ("Run", f"{JOB}-0-1", "0")
+    assert peloton("task", "get", JOB, "0", "--output", "name").out == f"{JOB}-0-1\n"
+
+
+def test_logs_of_a_run_that_never_was(peloton: Terminal) -> None:
+    peloton.cluster.sandbox.error.outOfRange.instanceCount = 2
+    printed = peloton("task", "logs", JOB, "0", "nonsense")
+    assert printed.code == 66
+    assert "instance 0 of job" in printed.err and "has no run 'nonsense'" in printed.err
+    assert "instances 0 to 1" in peloton("task", "logs", JOB, "7", "nonsense").err
+
+
+def test_who_wants_data_gets_no_hints(peloton: Terminal, spec: Path) -> None:
+    assert peloton("job", "create", "/hello", str(spec), "--output", "name").err == ""
+
+
+def test_stopping_many_without_a_terminal_names_force(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    printed = peloton("job", "stop", "--owner", "x")
+    assert printed.code == 64 and "--force" in printed.err
+    assert peloton.cluster.called("Stop") == []
+
+
+def test_a_key_given_twice_names_the_file(peloton: Terminal, spec: Path) -> None:
+    spec.write_text("name: a\nname: b\n")
+    printed = peloton("job", "create", "/hello", str(spec))
+    assert (printed.code, printed.err) == (
+        65, f"{spec}: name: given twice, the second time in line 2\n"
+    )  # fmt: skip
 
 
 def test_wait_names_the_signal(peloton: Terminal) -> None:
@@ -421,7 +470,7 @@ def test_quarantine(peloton: Terminal) -> None:
         (grpc.StatusCode.INVALID_ARGUMENT, 65),
         (grpc.StatusCode.NOT_FOUND, 66),
         (grpc.StatusCode.UNAVAILABLE, 69),
-        (grpc.StatusCode.UNIMPLEMENTED, 69),
+        (grpc.StatusCode.UNIMPLEMENTED, 70),
         (grpc.StatusCode.INTERNAL, 70),
         (grpc.StatusCode.ABORTED, 73),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, 75),

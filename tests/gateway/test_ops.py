@@ -129,6 +129,7 @@ def test_a_job_that_may_run_two_at_once(town: Town) -> None:
     town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
     (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
     assert (reason.code, reason.state, reason.instances) == ("job-limit", "INITIALIZED", 3)
+    assert "2 of at most 2 are under way" in reason.text
     some = task.StopRequest(jobId=named(job_id))
     some.ranges.add(**{"from": 0, "to": 1})
     town.tasks.Stop(some)

@@ -44,6 +44,7 @@ class Cluster:
         self.sandbox = task.BrowseSandboxResponse()
         self.reasons: list[ops.Reason] = []
         self.waits: list[ops.WaitJobResponse] = []
+        self.counts: dict[str, int] = {}
         self.hosts: list[ops.Host] = []
         self.set_aside: list[ops.Quarantined] = []
         self.calls: list[Call] = []
@@ -275,7 +276,7 @@ class Ops(ops_pb2_grpc.OpsServicer):
     def Why(self, request: Any, context: Any) -> ops.WhyResponse:
         if request.job_id not in self.cluster.jobs:
             context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
-        return ops.WhyResponse(reasons=self.cluster.reasons)
+        return ops.WhyResponse(reasons=self.cluster.reasons, counts=self.cluster.counts)
 
     def WaitJob(self, request: Any, context: Any) -> ops.WaitJobResponse:
         waits = self.cluster.waits
