@@ -365,6 +365,7 @@ NOTES: Mapping[type, Callable[[Books, Entry, Any], None]] = {
 }
 UNNOTED = (
     tf.RoomAsked, tf.RoomQueued, tf.RoomAdmitted, tf.RoomLeaving, tf.RoomLeft, tf.TaskThrottled,
+    tf.TaskShelved,
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
