@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from peloton.runtime.core.digest import digest
+from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.vocabulary import Absent, Key, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
@@ -140,3 +141,62 @@ def test_a_checkpoint_keeps_time_and_deadlines():
     bench.after(5.1)
     bench.rest()
     same(bench)
+
+
+def deleted(count: int, bytes_min: int) -> Bench:
+    """Many that had ended live again and are deleted, all in a few frames."""
+    bench = Bench(checkpoint_bytes_min=bytes_min)
+    for at in range(count):
+        bench.tell(key("note", at), w.Add(1))
+        bench.tell(key("note", at), w.Close())
+    bench.rest()
+    assert len(bench.ended) == count
+    for at in range(count):
+        bench.tell(key("note", at), w.Forget())
+    return bench
+
+
+def test_rows_of_deletions_are_bounded_and_leave_room_for_endings():
+    bench = Bench(checkpoint_bytes_min=10**9)
+    for at in range(2000):
+        bench.tell(key("note", at), w.Add(1))
+        bench.tell(key("note", at), w.Forget())
+    bench.rest()
+    bench.shard = bench.replay()  # whether their rows were written is not in the journal
+    bench.tell(X, w.Add(5))
+    bench.tell(X, w.Close())
+    rounds = []
+    while bench.shard.busy:
+        rounds.append(bench.once().ended)
+    assert max(len(rows) for rows in rounds) <= ENDED_ROWS_PER_ROUND
+    assert sum(row.deleted for rows in rounds for row in rows) == 2000
+    first = next(at for at, rows in enumerate(rounds) if any(row.key == X for row in rows))
+    assert first <= 2, "it has not to wait until all deletions are written"
+
+
+def test_the_floor_waits_for_the_rows_of_what_was_deleted_before_it():
+    bench = deleted(2000, bytes_min=1)
+    floors = 0
+    while bench.shard.busy:
+        ready = bench.shard.ready(bench.now)
+        if ready.floor is not None:
+            floors += 1
+            # A crash right behind the floor: nothing but rows tells what became of these.
+            cells = bench.replay(checkpoint=False).population.cells
+            stale = [name for name in bench.ended if name not in cells]
+            said = {Key(entry) for entry in _deleted_after(bench, ready.floor.position)}
+            assert not [name for name in stale if name not in said and _was_deleted(bench, name)]
+        bench.write(ready)
+        bench.shard.committed()
+        for name in ready.load:
+            bench.shard.loaded(name, bench.ended.get(name))
+    assert floors and not bench.ended
+
+
+def _deleted_after(bench: Bench, floor: int) -> list[str]:
+    frames = [bench.codec.decode_frame(f.body)[1] for f in bench.frames if f.position > floor]
+    return [entry.key for entries in frames for entry in entries if w.Forgotten() in entry.facts]
+
+
+def _was_deleted(bench: Bench, name: Key) -> bool:
+    return name in _deleted_after(bench, 0)

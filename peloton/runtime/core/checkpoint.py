@@ -54,6 +54,7 @@ class Checkpointer:
         self._written = 0
         self._safe = False
         self._floor_due = False
+        self._floor_moves = False  # with the round that is under way
         self._cutting = False
         self._crowds: dict[Key, Crowd] = {}
         self.tail_bytes = 0
@@ -95,20 +96,23 @@ class Checkpointer:
         )
         self._pieces = fitting(bodies)
 
-    def pieces(self) -> tuple[tuple[CheckpointPart, ...], Floor | None, Cut | None]:
+    def pieces(
+        self, floor_may_move: bool = True
+    ) -> tuple[tuple[CheckpointPart, ...], Floor | None, Cut | None]:
         """What to put into the next round: a part, or the floor, or a cut."""
         if self._pieces is not None and self._safe:
             return (self._part(),), None, None
         if self._floor_due:
-            return (), Floor(self._position), None
+            self._floor_moves = floor_may_move
+            return (), Floor(self._position) if floor_may_move else None, None
         if self._cutting:
             return (), None, Cut()
         return (), None, None
 
     def committed(self, more_to_cut: bool) -> None:
         """The last round is safe."""
-        if self._floor_due:
-            self._floor_due = False
+        if self._floor_due and self._floor_moves:
+            self._floor_due = self._floor_moves = False
             self._cutting = True
         elif self._cutting:
             self._cutting = more_to_cut

@@ -39,6 +39,8 @@ class Endings:
         self._deleted: dict[Key, None] = {}
         self._writing: dict[Key, Any] = {}  # rows of the bundle in flight, with their states
         self._deleting: dict[Key, None] = {}  # whose rows "deleted" are in the bundle in flight
+        self._before_cut: dict[Key, None] = {}  # whose rows "deleted" the floor waits for
+        self.floor_may_move = True
         self._left: list[Key] = []  # out of memory, and no frame says so yet
         self.known_absent: dict[Key, None] = {}
         self.waiting: dict[Key, None] = {}
@@ -70,16 +72,7 @@ class Endings:
 
         An entity that has yet to say its last word stays; it is looked at again when that is seen.
         """
-        rows: list[EndedRow] = []
-        later: dict[Key, None] = {}
-        for key in self._deleted:
-            if key in self._turns.touched:
-                later[key] = None
-            elif key not in self._turns.population.cells:
-                kind = self._turns.population.kind(key)
-                rows.append(EndedRow(kind.name, key, position, b"", deleted=True))
-                self._deleting[key] = None
-        self._deleted = later
+        rows = self._deletions(position)
         waiting, self.waiting = self.waiting, {}
         for key in waiting:
             if key in self._turns.touched or len(rows) >= ENDED_ROWS_PER_ROUND:
@@ -87,6 +80,10 @@ class Endings:
             elif key not in reports.due and passes(self._may_leave, key, reports):
                 rows.append(self._row(key, position))
         return tuple(rows)
+
+    def cut(self) -> None:
+        """A checkpoint was cut: what was deleted up to there stands in no frame after it."""
+        self._before_cut = dict(self._deleted)
 
     def committed(self) -> list[Key]:
         """The rows of the last bundle are safe: what has not changed since leaves memory.
@@ -191,6 +188,31 @@ class Endings:
             self._answered.remember(key, fact)
 
     # ---- inside ----
+
+    def _deletions(self, position: int) -> list[EndedRow]:
+        """Rows "deleted", at most half of a round, so that what has ended has its share.
+
+        Of those deleted before a cut the checkpoint does not say so: once the floor has passed
+        their frames, and before their rows are written, a crash would leave nothing but an older
+        row of each, and it would live again. So the floor waits for them; for rows of this very
+        round, too, which is one round longer than it must.
+        """
+        self.floor_may_move = not self._before_cut
+        rows: list[EndedRow] = []
+        later: dict[Key, None] = {}
+        for key in self._deleted:
+            if key in self._turns.touched:
+                later[key] = None  # the next frame says anew what became of it
+            elif len(rows) >= ENDED_ROWS_PER_ROUND // 2:
+                later[key] = None
+                continue
+            elif key not in self._turns.population.cells:
+                kind = self._turns.population.kind(key)
+                rows.append(EndedRow(kind.name, key, position, b"", deleted=True))
+                self._deleting[key] = None
+            self._before_cut.pop(key, None)
+        self._deleted = later
+        return rows
 
     def _note(self, kind: Kind, key: Key) -> None:
         if kind.keep == 0:

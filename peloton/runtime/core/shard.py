@@ -174,7 +174,8 @@ class Shard:
             self.checkpointer.framed(len(frame))
             if cut:
                 self.checkpointer.cut(self.position, self.population, records=self._records())
-        parts, floor, journal_cut = self.checkpointer.pieces()
+                self.endings.cut()
+        parts, floor, journal_cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self.views.touch(turns)
         self._go_cold()
         replies, turns.outbox.replies = turns.outbox.replies, []
