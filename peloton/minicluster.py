@@ -56,7 +56,11 @@ def command() -> click.Command:
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--no-classic-ports", is_flag=True, help="Do not listen on 5391, 5392 and 5394.")
-@click.option("--stop-tasks-on-exit", is_flag=True, help="End all tasks when leaving.")
+@click.option(
+    "--stop-tasks-on-exit",
+    is_flag=True,
+    help="End all tasks when leaving; they end as KILLED, and `peloton why` says so.",
+)
 @click.option(
     "--simulated-duration-s", type=float, default=1.0, show_default=True, help="Of simulated runs."
 )

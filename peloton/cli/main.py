@@ -76,7 +76,7 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
         return exits.INTERRUPTED
     except PelotonError as error:
         click.echo(str(error), err=True)
-        if type(error) is Unavailable:
+        if type(error) is Unavailable and error.kind == "UNAVAILABLE":
             click.echo(f"is it running? `{starter(group)}` starts one here", err=True)
         return exits.of_error(error)
     except BrokenPipeError:

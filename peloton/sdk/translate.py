@@ -30,6 +30,10 @@ BY_CODE: dict[grpc.StatusCode, type[errors.PelotonError]] = {
 # Some refusals came from the original as INTERNAL, and clients know them by their text only.
 STILL_RUNNING = "Job is not in a terminal state"
 
+# What gRPC says of a server that answers, and in another language.
+NO_HTTP2 = "Failed parsing HTTP/2"
+NO_GRPC = "NO_GRPC"
+
 # What a server puts before its text: `config.defaultConfig.resource.cpuLimit: -1.0 is negative`.
 PATH = re.compile(r"config\.(?P<path>\w+(?:\.\w+|\[\d+\])*): (?P<text>.+)", re.DOTALL)
 
@@ -54,6 +58,9 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
     """The exception for a call that ended with a status other than OK."""
     code = error.code()
     text = error.details() or code.name
+    if code is grpc.StatusCode.UNAVAILABLE and NO_HTTP2 in text:
+        text = f"{address} is there and speaks no gRPC: is that the address of its --http?"
+        return errors.Unavailable(text, kind=NO_GRPC)
     if code is grpc.StatusCode.UNAVAILABLE:
         text = f"{address} does not answer: {text}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -5,8 +5,10 @@ Must not depend on the clock: no task of these tests is running.
 
 from __future__ import annotations
 
+import http.server
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -422,6 +424,21 @@ def test_wait_where_nobody_answers_says_so_and_ends_in_time() -> None:
     assert f"{api} does not answer" in printed.err and "still asking" in printed.err
     assert printed.err.endswith("the time is over; nobody answered\n")
     assert printed.out == f"Job {JOB} was not heard of\n"
+
+
+def test_a_server_of_another_kind_is_not_started_again() -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        api = f"127.0.0.1:{server.server_address[1]}"
+        printed = typed("--api", api, "-t", "5s", "job", "query")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert printed.code == 69
+    text = f"{api} is there and speaks no gRPC: is that the address of its --http?\n"
+    assert printed.err.endswith(text), "and nobody is told to start another"
 
 
 def test_hosts(peloton: Terminal) -> None:
