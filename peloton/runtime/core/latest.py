@@ -1,32 +1,36 @@
 """Words of which only the newest matters: said until the receiver has seen the newest version.
 
 Turns a parent's report into at most one pending envelope per (receiver, sender, class), so it is
-bounded. It must not keep an older version, and must not be journaled: recovery reports anew.
+bounded: at first every few ticks, after `RESEND_FAST_MAX` tries at the slow rate, for a receiver
+that is in quarantine, or gone for good, never sees anything. It must not keep an older version,
+and must not be journaled: recovery reports anew.
 """
 
 from __future__ import annotations
 
 from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.owed import RESEND_SLOW_TICKS
 from peloton.runtime.vocabulary import Key, Latest, Seen
 
 _Name = tuple[Key, Key, str]
 RESEND_EVERY_TICKS = 2
+RESEND_FAST_MAX = 5
 
 
 class Pending:
     """The newest reports of one shard that were not yet seen."""
 
     def __init__(self) -> None:
-        self._waiting: dict[_Name, tuple[Envelope, int]] = {}
+        self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # tick, tries
         self._senders: dict[Key, int] = {}  # how many reports of each wait
 
     def said(self, envelope: Envelope, tick: int) -> None:
-        """A report leaves; an older one to the same receiver is forgotten."""
+        """A report leaves; an older one to the same receiver is forgotten, with its tries."""
         assert envelope.sender is not None
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
         if name not in self._waiting:
             self._senders[envelope.sender] = self._senders.get(envelope.sender, 0) + 1
-        self._waiting[name] = (envelope, tick)
+        self._waiting[name] = (envelope, tick, 0)
 
     def seen(self, by: Key, to: Key, *, message: Seen) -> None:
         """The receiver `by` holds this version of what `to` reported."""
@@ -43,9 +47,10 @@ class Pending:
     def again(self, tick: int) -> list[Envelope]:
         """The reports to say again at this tick."""
         due = []
-        for name, (envelope, said) in self._waiting.items():
-            if tick - said >= RESEND_EVERY_TICKS:
-                self._waiting[name] = (envelope, tick)
+        for name, (envelope, said, tries) in self._waiting.items():
+            pause = RESEND_EVERY_TICKS if tries < RESEND_FAST_MAX else RESEND_SLOW_TICKS
+            if tick - said >= pause:
+                self._waiting[name] = (envelope, tick, tries + 1)
                 due.append(envelope)
         return due
 

@@ -1,0 +1,41 @@
+"""Reports that nobody sees: said again soon, later seldom; a new one begins anew."""
+
+from __future__ import annotations
+
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.latest import RESEND_FAST_MAX, Pending
+from peloton.runtime.core.owed import RESEND_SLOW_TICKS
+from peloton.runtime.vocabulary import Seen, key
+from tests.toy import words as w
+
+NOTE, GRID = key("note", "x"), key("grid", "g")
+
+
+def lamps(version: int) -> Envelope:
+    return Envelope(NOTE, w.Lamps(version, 1), sender=GRID)
+
+
+def ticks(pending: Pending, first: int, last: int) -> list[int]:
+    return [tick for tick in range(first, last) if pending.again(tick)]
+
+
+def test_what_nobody_sees_falls_to_the_slow_rate():
+    pending = Pending()
+    pending.said(lamps(1), 0)
+    told = ticks(pending, 1, 601)
+    pauses = [after - before for before, after in zip([0, *told], told, strict=False)]
+    assert pauses[:RESEND_FAST_MAX] == [2] * RESEND_FAST_MAX
+    assert set(pauses[RESEND_FAST_MAX:]) == {RESEND_SLOW_TICKS}
+    assert len(told) <= RESEND_FAST_MAX + 600 // RESEND_SLOW_TICKS
+
+
+def test_a_new_word_begins_fast_again_and_what_is_seen_is_said_no_more():
+    pending = Pending()
+    pending.said(lamps(1), 0)
+    ticks(pending, 1, 100)
+    pending.said(lamps(2), 100)
+    assert ticks(pending, 101, 106) == [102, 104]
+    pending.seen(NOTE, GRID, message=Seen("Lamps", 1))
+    assert ticks(pending, 106, 108), "it saw an older one"
+    pending.seen(NOTE, GRID, message=Seen("Lamps", 2))
+    assert not pending and not ticks(pending, 108, 200)
