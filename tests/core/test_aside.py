@@ -35,6 +35,8 @@ from peloton.runtime.vocabulary import (
     Value,
     key,
 )
+from tests.toy import words as w
+from tests.toy.bench import Bench
 
 
 class Spot(Value, frozen=True, gc=False, array_like=True):
@@ -333,3 +335,34 @@ def test_a_message_without_bytes_and_an_endless_error_are_set_aside_too():
     (fact,) = desk.facts(BOX)
     assert "bytes are not kept" in fact.error and len(fact.error) < 10_000
     same(desk)
+
+
+def test_an_order_for_an_entity_that_cannot_be_read_is_answered():
+    bench = Bench()
+    note = key("note", "x")
+    bench.tell(shard_key(bench.id), Redrive(note), ask=1)
+    ready = bench.shard.ready(bench.now)
+    bench.write(ready)
+    bench.shard.committed()
+    assert ready.load == (note,)
+    bench.shard.unreadable(note, "torn")
+    bench.once()
+    (answer,) = bench.answers()
+    assert isinstance(answer, Unavailable) and "torn" in answer.text
+    bench.tell(shard_key(bench.id), Redrive(note), ask=2)
+    bench.rest()
+    assert bench.answers() == [Redriven()], "the next one is looked up anew"
+
+
+def test_mail_behind_an_order_that_waits_asks_for_no_second_row():
+    bench = Bench()
+    note = key("note", "x")
+    bench.tell(shard_key(bench.id), Redrive(note), ask=1)
+    assert bench.shard.ready(bench.now).load == (note,)
+    bench.shard.committed()
+    bench.tell(note, w.Add(1), ask=2)
+    assert bench.shard.ready(bench.now).load == (), "it waits for the same"
+    bench.shard.committed()
+    bench.shard.loaded(note, None)
+    bench.rest()
+    assert bench.answers() == [Redriven(), w.Total(1)]
