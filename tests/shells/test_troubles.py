@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.inspection import Redriven
 from peloton.runtime.core.records import MessageSetAside
-from peloton.runtime.ports import Answer, Work
+from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells.root import Root, start
-from peloton.runtime.vocabulary import SetAside, Unavailable, key
+from peloton.runtime.vocabulary import Kind, SetAside, Unavailable, key
 from tests.toy import words as w
 from tests.toy.kinds import KINDS, SIZES
 
@@ -151,3 +153,47 @@ def test_a_soft_machine_speaks_wakes_and_is_reset_when_it_raises():
             time.sleep(0.01)
     finally:
         root.stop()
+
+
+def test_one_damaged_shard_is_halted_and_the_others_open():
+    store = MemoryStore()
+    root = daemon(MemoryJournal(store, process=b"1" * 16))
+    meter = key("meter", 0)
+    assert root.region.ask(X, w.Add(11)).result(5) == w.Total(11)
+    assert not isinstance(root.region.ask(meter, w.Build(3)).result(5), Unavailable)
+    root.stop()
+    later = MemoryJournal(store, process=b"2" * 16)
+    root = start(unfolding(11), later, sizes=SIZES, clock=SystemClock())
+    try:
+        root.opened.result(10)
+        ok, (reason,) = root.health()
+        assert not ok and "house-" in reason and "11 does not fold" in reason
+        assert isinstance(root.region.ask(X, w.Show()).result(5), Unavailable)
+        assert not isinstance(root.region.ask(meter, w.Build(3)).result(5), Unavailable)
+        (halted,) = [shard for shard in all_shards() if shard not in root.region.owned()]
+        root.disown((halted,)).result(5)
+        root.own((halted,))  # looked at, and tried again: it is halted again, and no more
+        deadline = time.monotonic() + 5
+        while "11 does not fold" not in str(root.health()[1]):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert not root.exited.done()
+    finally:
+        root.stop()
+
+
+def all_shards() -> list[ShardId]:
+    return [ShardId(group, at) for group in SIZES for at in range(SIZES[group])]
+
+
+def unfolding(amount: int) -> dict[str, Kind]:
+    """The toy kinds, where a note cannot fold this amount any more."""
+    note = KINDS["note"]
+    added = note.evolve[w.Added]
+
+    def evolve(state: w.Note, fact: w.Added) -> w.Note:
+        if fact.amount == amount:
+            raise ValueError(f"{amount} does not fold")
+        return added(state, fact)
+
+    return {**KINDS, "note": replace(note, evolve={**note.evolve, w.Added: evolve})}
