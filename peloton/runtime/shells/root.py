@@ -1,129 +1,357 @@
-"""JobManager.Create: everything that may be wrong is found before anything is said.
+"""The root: starts the shells of a daemon, and starts them anew when they fail.
 
-Turns a CreateRequest into one command, or into pieces and a last command where the instances' own
-configs are too many for one message. Refusals stand inside the answer, in the original's order:
-id, pool, config. It must not leave half a job behind that it knew to be wrong.
+Turns "own these shards" into shells, and their ends into new ones after a pause that grows. A
+shell that raises too often, or a journal that raises at all, ends the daemon (`Root.exited`):
+whoever watches the process starts another. It must not retry what a person has to look at: a
+damaged shard stays closed, and health says so.
+
+Alone (`start`) a daemon owns every shard. In a fleet (`assemble` with a `Fleet`) the claim shell
+says which, and a shard that ended by itself is its business: it may be another's by now.
+
+    root = start(kinds, journal, sizes, clock, softs)
+    root.opened.result(30)    all shards have recovered, but those that health calls damaged
+    root.region.ask(...)
+    root.stop()
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
+from typing import Any, Protocol
 
-from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
-from peloton.actors.resources import BadAmount
-from peloton.actors.respool.messages import ROOT, PoolView, pool_key
-from peloton.api.v0 import peloton_pb2
-from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.desk import Code, Context, Desk, end
-from peloton.gateway.pool_limits import check_limits
-from peloton.gateway.requests import Request, request_of
-from peloton.gateway.texts import canonical, derived
-from peloton.gateway.translate_job import Wanted, to_spec
-from peloton.gateway.translate_task import BadConfig
-from peloton.runtime.vocabulary import Key, Refused
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import Journal, ShardId
+from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.fleet import ALONE, Setup, join
+from peloton.runtime.shells.house import House
+from peloton.runtime.shells.journal import JournalShell, ReaderShell
+from peloton.runtime.shells.letters import (
+    Broke,
+    Closed,
+    Disown,
+    Drain,
+    DrainAll,
+    Drop,
+    Look,
+    Lost,
+    Opened,
+    Own,
+    Ref,
+    Wake,
+    resolve,
+    tell,
+)
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shell import Clock, Driver, Shell, begin
+from peloton.runtime.shells.soft import Soft, SoftShell
+from peloton.runtime.vocabulary import Kind
 
-WHOLE_BYTES_MAX = 2 * 1024 * 1024
-"""Own configs that may travel with the command itself; larger ones are said slice by slice."""
+RESTART_FIRST_S = 0.2
+RESTART_S_MAX = 15.0
+BREAKS_MAX = 8
+BREAKS_WINDOW_S = 60.0
+STOP_S_MAX = 5.0
 
-Error = job.CreateResponse.Error
+
+class Drivers(Protocol):
+    """Where shells get their drivers: threads, or one stepper for all."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time the shells live in."""
+
+    def driver(self, name: str) -> Driver:
+        """The driver of that name."""
+
+    def stop(self) -> None:
+        """No shell runs afterwards."""
 
 
-class Creation:
-    """One Create call."""
+class _Order:
+    """Shards to be given back, and who waits for it."""
 
-    def __init__(self, desk: Desk, sent: job.CreateRequest, *, context: Context) -> None:
-        self._desk = desk
-        self._sent = sent
-        self._context = context
-        self._request: Request | None = request_of(sent, context)
-        self._id = ""
-        self._drawn = not sent.id.value and self._request is None
+    def __init__(self, letter: Disown) -> None:
+        self.left = dict.fromkeys(letter.shards)
+        self._answer = letter.answer
 
-    def answer(self) -> job.CreateResponse:
-        """Do it, and say what became of it."""
-        sent = self._sent
-        if sent.secrets:
-            end(self._context, Code.INVALID_ARGUMENT, text="secrets not supported by cluster")
-        found = self._choose_id()
-        if found is None:
-            text = "JobID must be valid UUID"
-            bad_id = job.InvalidJobId(id=sent.id, message=text)
-            return job.CreateResponse(error=Error(invalidJobId=bad_id))
-        self._id = found
-        pools = self._desk.pools(self._context)
-        pool = self._pool(pools)
-        if isinstance(pool, str):
-            return self._invalid(pool)
-        try:
-            wanted = to_spec(sent.config)
-            check_limits(wanted, pool, pools)
-        except (BadConfig, BadAmount) as error:
-            return self._invalid(str(error))
-        return self._create(wanted, pool)
+    def look(self) -> None:
+        """Answer once nothing is left."""
+        if not self.left:
+            resolve(self._answer, None)
 
-    def _choose_id(self) -> str | None:
-        if self._sent.id.value:
-            return canonical(self._sent.id.value)
-        if self._request is not None:
-            return derived(self._request[0], "job")
-        return str(uuid.uuid4())
 
-    def _pool(self, pools: Mapping[Key, PoolView]) -> PoolView | str:
-        """The pool, or what is wrong with it."""
-        named = self._sent.config.respoolID.value
-        if not named:
-            return "resource pool ID is null"
-        key = pool_key(named)
-        if key == ROOT:
-            return "cannot submit jobs to the `root` resource pool"
-        view = pools.get(key)
-        if view is None:
-            return "resource pool not found"
-        if view.children:
-            return "cannot submit jobs to a non leaf resource pool"
-        return view
+class RootShell(Shell):
+    """The supervisor of all shells of a daemon."""
 
-    def _create(self, wanted: Wanted, pool: PoolView) -> job.CreateResponse:
-        key = job_key(self._id)
-        overrides, pieces = tuple(wanted.pieces.items()), 0
-        if wanted.size_bytes() > WHOLE_BYTES_MAX:
-            refused = self._say_pieces(key, wanted)
-            if refused is not None:
-                return refused
-            overrides, pieces = (), len(wanted.pieces)
-        command = CreateJob(wanted.spec, overrides, pieces, pool.path, drawn=self._drawn)
-        answer = self._desk.ask(key, command, context=self._context, request=self._request)
-        if isinstance(answer, JobCreated):
-            return job.CreateResponse(jobId=self._job_id())
-        assert isinstance(answer, Refused), answer
-        return self._refused(answer)
+    def __init__(self, driver: Driver, *, region: Region, exited: Future[str]) -> None:
+        super().__init__("root", driver)
+        self.house: House | None = None
+        self.claim: Ref | None = None
+        self._region = region
+        self._exited = exited
+        self._mine: dict[ShardId, Ref | None] = {}  # None: waits for its next shell
+        self._open: dict[ShardId, None] = {}
+        self._damaged: dict[ShardId, None] = {}  # halted, until a person has looked
+        self._fails: dict[ShardId, int] = {}
+        self._restart: dict[ShardId, float] = {}
+        self._breaks: list[float] = []
+        self._all_open: list[Future[Any]] = []
+        self._giving: dict[ShardId, list[_Order]] = {}
 
-    def _say_pieces(self, key: Key, wanted: Wanted) -> job.CreateResponse | None:
-        for number, overrides in wanted.pieces.items():
-            piece = AddOverrides(number, overrides)
-            answer = self._desk.ask(key, piece, context=self._context)
-            if isinstance(answer, Refused):
-                if answer.code == "ALREADY_EXISTS" and self._request is not None:
-                    # It may be ours, from the first time the request was said: the last piece
-                    # carries the request key, and is answered as it was then.
-                    return None
-                return self._refused(answer)
-        return None
+    def handle(self, letter: Any) -> None:
+        """A shell said what became of it, or shards are wanted or given back."""
+        if isinstance(letter, Own):
+            for shard in letter.shards:
+                self._mine.setdefault(shard, None)
+                self._begin(shard)
+        elif isinstance(letter, Disown):
+            self._disown(letter)
+        elif isinstance(letter, Drop):
+            for shard in letter.shards:
+                self._drop(shard)
+        elif isinstance(letter, Opened):
+            self._opened(letter.shard)
+        elif isinstance(letter, Closed):
+            self._closed(letter.shard)
+        elif isinstance(letter, Lost):
+            self._lost(letter)
+        elif isinstance(letter, Broke):
+            self._broke(letter.name, letter.text, fatal=letter.fatal)
+        elif isinstance(letter, Look):
+            self._all_open.append(letter.answer)
+            self._look_whether_open()
+        elif isinstance(letter, Wake):
+            for shard in [name for name, at_s in self._restart.items() if at_s <= self.now]:
+                self._begin(shard)
+        if self._restart:
+            self.wake(min(self._restart.values()))
 
-    def _refused(self, refused: Refused) -> job.CreateResponse:
-        if refused.code == "INVALID_CONFIG":
-            return self._invalid(f"{refused.field}: {refused.text}")
-        if refused.code == "ALREADY_EXISTS":
-            taken = job.JobAlreadyExists(id=self._job_id(), message=refused.text)
-            return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
-        if refused.code == "INCOMPLETE":
-            return end(self._context, Code.UNAVAILABLE, text=refused.text)
-        return end(self._context, Code.INVALID_ARGUMENT, text=f"{refused.field}: {refused.text}")
+    def failed(self, error: BaseException) -> None:
+        """Nobody supervises the supervisor but the process's own."""
+        self._exit(f"root: {type(error).__name__}: {error}")
 
-    def _invalid(self, text: str) -> job.CreateResponse:
-        bad = job.InvalidJobConfig(id=self._job_id(), message=text)
-        return job.CreateResponse(error=Error(invalidConfig=bad))
+    def _begin(self, shard: ShardId) -> None:
+        self._restart.pop(shard, None)
+        if self._mine.get(shard) is not None or shard not in self._mine:
+            return
+        assert self.house is not None
+        self._damaged.pop(shard, None)
+        ref = self._mine[shard] = ShardShell.start(shard, self.house)
+        self._region.place(shard, ref)
 
-    def _job_id(self) -> peloton_pb2.JobID:
-        return peloton_pb2.JobID(value=self._id)
+    def _opened(self, shard: ShardId) -> None:
+        self._open[shard] = None
+        self._fails.pop(shard, None)
+        self._tell_claim(Opened(shard))
+        self._look_whether_open()
+
+    def _look_whether_open(self) -> None:
+        # One that is damaged harms itself alone: the others take mail, and health is red.
+        if len(self._open) + len(self._damaged) == len(self._mine):
+            waiting, self._all_open = self._all_open, []
+            for future in waiting:
+                resolve(future, None)
+
+    def _lost(self, lost: Lost) -> None:
+        shard = lost.shard
+        self._region.place(shard, None)
+        self._open.pop(shard, None)
+        if shard in self._giving:
+            self._closed(shard)
+            return
+        if shard not in self._mine:
+            return
+        self._mine[shard] = None
+        if lost.broken:
+            self._broke(str(shard), lost.text, fatal=False)
+        if self.claim is not None:
+            del self._mine[shard]
+            self._region.trouble(_name(shard), "")
+            tell(self.claim, lost)
+            return
+        if lost.damaged:
+            self._damaged[shard] = None  # a person has to look; health is red with the reason
+            self._look_whether_open()
+            return
+        fails = self._fails[shard] = self._fails.get(shard, 0) + 1
+        self._restart[shard] = self.now + min(RESTART_FIRST_S * 2 ** (fails - 1), RESTART_S_MAX)
+
+    def _disown(self, letter: Disown) -> None:
+        """The order is answered when the last of its shards is back."""
+        order = _Order(letter)
+        for shard in letter.shards:
+            self._giving.setdefault(shard, []).append(order)
+        for shard in letter.shards:
+            self._restart.pop(shard, None)
+            ref = self._mine.get(shard)
+            if ref is None or not tell(ref, Drain()):
+                self._closed(shard)
+        order.look()
+
+    def _drop(self, shard: ShardId) -> None:
+        # The shard may end by itself before it hears of this; whoever dropped it hears once.
+        self._giving.setdefault(shard, [])
+        ref = self._mine.get(shard)
+        if ref is None or not tell(ref, Drop((shard,))):
+            self._closed(shard)
+
+    def _tell_claim(self, letter: Any) -> None:
+        if self.claim is not None:
+            tell(self.claim, letter)
+
+    def _closed(self, shard: ShardId) -> None:
+        self._region.place(shard, None)
+        self._region.trouble(_name(shard), "")
+        self._tell_claim(Closed(shard))
+        self._mine.pop(shard, None)
+        self._open.pop(shard, None)
+        self._damaged.pop(shard, None)
+        for order in self._giving.pop(shard, []):
+            order.left.pop(shard, None)
+            order.look()
+
+    def _broke(self, name: str, text: str, *, fatal: bool) -> None:
+        self._breaks = [at for at in self._breaks if at + BREAKS_WINDOW_S > self.now]
+        self._breaks.append(self.now)
+        if fatal or len(self._breaks) > BREAKS_MAX:
+            self._exit(f"{name}: {text}")
+
+    def _exit(self, reason: str) -> None:
+        self._region.trouble("root", reason)
+        resolve(self._exited, reason)
+
+
+class Root:
+    """One daemon's shells, seen from outside."""
+
+    def __init__(
+        self, region: Region, shell: Ref, *, journal: Journal, drivers: Drivers, exited: Future[str]
+    ) -> None:
+        self.region = region
+        self.opened: Future[None] = Future()
+        """Done when all shards that were asked for take mail, or are halted as damaged."""
+        self.exited = exited
+        """Done with the reason when the daemon should end; it goes on serving what it can."""
+        self._shell = shell
+        self._journal = journal
+        self._drivers = drivers
+        self.collector: Collector | None = None
+        self.claim: Ref | None = None
+
+    def own(self, shards: tuple[ShardId, ...]) -> None:
+        """Claim these shards, beside those that are owned."""
+        tell(self._shell, Own(shards))
+
+    def own_all(self, sizes: Mapping[str, int]) -> Future[None]:
+        """Claim every shard of these groups; done when all but the damaged ones take mail."""
+        self.own(tuple(ShardId(group, at) for group in sizes for at in range(sizes[group])))
+        tell(self._shell, Look(lambda _: None, self.opened))
+        return self.opened
+
+    def disown(self, shards: tuple[ShardId, ...]) -> Future[Any]:
+        """Finish what is in flight and give the shards back."""
+        future: Future[Any] = Future()
+        tell(self._shell, Disown(shards, future))
+        return future
+
+    def leave(self) -> Future[Any]:
+        """Give back all there is; in a fleet the others are told first, so that they go on."""
+        if self.claim is None:
+            return self.disown(tuple(self.region.owned()))
+        future: Future[Any] = Future()
+        tell(self.claim, DrainAll(future))
+        return future
+
+    def stop(self, *, drain: bool = True) -> None:
+        """End within seconds: finish frames in flight, release shards, close the journal."""
+        self.region.closed = True
+        if drain:
+            try:
+                self.leave().result(STOP_S_MAX)
+            except TimesUp:
+                pass  # an unclear frame: the next owner finds out what became of it
+        self._drivers.stop()
+        if self.collector is not None:
+            self.collector.give_back()
+        self._journal.close()
+
+    def broken(self, text: str) -> None:
+        """A thread of this daemon ended by an exception: so must the daemon."""
+        self.region.trouble("dispatcher", text)
+        resolve(self.exited, text)
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""
+        return self.region.health()
+
+
+def assemble(
+    kinds: Mapping[str, Kind],
+    journal: Journal,
+    *,
+    sizes: Mapping[str, int],
+    drivers: Drivers,
+    setup: Setup = ALONE,
+) -> Root:
+    """All shells of a daemon, owning no shard yet and knowing no soft machine."""
+    sizes = journal.bootstrap(sizes).shards
+    sharding = Sharding(kinds, sizes)
+    region = Region(kinds, sharding=sharding, sizes=sizes)
+    exited: Future[str] = Future()
+    driver = drivers.driver("shards")
+    shell = RootShell(driver, region=region, exited=exited)
+    root_ref = begin(shell)
+    committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
+    reader = ReaderShell(drivers.driver("reader"), journal=journal, root=root_ref)
+    shell.house = House(
+        kinds=kinds,
+        codec=Codec(kinds),
+        sharding=sharding,
+        region=region,
+        driver=driver,
+        root=root_ref,
+        journal=begin(committer),
+        reader=begin(reader),
+        limits=setup.limits,
+    )
+
+    def on_soft(prefix: str, machine: Soft, *, outward: bool) -> Ref:
+        own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
+        soft = SoftShell(prefix, own, machine=machine, region=region, root=root_ref)
+        soft.outward = outward
+        return begin(soft)
+
+    region.on_soft = on_soft
+    root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
+    if setup.fleet is not None:
+        root.claim = shell.claim = join(shell.house, setup.fleet, sizes=sizes)
+    return root
+
+
+def start(
+    kinds: Mapping[str, Kind],
+    journal: Journal,
+    *,
+    sizes: Mapping[str, int],
+    clock: Clock,
+    softs: Mapping[str, Soft] | None = None,
+) -> Root:
+    """A daemon that owns every shard there is. Returns at once; see `Root.opened`."""
+    collector = Collector()
+    drivers = Threads(clock, on_idle=collector.idle)
+    root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
+    root.collector = collector
+    drivers.on_broken = root.broken
+    for prefix, machine in (softs or {}).items():
+        root.region.register_soft(prefix, machine)
+    root.own_all(sizes).add_done_callback(lambda _: collector.own())
+    return root
+
+
+def _name(shard: ShardId) -> str:
+    return f"{shard.group}-{shard.number}"
