@@ -81,9 +81,13 @@ class Dispatcher:
         try:
             self._run()
         except Exception as error:
-            if self._on_broken is None:
-                raise
-            self._on_broken(f"{self._name}: {type(error).__name__}: {error}")
+            self.broken(f"{self._name}: {type(error).__name__}: {error}")
+
+    def broken(self, text: str) -> None:
+        """As a driver; whoever made this dispatcher ends the daemon."""
+        if self._on_broken is None:
+            raise RuntimeError(text)
+        self._on_broken(text)
 
     def _run(self) -> None:
         while not self._stopping:

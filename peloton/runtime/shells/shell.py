@@ -41,6 +41,9 @@ class Driver(Protocol):
     def wake(self, shell: Shell, at_s: float) -> None:
         """Tell the shell `WAKE` at that time, instead of at the time asked for before."""
 
+    def broken(self, text: str) -> None:
+        """A shell cannot go on, and cannot say so: neither can its process."""
+
 
 class NotGranted(Exception):
     """Leads out of pykka's loop: the grant is used up, or nothing waits."""
@@ -160,7 +163,13 @@ class Shell(pykka.Actor):
         except BaseException as error:
             # `SystemExit` of a plug-in too: pykka would stop every actor of the process for it,
             # and wait for them on this very thread.
-            self.failed(error)
+            try:
+                self.failed(error)
+            except BaseException as second:
+                # Its own answer to failing failed: pykka would end this one actor in silence, and
+                # the daemon would go on without it.
+                text = f"{type(second).__name__}: {second}, after {type(error).__name__}: {error}"
+                self.driver.broken(f"{self.name}: {text}")
 
     @staticmethod
     def _create_actor_inbox() -> Any:

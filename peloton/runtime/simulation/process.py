@@ -59,6 +59,10 @@ class Process:
     def stop(self) -> None:
         """Nothing runs but by the stepper."""
 
+    def broken(self, text: str) -> None:
+        """As of a dispatcher; of a process that is dying that is no news."""
+        self._stepper.note(text)
+
     # ---- what a world calls ----
 
     def freeze(self) -> None:

@@ -75,6 +75,10 @@ class Stepper:
     def stop(self) -> None:
         """Nothing runs but by `step`."""
 
+    def broken(self, text: str) -> None:
+        """A shell that cannot even fail; of a process that is dying that is no news."""
+        self.note(text)
+
     # ---- what a world calls ----
 
     def step(self) -> bool:
