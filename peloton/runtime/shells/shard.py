@@ -233,6 +233,7 @@ class ShardShell(Shell):
         self._in_flight = None
         self.core = None
         self._say(text)
+        self._house.region.trouble(f"{self.name}-rows", "")
         for ask in self._asks:
             resolve(ask, Unavailable(f"{self.name}: {text}"))
         self._asks, self._waiting = {}, []
