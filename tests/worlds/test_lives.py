@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from peloton.actors.host.facts import RunsRefused
+from peloton.actors.host.messages import ConfigureHost
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.messages import (
     AddOverrides,
@@ -28,7 +29,7 @@ from peloton.actors.task.messages import End, Outcome
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from tests.worlds import checks
-from tests.worlds.harness import NEED, ROOM, World, job_id, spec
+from tests.worlds.harness import BACKEND, NEED, ROOM, World, job_id, spec
 
 
 def test_a_job_lives_and_leaves_nothing() -> None:
@@ -112,7 +113,8 @@ def test_a_pool_that_is_full_says_so_in_order() -> None:
     assert dict(world.job(first).summary.counts) == {"RUNNING": 4, "PENDING": 2}
     lots = [lot_key(job.partition("/")[2], 0, shape_number=0) for job in (first, second)]
     waits = [world.ask(lot, GetLot()) for lot in lots]
-    reason = "limit of pool /small reached: cpu wants 1, 4 of 4 used, 1 short"
+    reason = "limit of pool /small reached: cpu wants 1, 4 of 4 used, 1 short; "
+    reason += f"4 of it held by job {first.partition('/')[2]}"
     assert [(each.position, each.because) for each in waits] == [(0, reason), (2, reason)]
     assert [view.code for view in world.instances(second, 3)] == ["POOL"] * 3
     for run in [*world.machines.running][:3]:
@@ -235,3 +237,29 @@ def test_an_ended_job_is_still_found_stopped_and_deleted() -> None:
     world.ask(job, DeleteJob())
     world.run_for(20.0)
     checks.nothing_is_left(world, job)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_who_fits_no_host_leaves_its_pools_room_to_others_until_one_does(crash: bool) -> None:
+    world = World(hosts=2, fates=lambda run: Fate(1.0))
+    pool = world.make_pool()
+    big = Resources(ROOM.cpu + UNIT, NEED.memory, 0, 0)
+    first = world.create(spec(pool, 1, resources=big), "a")
+    world.run_for(5.0)
+    held = [lot for lot in world.cells("lot").values() if lot.admitted or lot.waiting]
+    assert held == [], "it holds nothing, and stands in nobody's way"
+    second = world.create(spec(pool, 30), "b")
+    world.run_until(lambda: world.job(second).summary.state == JobStates.SUCCEEDED, within_s=120.0)
+    if crash:
+        world.crash(world.sharding.shard_of(first))
+        world.run_for(3.0)
+    (view,) = world.instances(first, 1)
+    assert (view.state, view.code, view.run) == ("PENDING", "NEVER", 1)
+    frames = sum(len(disk.frames) for disk in world.disks.values())
+    world.run_for(60.0)
+    assert sum(len(disk.frames) for disk in world.disks.values()) == frames, "looking is free"
+    larger = Resources(ROOM.cpu * 2, ROOM.memory, ROOM.disk, 0)
+    world.tell(world.hosts[0], ConfigureHost(larger, (), BACKEND))
+    world.run_until(lambda: world.job(first).summary.state == JobStates.SUCCEEDED, within_s=20.0)
+    world.run_for(5.0)
+    checks.quiet(world)
