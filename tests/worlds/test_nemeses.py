@@ -43,6 +43,7 @@ NOT_SAID = {
     ("slice", "HostRefused"): "of its own tasks, in its own shard",
     ("task", "SetTaskGoal"): "of its slice, in its own shard",
     ("task", "Place"): "of its slice, in its own shard",
+    ("task", "Shelve"): "a slice's to its own tasks, in the shard they share",
     ("task", "Gone"): "only after a kill of a run that its host has forgotten: storms have it",
     ("respool", "UpdatePool"): "a client's",
     ("respool", "DeletePool"): "a client's",
