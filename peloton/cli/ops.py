@@ -110,6 +110,14 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
         except KeyboardInterrupt:
             hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
             raise
+    show_end(job, ended)
+    if not ended.done:
+        return exits.WAIT_OVER
+    return exits.of_job(ended.state, ended.exit_code, raw=raw_exit)
+
+
+def show_end(job: str, ended: Any) -> None:
+    """What a wait came to, and what to look at next."""
     answer = {
         "job_id": job,
         "state": ended.state,
@@ -123,14 +131,12 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     text = f"Job {job} {ended.state or 'was not heard of'}" + (f": {counts}" if counts else "")
     show(View(answer, text=text, names=lambda: [job]))
     if not ended.done:
-        over = "the time is over; "
-        hint(over + ("the job goes on" if ended.state else "nobody answered"))
-        return exits.WAIT_OVER
+        hint("the time is over; " + ("the job goes on" if ended.state else "nobody answered"))
+        return
     if ended.signal:
         hint(f"its lowest instance that failed was ended by {ended.signal}")
     if ended.state != "SUCCEEDED":
         hint(f"next: {command('why', job)}")
-    return exits.of_job(ended.state, ended.exit_code, raw=raw_exit)
 
 
 @click.command(cls=OwnCommand)

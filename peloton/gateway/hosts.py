@@ -32,7 +32,7 @@ def listed(desk: Desk, context: Context) -> list[ops.Host]:
     return [_told(view) for view in sorted(found, key=lambda view: view.summary.host)]
 
 
-def known_host(desk: Desk, host: Key, context: Context) -> bool:
+def known_host(desk: Desk, host: Key, *, context: Context) -> bool:
     """Whether there is a host of this key."""
     return isinstance(desk.ask(host, GetHost(), context=context), Host)
 

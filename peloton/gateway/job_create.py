@@ -57,7 +57,7 @@ class Creation:
             return self._invalid(pool)
         try:
             wanted = to_spec(sent.config)
-            check_limits(wanted, pool, pools)
+            check_limits(wanted, pool, pools=pools)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
         return self._create(wanted, pool)

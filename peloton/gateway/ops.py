@@ -72,7 +72,7 @@ class Ops:
         lots = waits(views, desk=self._desk, context=context)
         now = time.time()
         groups = grouped(
-            (view, why_rests(view, job, alone=alone) if rests(view) else why(view, job, lots))
+            (view, why_rests(view, job, alone=alone) if rests(view) else why(view, job, lots=lots))
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
@@ -174,7 +174,7 @@ class Ops:
             return first + (member or 0) < job.spec.instances
         if kind == "respool":
             return key in self._desk.pools(context)
-        return known_host(self._desk, key, context) if kind == "host" else True
+        return known_host(self._desk, key, context=context) if kind == "host" else True
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
         """0 when it succeeded; of a failed one the code of its lowest failed instance.

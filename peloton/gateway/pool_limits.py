@@ -19,7 +19,7 @@ from peloton.runtime.vocabulary import Key
 FIELDS = {"cpu": "cpuLimit", "memory": "memLimitMb", "disk": "diskLimitMb", "gpu": "gpuLimit"}
 
 
-def check_limits(wanted: Wanted, pool: PoolView, pools: Mapping[Key, PoolView]) -> None:
+def check_limits(wanted: Wanted, pool: PoolView, *, pools: Mapping[Key, PoolView]) -> None:
     """Raises BadConfig for the first instance that its pool could never admit."""
     above = list(_up(pool, pools))
     passed: dict[Resources, None] = {}

@@ -89,7 +89,7 @@ def _killed(view: InstanceView, job: JobView) -> str:
     return f"stopped on request {who}: {outcome_text(view)}"
 
 
-def why(view: InstanceView, job: JobView, lots: Mapping[Key, LotWaits]) -> Why:
+def why(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits]) -> Why:
     """The reason of one instance that is not at its goal."""
     if view.state in _ENDED_BADLY:
         return Why(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)

@@ -173,7 +173,8 @@ class TaskManager:
         lots = waits(views, desk=self._desk, context=context)
         to_wire = _translator(job)
         return [
-            to_wire.info(view, why(view, job, lots) if _waits(view) else None) for view in views
+            to_wire.info(view, why(view, job, lots=lots) if _waits(view) else None)
+            for view in views
         ]
 
     def _put_ports(

@@ -310,6 +310,20 @@ def test_when_a_host_could_run_it_it_asks_for_room_and_is_not_launched(answer: A
     assert not [send for send in turn.sends if isinstance(send.message, Place)]
 
 
+def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None:
+    tasks = crowd(ready=Bits.of(1))
+    tasks.classes[SHELVED] = Bits.of(3).raw
+    tasks.columns.add(Bits.of(3).raw)
+    tasks.columns.write("spec", Bits.of(3).raw, value=0)
+    notes = WishNotes(Bits.of(1, 3), 0.0, 1, doomed=Bits.of(1, 3))
+    answer = Placed(1, Bits.of(1, 3), (Key("host/a"), Key("host/b")))
+    turn = take_turn(KIND, SOME, message=answer, at=at(tasks, 0.5, notes))
+    assert shelves(turn) == [(False, [3])]
+    places = [send for send in turn.sends if isinstance(send.message, Place)]
+    assert [(send.members, send.values) for send in places] == [(Bits.of(1), (Key("host/a"),))]
+    assert 1 in turn.notes.wished and not turn.notes.doomed, "else it were wished for twice"
+
+
 def test_it_is_pending_and_says_that_it_can_never_run() -> None:
     assert client_state(SHELVED) == "PENDING"
     notes = WishNotes(reasons=(("no room", 3),), lack="no host fits", never=True)

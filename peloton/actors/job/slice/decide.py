@@ -82,13 +82,17 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     notes = _notes(at)
     members = message.members & notes.wished
     wanted = members & Bits(at.index.where(ready_for_host))
-    back = _unshelve(slice_, members, at=at)
-    if back:
+    shelved = members & Bits(at.index.where(_shelved))
+    after = None
+    if shelved or members & notes.doomed:
         # A host that could run them has come. It is not theirs yet: first they need room.
-        notes = _heard(notes, members)
+        after = msgspec.structs.replace(
+            notes, wished=notes.wished - shelved, doomed=notes.doomed - members
+        )
+    back = _unshelve(slice_, shelved)
     if not wanted:
         because = "" if back else "nobody of them waits for a host any more"
-        return Decision(sends=back, because=because, notes=notes if back else None)
+        return Decision(sends=back, because=because, notes=after)
     hosts = tuple(
         host
         for member, host in zip(message.members, message.hosts, strict=True)
@@ -96,7 +100,7 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     )
     # They stay wished for until they launch: to wish again in this very turn would be to ask twice.
     place = Send(_crowd(slice_), Place(), wanted, hosts)
-    return Decision(sends=(*back, place), notes=notes if back else None)
+    return Decision(sends=(*back, place), notes=after)
 
 
 def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
@@ -113,7 +117,7 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
         shelved = members & notes.doomed & Bits(at.index.where(ready_for_host))
         sends = (Send(_crowd(slice_), Shelve(True), shelved),) if shelved else ()
     else:
-        sends = _unshelve(slice_, members, at=at)
+        sends = _unshelve(slice_, members & Bits(at.index.where(_shelved)))
     after = msgspec.structs.replace(
         notes,
         wished=notes.wished - members,
@@ -155,20 +159,13 @@ def why_unplaced(notes: WishNotes) -> str:
     return "no host: " + ", ".join(f"{name} on {count}" for name, count in notes.reasons)
 
 
-def _unshelve(slice_: Slice, members: Bits, *, at: At) -> tuple[Send, ...]:
+def _unshelve(slice_: Slice, shelved: Bits) -> tuple[Send, ...]:
     """Let those ask for room again that asked for none because no host could run them."""
-    shelved = members & Bits(at.index.where(_shelved))
     return (Send(_crowd(slice_), Shelve(False), shelved),) if shelved else ()
 
 
 def _shelved(task: Task) -> bool:
     return task.shelved
-
-
-def _heard(notes: WishNotes, members: Bits) -> WishNotes:
-    return msgspec.structs.replace(
-        notes, wished=notes.wished - members, doomed=notes.doomed - members
-    )
 
 
 def _notes(at: At) -> WishNotes:
