@@ -26,6 +26,7 @@ VALUE_FOLDERS = ("peloton/actors/", "peloton/placement/", "peloton/runtime/")
 GRPC_FOLDERS = (
     "peloton/gateway/",
     "peloton/sdk/",
+    "peloton/chaos/nemesis/",  # stands outside, as clients and operators do
     "peloton/runtime/adapters/grpc_exchange",
 )
 FACES = (
@@ -50,8 +51,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "immutables": VALUE_FOLDERS,
     "numpy": ("peloton/placement/",),
     "sqlite3": ("peloton/runtime/adapters/sqlite",),
-    "cassandra": ("peloton/runtime/adapters/cassandra",),
-    "kazoo": ("peloton/runtime/adapters/zookeeper",),
+    "cassandra": ("peloton/runtime/adapters/cassandra", "peloton/chaos/nemesis/"),
+    "kazoo": ("peloton/runtime/adapters/zookeeper", "peloton/chaos/nemesis/"),
     "click": FACES,
     "rich": FACES,
     "grpc": GRPC_FOLDERS,
