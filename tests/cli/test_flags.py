@@ -157,3 +157,9 @@ def test_what_cannot_be_meant() -> None:
 def test_lists() -> None:
     assert words("a, b,,c") == ("a", "b", "c")
     assert labels("a=b,c=d=e") == (("a", "b"), ("c", "d=e"))
+
+
+def test_help_names_the_variable_that_says_which_cluster() -> None:
+    assert "PELOTON_API" in typed("--help").out
+    assert "FROM:TO" in typed("task", "list", "--help").out
+    assert "1000 runs" in typed("task", "logs", "--help").out.replace("\n", " ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from pathlib import Path
 
@@ -132,3 +133,11 @@ def test_another_backend_on_the_folder_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(AssertionError, match="--backend simulated"):
         c.Cluster(tmp_path, "--backend", "process").start()
+
+
+def test_a_start_on_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(AssertionError, match=f"{address} is busy"):
+            c.Cluster(tmp_path, "--grpc", address).start()
+    assert not (tmp_path / "data").exists()
