@@ -59,7 +59,7 @@ def create(path: str, config: str) -> None:
     "--format", "form", type=click.Choice(["yaml", "yml", "json"]), help="Of the list of pools."
 )
 def dump(form: str | None) -> None:
-    """Print all pools; with `--output table` a line for each resource: limit, and what is in use."""
+    """Print all pools; with `--output table` a line for each resource: limit, and what is used."""
     with connected() as peloton:
         answer = peloton.pools.list()
     # The original prints the bare list in these two formats, and the whole answer with --json.
