@@ -1,0 +1,228 @@
+"""Daemons of one cluster as processes, each behind links of its own that can be cut.
+
+Turns a folder and two servers into processes that are started, killed, frozen and left. Between a
+daemon and ZooKeeper, Cassandra and its peers stands a proxy each: the pair that a cut parts. It
+must not leave a process behind, whatever happens to whoever runs it.
+
+Proxies, and no packet filter: they need neither root nor a kernel module. What they cannot do is
+part one pair of daemons and no other, since peers come through one door; a cut there is "nobody
+reaches this one, and it reaches all".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import yaml
+
+import peloton
+
+ROOT = Path(peloton.__file__).parent.parent
+CLUSTER, KEYSPACE = "nemesis", "nemesis"
+SHARDS = {"jobmgr": 6, "resmgr": 1, "hostmgr": 4}
+HOSTS = tuple(f"host{number}" for number in range(4))
+HOST_CPUS = 4.0
+LINKS = ("zookeeper", "cassandra", "peers")
+CHECKPOINT_BYTES_MIN = 256 * 1024
+"""Small, so that a storm of minutes has takeovers from checkpoints."""
+END_S_MAX = 10.0
+
+
+class Server(Protocol):
+    """ZooKeeper or Cassandra, as a process."""
+
+    port: int
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+
+    def answers(self) -> bool:
+        """Whether it serves."""
+
+    def pause(self) -> None:
+        """Freeze it."""
+
+    def go_on(self) -> None:
+        """Thaw it."""
+
+    def kill(self) -> None:
+        """As a crash would."""
+
+
+class Link(Protocol):
+    """A proxy in front of a port."""
+
+    port: int
+
+    def cut(self) -> None:
+        """Connections end, and none begins."""
+
+    def silence(self) -> None:
+        """Connections stand, and nothing passes."""
+
+    def mend(self) -> None:
+        """All passes."""
+
+    def close(self) -> None:
+        """For good."""
+
+
+class Outside(NamedTuple):
+    """What the daemons stand on; both servers are running."""
+
+    zookeeper: Server
+    cassandra: Server
+    link: Callable[[int], Link]
+    ports: Callable[[int], list[int]]
+    owners: Callable[[str], Mapping[str, bytes]]
+    """Nodes below a path of ZooKeeper, with what stands in them. Raises OSError."""
+
+
+class Daemon:
+    """One of them, over all its lives."""
+
+    def __init__(self, name: str, folder: Path, *, outside: Outside, session_s: float) -> None:
+        self.name = name
+        self.process: subprocess.Popen[bytes] | None = None
+        self.frozen = False
+        self.lives = 0
+        self._file = folder / f"{name}.yaml"
+        self._errors = folder / f"{name}.log"
+        exchange, grpc, http = outside.ports(3)
+        self.address = f"127.0.0.1:{grpc}"
+        behind = (outside.zookeeper.port, outside.cassandra.port, exchange)
+        self.links = dict(zip(LINKS, map(outside.link, behind), strict=True))
+        listen = {"exchange": exchange, "grpc": grpc, "http": http}
+        settings = self._settings(listen, session_s)
+        self._file.write_text(yaml.safe_dump(settings))
+
+    def start(self) -> None:
+        """A new life. Call it from the main thread: a life ends with the thread that began it."""
+        assert not self.alive, f"{self.name} lives already"
+        self.lives, self.frozen = self.lives + 1, False
+        words = [sys.executable, "-m", "peloton", "daemon", "--config", str(self._file)]
+        with self._errors.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_bound(), *words],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process has not ended."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of its newest life."""
+        return self.process.pid if self.process is not None else 0
+
+    def kill(self) -> None:
+        """As a crash."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self.frozen = False
+
+    def leave(self) -> None:
+        """Ask it to hand over and end."""
+        self._signal(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """It keeps all its connections, and does nothing."""
+        self._signal(signal.SIGSTOP)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on as if no time had passed."""
+        self._signal(signal.SIGCONT)
+        self.frozen = False
+
+    def close(self) -> None:
+        """For good."""
+        self.kill()
+        for link in self.links.values():
+            link.close()
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self._errors.read_text(errors="replace").splitlines()
+        return lines[-1][:300] if lines else ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.alive:
+            self.process.send_signal(number)
+
+    def _settings(self, ports: dict[str, int], session_s: float) -> dict[str, Any]:
+        listen: dict[str, str] = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        hosts = [{"name": name, "cpus": HOST_CPUS} for name in HOSTS]
+        cassandra = {
+            "contacts": ["127.0.0.1"],
+            "port": self.links["cassandra"].port,
+            "keyspace": KEYSPACE,
+        }
+        return {
+            "cluster": CLUSTER,
+            "listen": {**listen, "advertise": f"127.0.0.1:{self.links['peers'].port}"},
+            "zookeeper": {
+                "hosts": [f"127.0.0.1:{self.links['zookeeper'].port}"],
+                "session_timeout_s": session_s,
+            },
+            "journal": {"cassandra": cassandra},
+            "backend": {"process": {"folder": "keeper", "hosts": hosts}},
+            "shards": SHARDS,
+            "limits": {"checkpoint_bytes_min": CHECKPOINT_BYTES_MIN},
+        }
+
+
+def _bound() -> Sequence[str]:
+    """What stands before a command so that it ends with us, even if we are killed."""
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
+
+
+class Fleet:
+    """All daemons of the cluster. They share a keeper, so whoever owns a host finds its runs."""
+
+    def __init__(self, folder: Path, outside: Outside, *, daemons: int, session_s: float) -> None:
+        self.outside = outside
+        self.keeper = folder / "keeper"
+        self.session_s = session_s
+        self.daemons = [
+            Daemon(f"d{number}", folder, outside=outside, session_s=session_s)
+            for number in range(daemons)
+        ]
+
+    def living(self) -> list[Daemon]:
+        """Those that run, and are not frozen."""
+        return [daemon for daemon in self.daemons if daemon.alive and not daemon.frozen]
+
+    def close(self) -> None:
+        """Nothing of the cluster runs afterwards."""
+        for daemon in self.daemons:
+            daemon.close()
+        end_keeper(self.keeper)
+
+
+def end_keeper(folder: Path) -> None:
+    """Kill the keeper of this folder and its runs: they name the folder, or work in it.
+
+    Told by the folder, which is ours alone: the keeper was started by a daemon, and outlives it.
+    """
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            place = os.readlink(entry / "cwd")
+            if str(folder).encode() in words.split(b"\0") or place.startswith(f"{folder}/"):
+                os.kill(int(entry.name), signal.SIGKILL)

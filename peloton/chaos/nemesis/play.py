@@ -1,0 +1,199 @@
+"""One storm over real daemons from beginning to end: `script/nemesis`.
+
+Turns a length and a seed into a verdict and a last line. It must not end before all that it
+started has ended, nor say "nothing found" of a storm in which nothing happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from peloton.chaos.cluster.history import Operation
+from peloton.chaos.nemesis import words
+from peloton.chaos.nemesis.clients import Client as Recorded
+from peloton.chaos.nemesis.clients import Record
+from peloton.chaos.nemesis.fleet import KEYSPACE, SHARDS, Fleet, Outside
+from peloton.chaos.nemesis.journal import JournalWatch
+from peloton.chaos.nemesis.storm import Storm
+from peloton.chaos.nemesis.takeovers import Takeovers
+from peloton.chaos.nemesis.timeline import Timeline
+from peloton.chaos.nemesis.verdict import Looked, judge
+from peloton.runtime.adapters import cassandra_schema
+from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
+from peloton.runtime.adapters.cassandra_store import CassandraRows
+from peloton.runtime.vocabulary import Absent
+from peloton.sdk.client import Client
+from peloton.sdk.errors import PelotonError
+
+CLIENTS = 5
+BOOT_S_MAX = 120.0
+CALM_S_MAX = 240.0
+DATA_CENTRE = "dc1"
+JOIN_S_MAX = 90.0
+ASK_S = 5.0
+
+
+class Plan(NamedTuple):
+    """What was asked for."""
+
+    seed: int
+    minutes: float
+    daemons: int = 3
+    session_s: float = 6.0
+
+
+class NeverReady(Exception):
+    """The cluster did not come up, so there was no storm."""
+
+
+def play(plan: Plan, folder: Path, *, outside: Outside) -> tuple[list[str], str]:
+    """The findings, and the last line. The timeline is in `folder`."""
+    timeline = Timeline(folder / "timeline.log")
+    settings = CassandraSettings(port=outside.cassandra.port, keyspace=KEYSPACE)
+    with contextlib.closing(connect(settings, keyspace=False)) as connected:
+        cassandra_schema.apply(connected, KEYSPACE, replication={DATA_CENTRE: 1})
+    with contextlib.ExitStack() as stack:
+        fleet = Fleet(folder, outside, daemons=plan.daemons, session_s=plan.session_s)
+        stack.callback(timeline.close)
+        stack.callback(fleet.close)
+        rows = CassandraRows.open(settings)
+        stack.callback(rows.close)
+        stage = Stage(plan, fleet, timeline=timeline, watch=JournalWatch(rows, timeline))
+        stack.callback(stage.close)
+        return stage.play()
+
+
+class Stage:
+    """All that takes part in one storm."""
+
+    def __init__(
+        self, plan: Plan, fleet: Fleet, *, timeline: Timeline, watch: JournalWatch
+    ) -> None:
+        self._plan = plan
+        self._fleet = fleet
+        self._timeline = timeline
+        self._watch = watch
+        self._record = Record([each.address for each in fleet.daemons], timeline)
+        self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
+        chance = random.Random(f"{plan.seed} storm")
+        self._storm = Storm(fleet, timeline, chance=chance, watcher=self._takeovers)
+        self._takeovers.others = lambda: self._storm.troubled
+        names = [f"c{number}" for number in range(CLIENTS)]
+        self._clients = [
+            Recorded(name, self._record, chance=random.Random(f"{plan.seed} {name}"))
+            for name in names
+        ]
+        self._last = Recorded("last", self._record, chance=random.Random(f"{plan.seed} last"))
+        self._threads = [threading.Thread(target=c.work, daemon=True) for c in self._clients]
+
+    def play(self) -> tuple[list[str], str]:
+        """Begin, storm, calm, judge."""
+        threading.excepthook = self._died
+        self._begin()
+        self._timeline.say(f"storm of {self._plan.minutes} minutes, seed {self._plan.seed}")
+        self._storm.rage(self._timeline.now_s + self._plan.minutes * 60)
+        self._timeline.say("calm")
+        self._storm.calm()
+        calm_s = self._timeline.now_s
+        self._record.over.set()
+        self._tend(lambda: not any(t.is_alive() for t in self._threads), JOIN_S_MAX)
+        self._settle()
+        self._timeline.say(f"all answered {self._timeline.now_s - calm_s:.1f} s after the calm")
+        self._takeovers.stop()
+        self._watch.stop()
+        self._watch.look()
+        if not self._timeline.counts:
+            self._timeline.find("the nemesis did nothing, so nothing is proved")
+        looked = judge(self._record, self._watch, runs=self._fleet.keeper / "runs")
+        return self._timeline.findings, self._line(looked)
+
+    def close(self) -> None:
+        """Let go of everything but the daemons."""
+        self._record.over.set()
+        for client in (*self._clients, self._last):
+            client.close()
+
+    # ---- acts ----
+
+    def _begin(self) -> None:
+        for daemon in self._fleet.daemons:
+            daemon.start()
+        self._make_pool()
+        self._watch.start()
+        self._takeovers.start()
+        chance = random.Random(f"{self._plan.seed} canaries")
+        self._record.kept += self._takeovers.choose(chance)
+        for job_id in self._record.kept:
+            self._last.create(job_id, 1, lasts_s=0.1)
+        every = sum(SHARDS.values())
+        self._tend(lambda: self._takeovers.owned >= every, BOOT_S_MAX)
+        for thread in self._threads:
+            thread.start()
+
+    def _make_pool(self) -> None:
+        """The pool of all jobs."""
+        key, told = f"pool {self._plan.seed}", ""
+        until_s = self._timeline.now_s + BOOT_S_MAX
+        with Client(self._fleet.daemons[0].address, timeout_s=ASK_S) as peloton:
+            while self._timeline.now_s < until_s:
+                try:
+                    peloton.pools.create(words.POOL, words.pool_spec(), request_key=key)
+                except PelotonError as error:
+                    # Until all hosts are known its limit may be more than what there is.
+                    told = error.message
+                    self._storm.tick()
+                else:
+                    self._timeline.say("there is a pool")
+                    return
+        raise NeverReady(f"no pool within {BOOT_S_MAX} s: {told}")
+
+    def _settle(self) -> None:
+        """Stop what would run on, and look at every job until it is where it should be."""
+        until_s = self._timeline.now_s + CALM_S_MAX
+        left = [*self._record.wishes]
+        for wish in self._record.active():
+            if wish.lasts_s > 10 and wish.job_id not in self._record.stopped:
+                self._last.stop(wish.job_id)
+        while left and self._timeline.now_s < until_s:
+            left = [job_id for job_id in left if not _is_over(self._last.look(job_id))]
+            self._storm.tick()
+        if left:
+            self._timeline.find(f"R15 not at their goals {CALM_S_MAX} s after the calm: {left[:5]}")
+        for job_id in self._record.wishes:
+            self._last.look(job_id)
+        self._last.list_jobs()
+
+    def _tend(self, done: Callable[[], bool], within_s: float) -> None:
+        """Keep the daemons running until something has come to be; or not, in time."""
+        until_s = self._timeline.now_s + within_s
+        while not done() and self._timeline.now_s < until_s:
+            self._storm.tick()
+
+    def _died(self, args: threading.ExceptHookArgs) -> None:
+        """A thread that dies unnoticed would make the storm a little milder, and say nothing."""
+        name = args.thread.name if args.thread is not None else "?"
+        self._timeline.find(
+            f"{name} of the nemesis died: {args.exc_type.__name__} {args.exc_value}"
+        )
+
+    # ---- words ----
+
+    def _line(self, looked: Looked) -> str:
+        history, findings = self._record.history, self._timeline.findings
+        done = ", ".join(f"{count} {what}" for what, count in self._timeline.counts.items())
+        unknown = sum(not each.known for each in history)
+        lost = sum("R1 " in text for text in findings)
+        return (
+            f"nemesis: {done or 'nothing done'}; {len(history)} operations ({unknown} unknown), "
+            f"{looked.jobs} jobs, {looked.runs} runs, {looked.frames} frames; {lost} lost, "
+            f"{len(findings)} findings; takeover {self._takeovers.told()}"
+        )
+
+
+def _is_over(look: Operation) -> bool:
+    return isinstance(look.answer, Absent) or words.has_ended(look.answer)

@@ -1,0 +1,239 @@
+"""What a nemesis does to real daemons and their servers, drawn from a seed.
+
+Turns a seed and a clock into kills, pauses, restarts, expired sessions and cuts, one target at a
+time, each with its end. It must not judge; and it works in one thread, the main one, because the
+life of what it starts is bound to the thread that started it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from peloton.chaos.nemesis.fleet import LINKS, Daemon, Fleet, Server
+from peloton.chaos.nemesis.timeline import Timeline
+
+TICK_S = 0.1
+GAP_S = (1.0, 6.0)
+"""Between two deeds; many last longer, so some overlap."""
+TROUBLED_MAX = 2
+"""So many targets at a time; beyond it there is no work that a fault could spoil."""
+DEEDS = {
+    "kill": 5,
+    "pause": 4,
+    "expire": 2,
+    "restart": 2,
+    "cut": 4,
+    "zookeeper pause": 1,
+    "zookeeper restart": 1,
+    "cassandra pause": 1,
+    "cassandra restart": 1,
+}
+PAUSE_S = (0.5, 30.0)
+SERVER_PAUSE_S = (0.5, 12.0)
+CUT_S = (1.0, 20.0)
+DOWN_S = (0.2, 6.0)
+EXPIRED_S = (1.0, 4.0)
+LEAVE_S_MAX = 45.0
+SERVE_S_MAX = 120.0
+
+
+class Watcher(Protocol):
+    """Who is told when a daemon can do nothing any more."""
+
+    def lost(self, daemon: Daemon, why: str) -> None:
+        """Its shards need another owner."""
+
+
+class Storm:
+    """Deeds and their ends, in the order of their times."""
+
+    def __init__(
+        self, fleet: Fleet, timeline: Timeline, *, chance: random.Random, watcher: Watcher
+    ) -> None:
+        self._fleet = fleet
+        self._timeline = timeline
+        self._chance = chance
+        self._watcher = watcher
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._busy: dict[str, None] = {}
+
+    @property
+    def troubled(self) -> bool:
+        """Whether anything is out of order now."""
+        return bool(self._busy)
+
+    def rage(self, until_s: float) -> None:
+        """Deeds until then; what has not ended by then ends in `calm`."""
+        next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
+        while self._timeline.now_s < until_s:
+            self.tick()
+            if self._timeline.now_s >= next_s:
+                self._deed()
+                next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
+
+    def calm(self) -> None:
+        """All deeds end now, and everything runs; an end that waits for something is waited for."""
+        while self._later:
+            _, _, end = heapq.heappop(self._later)
+            end()
+            threading.Event().wait(TICK_S)
+        self.tick()
+
+    def tick(self) -> None:
+        """A little time passes: what is due ends, and who died by itself is started again."""
+        threading.Event().wait(TICK_S)
+        while self._later and self._later[0][0] <= self._timeline.now_s:
+            _, _, end = heapq.heappop(self._later)
+            end()
+        for daemon in self._fleet.daemons:
+            if not daemon.alive and daemon.name not in self._busy:
+                code = daemon.process.returncode if daemon.process is not None else None
+                text = f"{daemon.name} ended by itself with {code}: {daemon.last_words()}"
+                self._timeline.count("ended by themselves", text)
+                self._start(daemon)
+
+    # ---- deeds ----
+
+    def _deed(self) -> None:
+        (what,) = self._chance.choices([*DEEDS], [*DEEDS.values()])
+        daemon = self._chance.choice(self._fleet.daemons)
+        seconds = self._chance.random()
+        link = self._chance.choice(LINKS)
+        target = what.split()[0] if " " in what else daemon.name
+        target += f" {link}" if what == "cut" else ""
+        if target in self._busy or len(self._busy) >= TROUBLED_MAX:
+            return
+        if what == "kill":
+            self._kill(daemon, _between(DOWN_S, seconds))
+        elif what == "pause":
+            self._pause(daemon, _between(PAUSE_S, seconds**2), what="pause")
+        elif what == "expire":
+            rest_s = _between(EXPIRED_S, seconds)
+            self._pause(daemon, self._fleet.session_s + rest_s, what="expired session")
+        elif what == "restart":
+            self._restart(daemon)
+        elif what == "cut":
+            self._cut(daemon, link, seconds=_between(CUT_S, seconds))
+        elif what.endswith("pause"):
+            self._pause_server(target, _between(SERVER_PAUSE_S, seconds**2))
+        else:
+            self._restart_server(target, _between(DOWN_S, seconds))
+
+    def _kill(self, daemon: Daemon, down_s: float) -> None:
+        self._watcher.lost(daemon, "kill")
+        daemon.kill()
+        text = f"kill -9 {daemon.name} (pid {daemon.pid}), down {down_s:.1f} s"
+        self._timeline.count("kills", text)
+        self._until(down_s, daemon.name, end=lambda: self._start(daemon))
+
+    def _pause(self, daemon: Daemon, seconds: float, *, what: str) -> None:
+        if seconds > self._fleet.session_s:
+            self._watcher.lost(daemon, "pause")
+        daemon.freeze()
+        self._timeline.count(f"{what}s", f"{what}: {daemon.name} stands still {seconds:.1f} s")
+
+        def end() -> None:
+            daemon.thaw()
+            self._timeline.say(f"{daemon.name} goes on")
+
+        self._until(seconds, daemon.name, end=end)
+
+    def _restart(self, daemon: Daemon) -> None:
+        self._watcher.lost(daemon, "hand-over")
+        daemon.leave()
+        self._timeline.count("restarts", f"SIGTERM to {daemon.name} (pid {daemon.pid})")
+        asked_s = self._timeline.now_s
+
+        def look() -> None:
+            late = self._timeline.now_s - asked_s > LEAVE_S_MAX
+            if daemon.alive and not late:
+                self._until(TICK_S, daemon.name, end=look)
+                return
+            if late:
+                self._timeline.find(f"{daemon.name} did not leave within {LEAVE_S_MAX} s")
+                daemon.kill()
+            code = daemon.process.returncode if daemon.process is not None else None
+            self._timeline.say(f"{daemon.name} has left with {code}")
+            self._start(daemon)
+
+        self._until(TICK_S, daemon.name, end=look)
+
+    def _cut(self, daemon: Daemon, name: str, *, seconds: float) -> None:
+        silent = self._chance.random() < 0.5
+        link = daemon.links[name]
+        if silent:
+            link.silence()
+        else:
+            link.cut()
+        how = "silent" if silent else "cut"
+        text = f"link of {daemon.name} with {name} is {how} for {seconds:.1f} s"
+        self._timeline.count("cuts", text)
+
+        def end() -> None:
+            link.mend()
+            self._timeline.say(f"link of {daemon.name} with {name} is mended")
+
+        # The daemon itself may be struck meanwhile.
+        self._until(seconds, f"{daemon.name} {name}", end=end)
+
+    def _pause_server(self, name: str, seconds: float) -> None:
+        server = self._server(name)
+        server.pause()
+        self._timeline.count(f"{name} pauses", f"{name} stands still {seconds:.1f} s")
+
+        def end() -> None:
+            server.go_on()
+            self._timeline.say(f"{name} goes on")
+
+        self._until(seconds, name, end=end)
+
+    def _restart_server(self, name: str, down_s: float) -> None:
+        server = self._server(name)
+        server.kill()
+        self._timeline.count(f"{name} restarts", f"kill -9 {name}, down {down_s:.1f} s")
+        begun_s = self._timeline.now_s + down_s
+
+        def look() -> None:
+            if server.answers():
+                self._timeline.say(f"{name} serves again")
+            elif self._timeline.now_s - begun_s > SERVE_S_MAX:
+                self._timeline.find(f"{name} did not come back within {SERVE_S_MAX} s")
+            else:
+                self._until(TICK_S, name, end=look)
+
+        def end() -> None:
+            server.launch()
+            self._until(TICK_S, name, end=look)
+
+        self._until(down_s, name, end=end)
+
+    # ---- inside ----
+
+    def _server(self, name: str) -> Server:
+        outside = self._fleet.outside
+        return outside.zookeeper if name == "zookeeper" else outside.cassandra
+
+    def _start(self, daemon: Daemon) -> None:
+        daemon.start()
+        self._timeline.say(f"{daemon.name} is started (pid {daemon.pid})")
+
+    def _until(self, seconds: float, target: str, *, end: Callable[[], None]) -> None:
+        """Trouble with the target, until `end`, which may be the beginning of more of it."""
+        self._busy[target] = None
+
+        def over() -> None:
+            del self._busy[target]
+            end()
+
+        due_s = self._timeline.now_s + seconds
+        heapq.heappush(self._later, (due_s, next(self._numbers), over))
+
+
+def _between(bounds: tuple[float, float], share: float) -> float:
+    return bounds[0] + share * (bounds[1] - bounds[0])

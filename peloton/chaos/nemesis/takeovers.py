@@ -1,0 +1,157 @@
+"""How long a shard answers nobody after its owner is gone.
+
+Turns the loss of a daemon into seconds, one figure for each job shard it owned: from the loss to
+the first answer about a job of that shard by any other daemon. It must not be asked to explain
+them: a figure taken while other faults struck is kept apart as such.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from peloton.actors.job.messages import job_key
+from peloton.chaos.nemesis.fleet import CLUSTER, SHARDS, Daemon, Fleet
+from peloton.chaos.nemesis.timeline import Timeline
+from peloton.runtime.adapters.zookeeper_nodes import Paths, owner_of, shard_of
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import ShardId
+from peloton.sdk.client import Client
+from peloton.sdk.errors import Unavailable
+
+LOOK_S = 0.5
+ASK_S = 1.0
+AGAIN_S = 0.05
+GIVE_UP_S = 120.0
+
+
+class Takeover(NamedTuple):
+    """One shard after one loss."""
+
+    why: str
+    shard: ShardId
+    seconds: float
+    clean: bool  # no other fault struck meanwhile
+
+
+class Loss(NamedTuple):
+    """A daemon that can answer no more, and how much had been done by then."""
+
+    daemon: Daemon
+    why: str
+    at_s: float
+    deeds: int
+    among_others: bool
+
+
+class Takeovers:
+    """Owners as ZooKeeper names them, and what became of their shards."""
+
+    def __init__(self, fleet: Fleet, timeline: Timeline, *, sharding: Sharding) -> None:
+        self.found: list[Takeover] = []
+        self.others: Callable[[], bool] = lambda: False
+        """Whether another fault strikes right now."""
+        self.canaries: dict[ShardId, str] = {}
+        self._fleet = fleet
+        self._timeline = timeline
+        self._sharding = sharding
+        self._owners: dict[ShardId, str] = {}
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._look, name="owners", daemon=True)]
+
+    def start(self) -> None:
+        """Begin to look at the owners."""
+        self._threads[0].start()
+
+    def stop(self) -> None:
+        """Wait for the figures under way."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(ASK_S + 5)
+
+    def choose(self, chance: random.Random) -> list[str]:
+        """Ids of new jobs, one in each job shard, that are there to be asked about."""
+        while len(self.canaries) < SHARDS["jobmgr"]:
+            job_id = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+            self.canaries.setdefault(self._sharding.shard_of(job_key(job_id)), job_id)
+        return [*self.canaries.values()]
+
+    @property
+    def owned(self) -> int:
+        """How many shards have an owner, as far as is known."""
+        return sum(1 for owner in self._owners.values() if owner)
+
+    def lost(self, daemon: Daemon, why: str) -> None:
+        """From now on somebody else has to answer for what it owned."""
+        mark = f"-{daemon.pid}-"
+        loss = Loss(daemon, why, self._timeline.now_s, self._deeds, self.others())
+        for shard in [s for s in self.canaries if mark in self._owners.get(s, "")]:
+            thread = threading.Thread(target=self._ask, args=(shard, loss), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def told(self) -> str:
+        """The figures, in words."""
+        parts = []
+        for why in dict.fromkeys(each.why for each in self.found):
+            for name, some in (
+                ("alone", [e.seconds for e in self.found if e.why == why and e.clean]),
+                ("among others", [e.seconds for e in self.found if e.why == why and not e.clean]),
+            ):
+                if some:
+                    middle, worst = statistics.median(some), max(some)
+                    figures = f"median {middle:.1f} s, worst {worst:.1f} s of {len(some)}"
+                    parts.append(f"{why} {name}: {figures}")
+        return "; ".join(parts) or "none measured"
+
+    @property
+    def _deeds(self) -> int:
+        return self._timeline.counts.total()
+
+    def _ask(self, shard: ShardId, loss: Loss) -> None:
+        clients: dict[str, Client] = {}
+        turn = 0
+        while not self._over.is_set() and self._timeline.now_s < loss.at_s + GIVE_UP_S:
+            others = [each for each in self._fleet.living() if each is not loss.daemon]
+            turn += 1
+            if others:
+                address = others[turn % len(others)].address
+                if address not in clients:
+                    clients[address] = Client(address, timeout_s=ASK_S)
+                try:
+                    clients[address].jobs.get(self.canaries[shard])
+                except Unavailable:
+                    pass  # nobody answers for it yet
+                else:
+                    self._note(shard, loss)
+                    break
+            self._over.wait(AGAIN_S)
+        else:
+            if not self._over.is_set():
+                self._timeline.find(f"{shard}: nobody answers {GIVE_UP_S} s after {loss.why}")
+        for client in clients.values():
+            client.close()
+
+    def _note(self, shard: ShardId, loss: Loss) -> None:
+        if loss.why == "pause" and not loss.daemon.frozen:
+            return  # it came back before anybody took over
+        seconds = self._timeline.now_s - loss.at_s
+        clean = not loss.among_others and self._deeds == loss.deeds + 1
+        self.found.append(Takeover(loss.why, shard, seconds, clean))
+        name = f"{shard.group}-{shard.number}"
+        self._timeline.say(f"{name} answers {seconds:.2f} s after {loss.why}")
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_S):
+            try:
+                owners = self._fleet.outside.owners(Paths(CLUSTER).owners)
+            except OSError:
+                continue  # ZooKeeper is paused or killed: the last word counts
+            for name, data in owners.items():
+                shard = shard_of(name)
+                if shard is not None:
+                    self._owners[shard] = owner_of(data)

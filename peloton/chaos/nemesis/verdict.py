@@ -1,0 +1,194 @@
+"""What is wrong after a storm over real daemons, and how much was looked at.
+
+Turns the history of the clients, the journals of all shards and the notes of the runs themselves
+into findings. The rules are those of the simulated world, asked of what really happened. It must
+not change anything: the daemons run, and nobody asks them for anything more.
+
+    R1 R2 R6 R13   the history makes sense, and agrees with the journals
+    R3 R4          one owner per epoch, no gap, an unbroken chain (found by the watch, all the time)
+    R5             recovered twice, and made from nothing: three equal digests
+    R8 R9 R10 R11  the books: one run per instance, no run accepted twice, no host over its room
+    runs           what ran began once, was accepted, and no two runs of an instance overlapped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from peloton.actors.host import facts as hf
+from peloton.actors.host.ledger import pods
+from peloton.actors.job.messages import JobView, job_key
+from peloton.chaos.cluster import checks
+from peloton.chaos.cluster.books import Books
+from peloton.chaos.cluster.history import Operation, What, faults
+from peloton.chaos.cluster.machines import Machines
+from peloton.chaos.nemesis.clients import Record
+from peloton.chaos.nemesis.journal import JournalWatch, Recovered
+from peloton.chaos.nemesis.words import MARK
+from peloton.runtime.ports import JournalError
+from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.vocabulary import Absent
+
+BOOKS_WRONG_MAX = 5
+"""Books that were wrong once are wrong about all that follows."""
+
+
+class Looked(NamedTuple):
+    """How much was looked at."""
+
+    frames: int
+    runs: int
+    jobs: int
+
+
+def judge(record: Record, watch: JournalWatch, *, runs: Path) -> Looked:
+    """All checks; what is wrong goes to the timeline."""
+    find = record.timeline.find
+    for text in faults(record.history):
+        find(f"clients saw: {text}")
+    for text in goals_missed(record):
+        find(text)
+    books, frames = _books(watch, find)
+    view = _recovered(watch, books, find=find)
+    questions: list[Callable[[], None]] = [
+        lambda: checks.acknowledged_stands(books, record.history)
+    ]
+    if view is not None:
+        recovered = view
+        for quiet in (
+            checks.hosts_keep_their_room,
+            checks.lots_equal_the_tasks,
+            checks.tallies_equal_the_tasks,
+            checks.nobody_waits_who_fits,
+        ):
+            questions.append(lambda quiet=quiet: quiet(recovered))  # type: ignore[misc]
+        questions.append(lambda: checks.books_equal_the_actors(books, recovered))
+    for question in questions:
+        try:
+            question()
+        except Contradiction as wrong:
+            find(str(wrong))
+    count = 0
+    for run in _noted(runs):
+        count += 1
+        for text in _wrong(run, books):
+            find(text)
+    for text in overlaps(_noted(runs)):
+        find(text)
+    return Looked(frames, count, len(record.wishes))
+
+
+# ---- goals ----
+
+
+def goals_missed(record: Record) -> Iterator[str]:
+    """What the last look at each job shows must be what was wanted of it."""
+    by_job: dict[str, list[Operation]] = {}
+    for operation in record.history:
+        by_job.setdefault(operation.job, []).append(operation)
+    for job_id, wish in record.wishes.items():
+        some = by_job[job_key(job_id)]
+        looks = [each for each in some if each.what is What.GET and each.known]
+        last = looks[-1].answer if looks else None
+        if isinstance(last, JobView):
+            state, stopped = last.summary.state.name, job_id in record.stopped
+            wanted = ("SUCCEEDED", "KILLED") if stopped else ("SUCCEEDED",)
+            if state not in wanted:
+                yield f"R15 {wish.job_id} is {state}, wanted {' or '.join(wanted)}"
+            if _gone_for_good(some):
+                yield f"R1 {wish.job_id} was deleted, and is there at the end"
+        elif not isinstance(last, Absent):
+            yield f"R15 nobody answers for {wish.job_id}: {looks[-1:]}"
+
+
+def _gone_for_good(some: list[Operation]) -> bool:
+    """Deleted for certain, and no copy of a creation was left on its way by then."""
+    deletes = [each for each in some if each.what is What.DELETE and each.done]
+    creates = [each for each in some if each.what is What.CREATE]
+    if not deletes or any(each.tries > 1 for each in creates):
+        return False
+    begun_s = deletes[0].begun_s
+    return all(each.ended_s is not None and each.ended_s < begun_s for each in creates)
+
+
+# ---- journals ----
+
+
+def _books(watch: JournalWatch, find: Callable[[str], None]) -> tuple[Books, int]:
+    machines = Machines(lambda run: (_ for _ in ()).throw(AssertionError(run)))
+    books, wrong = Books(machines), 0
+    frames = watch.frames()
+    for frame in frames:
+        _note_ends(machines, frame)
+        try:
+            books.hear(frame)
+        except Contradiction as contradiction:
+            find(f"{contradiction} ({frame.shard} at {frame.position})")
+            wrong += 1
+            if wrong >= BOOKS_WRONG_MAX:
+                break
+    return books, len(frames)
+
+
+def _note_ends(machines: Machines, frame: Frame) -> None:
+    """How a run ended is what its host first wrote down of it: its task has to say the same."""
+    for entry in frame.entries:
+        for fact in entry.facts:
+            if isinstance(fact, hf.ProcessesEnded):
+                for end in fact.ends:
+                    machines.results.setdefault(end.run, end.outcome)
+            elif isinstance(fact, hf.SetEnded):
+                for _, pod in pods(fact.crowd, fact.members, run=fact.run):
+                    machines.results.setdefault(pod, fact.outcome)
+
+
+def _recovered(
+    watch: JournalWatch, books: Books, *, find: Callable[[str], None]
+) -> Recovered | None:
+    try:
+        return Recovered(watch.recovered(), books._machines)
+    except (Contradiction, JournalError) as wrong:
+        find(f"R5 {type(wrong).__name__}: {wrong}")
+        return None
+
+
+# ---- the runs' own notes ----
+
+
+class Noted(NamedTuple):
+    """What a run wrote down itself."""
+
+    run: str
+    lines: tuple[float, ...]  # its beginning, and its end if it came to that
+
+
+def _noted(runs: Path) -> Iterator[Noted]:
+    for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
+        mark = folder / "sandbox" / MARK
+        lines = mark.read_text().split() if mark.exists() else []
+        yield Noted(folder.name, tuple(map(float, lines)))
+
+
+def _wrong(noted: Noted, books: Books) -> Iterator[str]:
+    if len(noted.lines) > 2:
+        yield f"R8 {noted.run} began more than once: {noted.lines}"
+    job = job_key(noted.run[:36])
+    if noted.lines and noted.run not in books.accepted and job not in books.forgotten:
+        yield f"R9 {noted.run} ran, and no host had accepted it"
+
+
+def overlaps(notes: Iterator[Noted]) -> Iterator[str]:
+    """Two runs of one instance, of which the earlier had not ended when the later began."""
+    instances: dict[str, list[tuple[int, Noted]]] = {}
+    for noted in notes:
+        instance, _, number = noted.run.rpartition("-")
+        if noted.lines:
+            instances.setdefault(instance, []).append((int(number), noted))
+    for some in instances.values():
+        some.sort()
+        for (_, before), (_, after) in zip(some, some[1:], strict=False):
+            if len(before.lines) == 2 and before.lines[1] > after.lines[0]:
+                yield f"R8 {before.run} and {after.run} ran at the same time"

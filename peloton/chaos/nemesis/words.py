@@ -1,0 +1,112 @@
+"""What clients say, and what they hear, as the values that histories are made of.
+
+Turns wishes into specs, and what the SDK answers or raises into `JobCreated`, `JobView`, `Absent`
+and their like. It must not keep anything, nor guess: a word that it does not know is an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView, job_key
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.totals import TERMINAL
+from peloton.chaos.cluster.history import Operation, What
+from peloton.chaos.nemesis.fleet import HOST_CPUS, HOSTS
+from peloton.runtime.vocabulary import Absent, Key, Refused
+from peloton.sdk.client import JobQuery
+from peloton.sdk.errors import NotFound, PelotonError, ServerError, TryLater, Unavailable
+
+JOBS_MAX = 100_000
+EVERYTHING = JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)
+POOL = "/work"
+MARK = "ran"
+"""In its sandbox a run notes when it begins and when it ends by itself."""
+CANCELLED = "CANCELLED"
+"""What a server that leaves says of the calls under way; they may have been heard."""
+
+# ---- said ----
+
+
+def pool_spec() -> dict[str, Any]:
+    """A pool that may use three quarters of the processors: its limit is reached, too."""
+    limits = {"cpu": 0.75 * HOST_CPUS * len(HOSTS), "memory": 8192.0, "disk": 80000.0, "gpu": 0.0}
+    resources = [
+        {"kind": kind, "reservation": 0, "limit": limit, "share": 1}
+        for kind, limit in limits.items()
+    ]
+    return {"name": POOL.strip("/"), "resources": resources}
+
+
+def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
+    """A job of processes that note their beginning and their end, and end well."""
+    note = f"date +%s.%N >> {MARK}"
+    return {
+        "name": "nemesis",
+        "type": "BATCH",
+        "owningTeam": "nemesis",
+        "instanceCount": instances,
+        "defaultConfig": {
+            "resource": {"cpuLimit": cpus, "memLimitMb": 1.0, "diskLimitMb": 1.0},
+            "command": {"shell": True, "value": f"{note}; sleep {lasts_s}; {note}"},
+        },
+    }
+
+
+# ---- heard ----
+
+
+def uncertain(error: PelotonError) -> bool:
+    """Whether it may have happened, or may yet."""
+    left = isinstance(error, ServerError) and error.kind == CANCELLED
+    return left or isinstance(error, Unavailable | TryLater)
+
+
+def raised(operation: Operation, error: PelotonError) -> Any:
+    """What an exception says for certain."""
+    if isinstance(error, NotFound) and operation.what is not What.CREATE:
+        return Absent(operation.job)
+    return Refused(error.kind or type(error).__name__, error.message)
+
+
+def has_ended(answer: Any) -> bool:
+    """Whether a look found a job at its end."""
+    return isinstance(answer, JobView) and answer.summary.state in TERMINAL
+
+
+def view(answer: Any) -> JobView:
+    """A job, as a look shows it."""
+    runtime = answer.jobInfo.runtime
+    return JobView(
+        summary=_summary(answer.jobInfo.id.value, runtime),
+        spec=cast(JobSpec, None),  # no history asks for it
+        goal=JobGoals.SUCCEEDED,
+        desired_state_version=runtime.desiredStateVersion,
+        slices=1,
+        because="",
+    )
+
+
+def listing(answer: Any) -> tuple[JobSummary, ...]:
+    """All jobs of a listing."""
+    return tuple(_summary(line.id.value, line.runtime) for line in answer.results)
+
+
+def _summary(job_id: str, runtime: Any) -> JobSummary:
+    counts = tuple(sorted((name, n) for name, n in runtime.taskStats.items() if n))
+    return JobSummary(
+        job=job_key(job_id),
+        name="",
+        owner="",
+        state=JobStates(runtime.state),
+        instances=sum(count for _, count in counts),
+        pool=Key(""),
+        pool_path="",
+        created_at=0.0,
+        started_at=0.0,
+        completed_at=0.0,
+        updated_at=0.0,
+        labels=(),
+        job_type="",
+        counts=counts,
+    )
