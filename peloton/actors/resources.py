@@ -50,9 +50,7 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
 
     def times(self, count: int) -> Resources:
         """This amount `count` times."""
-        return Resources(
-            self.cpu * count, self.memory * count, self.disk * count, self.gpu * count
-        )
+        return Resources(self.cpu * count, self.memory * count, self.disk * count, self.gpu * count)
 
     def within(self, room: Resources) -> bool:
         """Whether this fits into `room`, kind by kind, with the epsilon."""

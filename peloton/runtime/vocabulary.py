@@ -239,11 +239,15 @@ class Seen(Message, frozen=True, gc=False, array_like=True):
 
 
 class Refused(Value, frozen=True, gc=False, array_like=True):
-    """An answer: the sender is wrong. `field` is the path of what is wrong, `text` says how."""
+    """An answer: the sender is wrong. `field` is the path of what is wrong, `text` says how.
+
+    `again`: the very same request may be right later, so it is not remembered by its key.
+    """
 
     code: str
     text: str
     field: str = ""
+    again: bool = False
 
 
 class Unavailable(Value, frozen=True, gc=False, array_like=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from peloton.runtime.core import pump as module
 from peloton.runtime.core.digest import digest
-from peloton.runtime.vocabulary import Absent, Bits, Key, Refused, Seen, key
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import bulbs, panel
+from tests.toy.kinds import KINDS, bulbs, panel
 from tests.toy.words import Power
 
 
@@ -249,3 +252,26 @@ def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame(monkeypatch):
     goals = [state.want for state in bench.replay().population.crowd(bulbs("a")).classes]
     assert goals == [True]
     assert panel("b") not in bench.shard.population.cells
+
+
+def test_a_refusal_under_a_request_key_stands_when_a_copy_of_the_request_comes_late():
+    """A client said it twice, to two daemons; one told it that nothing was done."""
+    refused = Refused("NO", "not now")
+    kind = msgspec.structs.replace(
+        KINDS["note"],
+        absent={**KINDS["note"].absent, w.Close: lambda message, at: Decision(reply=refused)},
+    )
+    bench = Bench()
+    bench.shard = Shard(
+        bench.id, {**KINDS, "note": kind}, sharding=bench.shard._sharding, codec=bench.codec
+    )
+    x = key("note", "x")
+    bench.tell(x, w.Close(), ask=1, request=("k", b"c"))
+    bench.rest()
+    bench.tell(x, w.Add(1), ask=2)
+    bench.rest()
+    bench.shard = bench.replay()
+    bench.tell(x, w.Close(), ask=3, request=("k", b"c"))
+    bench.rest()
+    assert [answer for answer in bench.answers() if isinstance(answer, Refused)] == [refused] * 2
+    assert not bench.shard.population.cells[x].closed, "its client was told that it was not done"

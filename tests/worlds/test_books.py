@@ -73,6 +73,7 @@ LAUNCHING, ENDED = tf.TaskLaunching(), tf.RunEnded(SUCCESS)
 CONFIGURED = hf.HostConfigured(NEED, (), BACKEND, (1, 2), 60.0)
 MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", POOL, 1, TaskConfig()), "/p", 0.0)
 ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
+STOPPED = jf.StopOrdered(1.0)
 POOLS = [
     entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, ROOM)),
     entry(ROOT, pf.PoolCreated(PoolConfig("root", ROOT, Resources(), Resources()))),
@@ -115,7 +116,12 @@ JOURNALS: dict[str, tuple[str, list[Entry]]] = {
     "forgotten while held": ("R11", [*HELD, entry(HOST, hf.RunsForgotten((f"{JOB}-0-1",)))]),
     "a set forgotten while held": ("R11", [*HELD, entry(HOST, hf.SetForgotten(CROWD, ONE, 1))]),
     "made twice": ("R1", [entry(JOB_KEY, MADE), entry(JOB_KEY, MADE)]),
-    "a request with two effects": ("R1", [entry(JOB_KEY, ASKED), entry(JOB_KEY, ASKED)]),
+    "a request with two effects": (
+        "R1", [entry(JOB_KEY, STOPPED, ASKED), entry(JOB_KEY, STOPPED, ASKED)],
+    ),
+    "a refused request with an effect": (
+        "R2", [entry(JOB_KEY, ASKED), entry(JOB_KEY, STOPPED, ASKED)],
+    ),
 }  # fmt: skip
 
 

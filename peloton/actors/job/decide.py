@@ -64,7 +64,7 @@ def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
         # every later one. It goes by a message of its own, because an answer that comes with a
         # fact is remembered under the client's request key, and the refusal would stick.
         drop = (Send(SELF, m.DropPieces()),) if job.overrides else ()
-        short = Refused(INCOMPLETE, text, "config.instanceConfig")
+        short = Refused(INCOMPLETE, text, "config.instanceConfig", again=True)
         return Decision(sends=drop, reply=short, because=text)
     spec = message.spec
     pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]

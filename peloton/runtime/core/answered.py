@@ -14,6 +14,9 @@ from peloton.runtime.vocabulary import Key, Refused
 
 KEYS_PER_CELL_MAX = 64
 KEEP_S = 24 * 3600.0
+REFUSED_KEEP_S = 600.0
+"""A refusal is only kept for longer than another copy of the request can be under way: anybody may
+be refused, for any id."""
 
 
 class Repeat(NamedTuple):

@@ -17,13 +17,24 @@ import msgspec
 from peloton.runtime.core.columns import Columns
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import RECORDS
-from peloton.runtime.vocabulary import Bits, Due, Fact, Key, Kind, Message, Pursue, kind_of
+from peloton.runtime.vocabulary import (
+    Bits,
+    Due,
+    Fact,
+    Key,
+    Kind,
+    Message,
+    Pursue,
+    Refused,
+    kind_of,
+)
 
 FRAME_FORMAT = 1
 CELL, CROWD = 0, 1
 
 MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
 """What the runtime itself says to any kind: it can fail and be set aside like all else."""
+OWN_ANSWERS: dict[int, type] = {900: Refused}
 _OWN_NUMBERS = {cls: number for number, cls in MESSAGES.items()}
 
 
@@ -159,7 +170,7 @@ class Codec:
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
         """Bytes of an answer to a command, by the number its kind registered for the class."""
-        for number, cls in self._kinds[kind_of(key)].answers.items():
+        for number, cls in {**OWN_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
                 return encode((number, answer))
         raise UnknownFact(f"{key}: {type(answer).__name__} is not a registered answer")
@@ -167,7 +178,7 @@ class Codec:
     def decode_answer(self, key: Key, body: bytes) -> Any:
         """The inverse of `encode_answer`."""
         number, raw = msgspec.msgpack.decode(body, type=tuple[int, msgspec.Raw])
-        return decode(raw, self._kinds[kind_of(key)].answers[number])
+        return decode(raw, {**OWN_ANSWERS, **self._kinds[kind_of(key)].answers}[number])
 
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
         """Bytes of one entity's state, with its schema number and its deadline's beginning."""

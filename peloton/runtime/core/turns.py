@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.answered import KEEP_S, REFUSED_KEEP_S, Answered
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.crowd import Change, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
@@ -28,6 +28,7 @@ from peloton.runtime.vocabulary import (
     Fact,
     Key,
     Kind,
+    Refused,
 )
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
@@ -146,8 +147,10 @@ class Turns:
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
         recall_s = kind.recall_s(notes) if notes is not None else None
+        answered = self._answered(key, envelope, outcome=outcome)
+        if not facts and answered:
+            self.write(self._entry(envelope, answered, because=outcome.because))
         if facts:
-            answered = self._answered(key, envelope, reply=outcome.reply)
             facts = (*facts, *answered)
             row = self._row(self._entry(envelope, facts, because=outcome.because))
             revived = self._revived_row(key, beside=row)
@@ -158,8 +161,8 @@ class Turns:
             self._add(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
-            for fact in answered:
-                self.answered.remember(key, fact)
+        for fact in answered:
+            self.answered.remember(key, fact)
         if notes is not None:
             self._note(key, notes, recall_s=recall_s)
         self._tell(envelope, 0, outcome=outcome)
@@ -185,11 +188,23 @@ class Turns:
         if recall_s is not None and recall_s > self.now:
             self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
 
-    def _answered(self, key: Key, envelope: Envelope, *, reply: Any) -> tuple[RequestAnswered, ...]:
+    def _answered(
+        self, key: Key, envelope: Envelope, *, outcome: Outcome
+    ) -> tuple[RequestAnswered, ...]:
+        """What is remembered under the client's request key: whatever it was told for certain.
+
+        A refusal too: of a request that was said twice, the copy that comes later would otherwise
+        do what its client was told had not been done.
+        """
+        reply, at_s = outcome.reply, self.now
         if envelope.request is None:
             return ()
+        if not outcome.facts:
+            if not isinstance(reply, Refused) or reply.again:
+                return ()
+            at_s -= KEEP_S - REFUSED_KEEP_S
         name, digest = envelope.request
-        return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), self.now),)
+        return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), at_s),)
 
     def _apply_class(
         self, crowd: Crowd, raw: int, *, state: Any, outcome: Outcome, envelope: Envelope
