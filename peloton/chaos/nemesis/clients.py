@@ -29,6 +29,11 @@ GIVE_UP_S = 60.0
 """So long a client says the same; then it stays open, and the client goes on."""
 PACE_S = (0.2, 1.0)
 ACTIVE_MAX = 25
+SLOW_S = 10.0
+"""What took longer than this is in the timeline, for whoever wants to know why."""
+LASTS_S = (0.2, 0.5, 1.0, 2.0, 4.0, 60.0)
+CPUS = (0.5, 0.5, 1.5, 2.5)
+"""Two of the large ones fit on no host, so room is short before the pool's limit is reached."""
 SHARES = {"create": 30, "look": 30, "stop": 14, "delete": 10, "list": 8, "twice": 4, "vain": 4}
 
 
@@ -112,8 +117,8 @@ class Client:
         ended = [i for i in record.some(record.ended) if record.wishes[i].create.tries == 1]
         ended = [i for i in ended if i not in record.kept]
         if what == "create" and len(active) < ACTIVE_MAX:
-            lasts_s = chance.choice([0.2, 0.5, 1.0, 2.0, 4.0, 60.0])
-            self.create(self.new_id(), chance.randint(1, 6), lasts_s=lasts_s)
+            lasts_s, cpus = chance.choice(LASTS_S), chance.choice(CPUS)
+            self.create(self.new_id(), chance.randint(1, 6), lasts_s=lasts_s, cpus=cpus)
         elif what == "stop" and active:
             self.stop(chance.choice(active).job_id)
         elif what == "delete" and ended:
@@ -210,4 +215,6 @@ class Client:
                 break  # an earlier one may have done it: that is no certain "no"
             operation.end(answer, self.record.timeline.now_s)
             break
+        if self.record.timeline.now_s - operation.begun_s > SLOW_S:
+            self.record.timeline.say(f"slow, {operation.tries} times said: {operation}")
         return operation

@@ -33,7 +33,8 @@ HOST_CPUS = 4.0
 LINKS = ("zookeeper", "cassandra", "peers")
 CHECKPOINT_BYTES_MIN = 256 * 1024
 """Small, so that a storm of minutes has takeovers from checkpoints."""
-END_S_MAX = 10.0
+CANNOT_START = 69
+"""With this a daemon ends that finds no ZooKeeper or no Cassandra when it starts."""
 
 
 class Server(Protocol):

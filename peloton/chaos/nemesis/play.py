@@ -19,7 +19,7 @@ from peloton.chaos.nemesis.clients import Client as Recorded
 from peloton.chaos.nemesis.clients import Record
 from peloton.chaos.nemesis.fleet import KEYSPACE, SHARDS, Fleet, Outside
 from peloton.chaos.nemesis.journal import JournalWatch
-from peloton.chaos.nemesis.storm import Storm
+from peloton.chaos.nemesis.storm import Menu, Storm
 from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.chaos.nemesis.verdict import Looked, judge
@@ -36,6 +36,7 @@ CALM_S_MAX = 240.0
 DATA_CENTRE = "dc1"
 JOIN_S_MAX = 90.0
 ASK_S = 5.0
+LOOK_AGAIN_S = 2.0
 
 
 class Plan(NamedTuple):
@@ -45,6 +46,7 @@ class Plan(NamedTuple):
     minutes: float
     daemons: int = 3
     session_s: float = 6.0
+    menu: Menu = Menu()
 
 
 class NeverReady(Exception):
@@ -81,7 +83,7 @@ class Stage:
         self._record = Record([each.address for each in fleet.daemons], timeline)
         self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
         chance = random.Random(f"{plan.seed} storm")
-        self._storm = Storm(fleet, timeline, chance=chance, watcher=self._takeovers)
+        self._storm = Storm(fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu)
         self._takeovers.others = lambda: self._storm.troubled
         names = [f"c{number}" for number in range(CLIENTS)]
         self._clients = [
@@ -161,7 +163,9 @@ class Stage:
                 self._last.stop(wish.job_id)
         while left and self._timeline.now_s < until_s:
             left = [job_id for job_id in left if not _is_over(self._last.look(job_id))]
-            self._storm.tick()
+            if left:
+                self._timeline.say(f"{len(left)} jobs to go, one is {left[0]}")
+                self._tend(lambda: False, LOOK_AGAIN_S)
         if left:
             self._timeline.find(f"R15 not at their goals {CALM_S_MAX} s after the calm: {left[:5]}")
         for job_id in self._record.wishes:

@@ -11,15 +11,18 @@ import heapq
 import itertools
 import random
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
-from peloton.chaos.nemesis.fleet import LINKS, Daemon, Fleet, Server
+from peloton.chaos.nemesis.fleet import CANNOT_START, LINKS, Daemon, Fleet, Server
 from peloton.chaos.nemesis.timeline import Timeline
 
 TICK_S = 0.1
 GAP_S = (1.0, 6.0)
 """Between two deeds; many last longer, so some overlap."""
+ALONE_S = 8.0
+"""After each deed that is to be measured alone: who came back takes over what it is first for."""
 TROUBLED_MAX = 2
 """So many targets at a time; beyond it there is no work that a fault could spoil."""
 DEEDS = {
@@ -42,8 +45,19 @@ LEAVE_S_MAX = 45.0
 SERVE_S_MAX = 120.0
 
 
+class Menu(NamedTuple):
+    """Which deeds there are, with their shares; `alone`: one after the other, each slept off."""
+
+    deeds: Mapping[str, int] = MappingProxyType(DEEDS)
+    alone: bool = False
+
+
 class Watcher(Protocol):
     """Who is told when a daemon can do nothing any more."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether some shard of theirs has no other owner yet."""
 
     def lost(self, daemon: Daemon, why: str) -> None:
         """Its shards need another owner."""
@@ -53,12 +67,19 @@ class Storm:
     """Deeds and their ends, in the order of their times."""
 
     def __init__(
-        self, fleet: Fleet, timeline: Timeline, *, chance: random.Random, watcher: Watcher
+        self,
+        fleet: Fleet,
+        timeline: Timeline,
+        *,
+        chance: random.Random,
+        watcher: Watcher,
+        menu: Menu = Menu(),  # noqa: B008
     ) -> None:
         self._fleet = fleet
         self._timeline = timeline
         self._chance = chance
         self._watcher = watcher
+        self._menu = menu
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._busy: dict[str, None] = {}
@@ -73,7 +94,9 @@ class Storm:
         next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
         while self._timeline.now_s < until_s:
             self.tick()
-            if self._timeline.now_s >= next_s:
+            if self._menu.alone and (self._busy or self._watcher.waiting):
+                next_s = self._timeline.now_s + ALONE_S
+            elif self._timeline.now_s >= next_s:
                 self._deed()
                 next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
 
@@ -93,15 +116,22 @@ class Storm:
             end()
         for daemon in self._fleet.daemons:
             if not daemon.alive and daemon.name not in self._busy:
-                code = daemon.process.returncode if daemon.process is not None else None
-                text = f"{daemon.name} ended by itself with {code}: {daemon.last_words()}"
-                self._timeline.count("ended by themselves", text)
-                self._start(daemon)
+                self._ended(daemon)
+
+    def _ended(self, daemon: Daemon) -> None:
+        """Nobody ended it: that is right for one that found no store, and for no other."""
+        code = daemon.process.returncode if daemon.process is not None else None
+        text = f"{daemon.name} ended by itself with {code}: {daemon.last_words()}"
+        if code == CANNOT_START:
+            self._timeline.count("vain starts", text)
+        else:
+            self._timeline.find(f"R18 {text}")
+        self._start(daemon)
 
     # ---- deeds ----
 
     def _deed(self) -> None:
-        (what,) = self._chance.choices([*DEEDS], [*DEEDS.values()])
+        (what,) = self._chance.choices([*self._menu.deeds], [*self._menu.deeds.values()])
         daemon = self._chance.choice(self._fleet.daemons)
         seconds = self._chance.random()
         link = self._chance.choice(LINKS)

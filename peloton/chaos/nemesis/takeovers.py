@@ -81,6 +81,11 @@ class Takeovers:
         return [*self.canaries.values()]
 
     @property
+    def waiting(self) -> bool:
+        """Whether some figure is under way."""
+        return any(thread.is_alive() for thread in self._threads[1:])
+
+    @property
     def owned(self) -> int:
         """How many shards have an owner, as far as is known."""
         return sum(1 for owner in self._owners.values() if owner)

@@ -29,8 +29,8 @@ CANCELLED = "CANCELLED"
 
 
 def pool_spec() -> dict[str, Any]:
-    """A pool that may use three quarters of the processors: its limit is reached, too."""
-    limits = {"cpu": 0.75 * HOST_CPUS * len(HOSTS), "memory": 8192.0, "disk": 80000.0, "gpu": 0.0}
+    """A pool that may use all there is, so that hosts have to say no as well as the pool."""
+    limits = {"cpu": HOST_CPUS * len(HOSTS), "memory": 8192.0, "disk": 80000.0, "gpu": 0.0}
     resources = [
         {"kind": kind, "reservation": 0, "limit": limit, "share": 1}
         for kind, limit in limits.items()
