@@ -53,4 +53,10 @@ TABLE: Mapping[PoolStates, Mapping[PoolGoals, Callable[[At], Decision | Rest]]] 
 def pursue(pool: Pool, at: At) -> Decision | Rest:
     """The next step towards the goal."""
     state = PoolStates.ROOT if at.key == ROOT else PoolStates.POOL
+    if state is PoolStates.ROOT and at.index is not None:
+        known = at.index.pools.get(ROOT)
+        if known is not pool and known != pool:
+            # The turn that changed the root has not changed the tree yet: what it would admit now
+            # is by the capacity of before. The root looks again once the tree knows.
+            return WAITING
     return TABLE[state][PoolGoals.SERVING](at)
