@@ -92,7 +92,15 @@ class Record:
 class Client:
     """One client: one thing at a time."""
 
-    def __init__(self, name: str, record: Record, *, chance: random.Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        record: Record,
+        *,
+        chance: random.Random,
+        patient_s: float = GIVE_UP_S,
+    ) -> None:
+        self.patient_s = patient_s
         self.name = name
         self.record = record
         self.chance = chance
@@ -190,12 +198,19 @@ class Client:
         ask = words.EVERYTHING
         return self._say(operation, lambda peloton: words.listing(peloton.jobs.query(ask)))
 
+    def why(self, job_id: str) -> str:
+        """What a daemon says keeps the job, for the timeline; no part of the history."""
+        try:
+            return str(self.chance.choice(self._peloton).ops.why(job_id))
+        except PelotonError as error:
+            return str(error)
+
     # ---- saying it ----
 
     def _say(
         self, operation: Operation, call: Callable[[Peloton], Any], *, keyed: bool = False
     ) -> Operation:
-        until_s = self.record.timeline.now_s + GIVE_UP_S
+        until_s = self.record.timeline.now_s + self.patient_s
         while self.record.timeline.now_s < until_s:
             operation.tries += 1
             try:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from peloton.chaos.cluster.history import Operation
 from peloton.chaos.nemesis import words
 from peloton.chaos.nemesis.clients import Client as Recorded
 from peloton.chaos.nemesis.clients import Record
@@ -32,11 +31,13 @@ from peloton.sdk.errors import PelotonError
 
 CLIENTS = 5
 BOOT_S_MAX = 120.0
-CALM_S_MAX = 240.0
+CALM_S_MAX = 150.0
 DATA_CENTRE = "dc1"
 JOIN_S_MAX = 90.0
 ASK_S = 5.0
 LOOK_AGAIN_S = 2.0
+PATIENT_S = 10.0
+WHY_CHARS = 300
 
 
 class Plan(NamedTuple):
@@ -90,7 +91,8 @@ class Stage:
             Recorded(name, self._record, chance=random.Random(f"{plan.seed} {name}"))
             for name in names
         ]
-        self._last = Recorded("last", self._record, chance=random.Random(f"{plan.seed} last"))
+        chance = random.Random(f"{plan.seed} last")
+        self._last = Recorded("last", self._record, chance=chance, patient_s=PATIENT_S)
         self._threads = [threading.Thread(target=c.work, daemon=True) for c in self._clients]
 
     def play(self) -> tuple[list[str], str]:
@@ -162,15 +164,24 @@ class Stage:
             if wish.lasts_s > 10 and wish.job_id not in self._record.stopped:
                 self._last.stop(wish.job_id)
         while left and self._timeline.now_s < until_s:
-            left = [job_id for job_id in left if not _is_over(self._last.look(job_id))]
+            left = [job_id for job_id in left if not self._is_over(job_id, until_s)]
             if left:
-                self._timeline.say(f"{len(left)} jobs to go, one is {left[0]}")
+                why = " ".join(self._last.why(left[0]).split())
+                self._timeline.say(f"{len(left)} jobs to go; {left[0]}: {why[:WHY_CHARS]}")
                 self._tend(lambda: False, LOOK_AGAIN_S)
         if left:
             self._timeline.find(f"R15 not at their goals {CALM_S_MAX} s after the calm: {left[:5]}")
+            return
         for job_id in self._record.wishes:
             self._last.look(job_id)
         self._last.list_jobs()
+
+    def _is_over(self, job_id: str, until_s: float) -> bool:
+        """Whether it is where it should be; nobody is asked any more once the time is over."""
+        if self._timeline.now_s >= until_s:
+            return False
+        answer = self._last.look(job_id).answer
+        return isinstance(answer, Absent) or words.has_ended(answer)
 
     def _tend(self, done: Callable[[], bool], within_s: float) -> None:
         """Keep the daemons running until something has come to be; or not, in time."""
@@ -197,7 +208,3 @@ class Stage:
             f"{looked.jobs} jobs, {looked.runs} runs, {looked.frames} frames; {lost} lost, "
             f"{len(findings)} findings; takeover {self._takeovers.told()}"
         )
-
-
-def _is_over(look: Operation) -> bool:
-    return isinstance(look.answer, Absent) or words.has_ended(look.answer)
