@@ -12,7 +12,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,12 +49,11 @@ def running_pid(server: Server) -> int | None:
     """The pid of a server that was started before and still runs."""
     try:
         pid = int(_pid_file(server).read_text())
+        # Not by `ps`, which a small system lacks; a process that has ended has no such file.
+        words = Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ")
     except (OSError, ValueError):
         return None
-    # Wide: the folder stands far to the right, and ps cuts where it believes the screen ends.
-    asked = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False)
-    return pid if str(server.folder) in told.stdout else None
+    return pid if str(server.folder).encode() in words else None
 
 
 def start(place: Place) -> int:
