@@ -27,7 +27,7 @@ from peloton.runtime.adapters.cassandra_session import CassandraSettings, connec
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.vocabulary import Absent
 from peloton.sdk.client import Client
-from peloton.sdk.errors import PelotonError
+from peloton.sdk.errors import AlreadyExists, PelotonError
 
 CLIENTS = 5
 BOOT_S_MAX = 120.0
@@ -113,6 +113,8 @@ class Stage:
         self._watch.look()
         if not self._timeline.counts:
             self._timeline.find("the nemesis did nothing, so nothing is proved")
+        said = "".join(f"{operation}\n" for operation in self._record.history)
+        self._fleet.keeper.with_name("history.log").write_text(said)
         looked = judge(self._record, self._watch, runs=self._fleet.keeper / "runs")
         return self._timeline.findings, self._line(looked)
 
@@ -141,20 +143,22 @@ class Stage:
 
     def _make_pool(self) -> None:
         """The pool of all jobs."""
-        key, told = f"pool {self._plan.seed}", ""
-        until_s = self._timeline.now_s + BOOT_S_MAX
+        told, until_s = "", self._timeline.now_s + BOOT_S_MAX
         with Client(self._fleet.daemons[0].address, timeout_s=ASK_S) as peloton:
             while self._timeline.now_s < until_s:
                 try:
-                    peloton.pools.create(words.POOL, words.pool_spec(), request_key=key)
+                    # Each time under another key: until all hosts are known the pool's limit may
+                    # be more than there is, and a key is answered for long as it was at first.
+                    peloton.pools.create(words.POOL, words.pool_spec())
+                    break
+                except AlreadyExists:
+                    break  # an earlier one, of which we did not hear
                 except PelotonError as error:
-                    # Until all hosts are known its limit may be more than what there is.
                     told = error.message
                     self._storm.tick()
-                else:
-                    self._timeline.say("there is a pool")
-                    return
-        raise NeverReady(f"no pool within {BOOT_S_MAX} s: {told}")
+            else:
+                raise NeverReady(f"no pool within {BOOT_S_MAX} s: {told}")
+        self._timeline.say("there is a pool")
 
     def _settle(self) -> None:
         """Stop what would run on, and look at every job until it is where it should be."""
