@@ -156,16 +156,16 @@ class Storm:
             self._restart_server(target, _between(DOWN_S, seconds))
 
     def _kill(self, daemon: Daemon, down_s: float) -> None:
-        self._watcher.lost(daemon, "kill")
         daemon.kill()
+        self._watcher.lost(daemon, "kill")  # not before: it would answer for itself
         text = f"kill -9 {daemon.name} (pid {daemon.pid}), down {down_s:.1f} s"
         self._timeline.count("kills", text)
         self._until(down_s, daemon.name, end=lambda: self._start(daemon))
 
     def _pause(self, daemon: Daemon, seconds: float, *, what: str) -> None:
+        daemon.freeze()
         if seconds > self._fleet.session_s:
             self._watcher.lost(daemon, "pause")
-        daemon.freeze()
         self._timeline.count(f"{what}s", f"{what}: {daemon.name} stands still {seconds:.1f} s")
 
         def end() -> None:
