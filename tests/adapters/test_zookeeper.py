@@ -270,5 +270,7 @@ def test_whose_owner_node_an_operator_removed_leads_no_more(bench: Bench):
     a = bench.daemon("a")
     a.create(SHARD)
     wait(lambda: leader(bench) == session_of(a))
+    # A leader is told of a moment before its owner node is seen by all: wait for what is removed.
+    wait(lambda: bench.operator.exists(bench.paths.owner(SHARD)))
     bench.operator.delete(bench.paths.owner(SHARD))
     wait(lambda: leader(bench) is None)
