@@ -201,6 +201,32 @@ def test_roles_are_kept_apart(fleet: Fleet) -> None:
     assert not hasattr(fleet.daemons["jobs"], "grpc")
 
 
+class Named:
+    """A soft machine that only keeps what it is called."""
+
+    wake_at: float | None = None
+    own_thread = False
+    name = ""
+
+    def receive(self, envelopes: list[Any], now: float) -> Sequence[Any]:
+        return ()
+
+    def reset(self) -> None:
+        """It holds nothing."""
+
+    def rename(self, member: str) -> None:
+        self.name = member
+
+
+def test_a_machine_that_comes_after_the_session_began_is_told_its_name(fleet: Fleet) -> None:
+    """A placer that did not know it asked for its hosts under a name that is nobody's."""
+    daemon = fleet.start("one")
+    until(fleet.settled)
+    late = Named()
+    daemon._region.register_soft("late", late)
+    assert until(lambda: late.name) == fleet.lines["one"].member
+
+
 # ---- one that is alone, and its end ----
 
 

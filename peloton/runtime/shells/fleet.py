@@ -72,7 +72,7 @@ class RootSteward:
         renamed = places.me != standing.member
         places.standing = standing
         if renamed:
-            for soft in places.softs.values():
+            for soft in [*places.softs.values()]:  # registered on other threads
                 tell(soft, Renamed(standing.member))
         tell(self._peers, Peers(places.view, standing.addresses(), standing.member))
         self._region.trouble("membership", standing.trouble)

@@ -33,7 +33,7 @@ from peloton.runtime.core.packing import Place
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.letters import Look, Mail, Ref, asks_of, resolve, tell
+from peloton.runtime.shells.letters import Look, Mail, Ref, Renamed, asks_of, resolve, tell
 from peloton.runtime.shells.places import Away, Places
 from peloton.runtime.shells.post import Arrived, Outbound
 from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
@@ -170,7 +170,12 @@ class Region:
             raise RuntimeError("register soft machines after the daemon was assembled")
         if role is not None:
             self.places.roles[prefix] = role
-        self.places.softs[prefix] = self.on_soft(prefix, machine, outward=outward)
+        ref = self.places.softs[prefix] = self.on_soft(prefix, machine, outward=outward)
+        # Our session may have begun on another thread before this: whoever names the machines
+        # sets the name first and then looks who there is, here it is the other way round, so one
+        # of the two tells it. A machine without its name would wait for answers to a stranger.
+        if self.places.me:
+            tell(ref, Renamed(self.places.me))
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""
