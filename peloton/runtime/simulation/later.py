@@ -11,18 +11,15 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import pykka
-
-from peloton.runtime.shells.shell import Shell
+from peloton.runtime.shells.shell import Shell, begin
 from peloton.runtime.simulation.stepper import Stepper
 
 T = TypeVar("T", bound=Shell)
 
 
 def begun(shell: T) -> T:
-    """What `Actor.start` does, for a shell that is needed as an object as well."""
-    pykka.ActorRegistry.register(shell.actor_ref)
-    shell._start_actor_loop()
+    """`begin`, and the shell itself instead of its name."""
+    begin(shell)
     return shell
 
 
