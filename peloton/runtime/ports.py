@@ -25,7 +25,6 @@ FORMAT = 1
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024
-CHECKPOINT_BYTES_PER_ROUND = 2 * 1024 * 1024
 """What one shard should put into one round; more would make the other shards' frames wait."""
 SEGMENT_FRAMES = 256
 """Positions per segment: fixed by the format, since segments are cut as a whole."""

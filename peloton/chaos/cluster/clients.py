@@ -17,7 +17,7 @@ from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob
 from peloton.chaos.cluster.history import Operation, What
 from peloton.runtime.shells.region import Region
 from peloton.runtime.simulation.world import World
-from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable
+from peloton.runtime.vocabulary import Key, Message, Query, Unavailable
 
 TRY_S = 5.0
 """After so long without an answer a client asks another daemon."""
@@ -151,8 +151,3 @@ def _asked(region: Region, said: Said) -> Future[Any]:
     if said.message is None:
         return region.views("job")
     return region.ask(said.operation.job, said.message, request=said.request)
-
-
-def is_gone(operation: Operation) -> bool:
-    """Whether the job was not there."""
-    return isinstance(operation.answer, Absent)
