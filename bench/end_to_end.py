@@ -77,9 +77,7 @@ class Bench:
         inventories = [inventory_key(number) for number in range(GROUPS["hostmgr"])]
         backend = SimulatedBackend(self.names, Fates(duration_s=duration_s))
         softs = {"placer": PlacerMachine(inventories), "backend": backend}
-        root = start(
-            kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), softs=softs
-        )
+        root = start(kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), softs=softs)
         root.opened.result(WAIT_S)
         root.region.tell([Envelope(ROOT, OpenRoot())])
         root.region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])

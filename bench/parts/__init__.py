@@ -1,0 +1,1 @@
+"""What several benchmarks share; no benchmark itself, so `script/bench` does not list it."""
