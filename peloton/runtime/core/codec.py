@@ -218,7 +218,9 @@ class Codec:
         one = {name: wanted | None for name, wanted in columns.items()}
         many = {name: _list_of(wanted) for name, wanted in one.items()}
         crowd = Crowd(kind, key)
-        crowd.classes = {state: bits.raw for state, bits in classes}
+        for state, bits in classes:
+            # Those that a later version told apart by a field unknown here are alike to us.
+            crowd.classes[state] = crowd.classes.get(state, 0) | bits.raw
         crowd.columns = Columns.load(
             {name: convert(value, one[name]) for name, value in same.items()},
             {name: convert(values, many[name]) for name, values in each.items()},
