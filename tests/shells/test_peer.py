@@ -103,6 +103,9 @@ class Hall:
     def misdirected(self, peer: str, place: Place, *, view: int) -> None:
         raise AssertionError("nothing is astray here")
 
+    def reached(self) -> None:
+        raise AssertionError("nobody was out of reach here")
+
     def trouble(self, name: str, text: str) -> None:
         self.troubles[name] += 1
 

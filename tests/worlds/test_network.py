@@ -44,6 +44,7 @@ class Daemon:
         self.troubles: dict[str, str] = {}
         self.misdirected_to: list[tuple[str, Place, int]] = []
         self.broken: list[str] = []
+        self.reached_again = 0
         self.places: list[Place] = [ShardId("house", 0), ShardId("house", 1)]
         self.answers = True
         exchange = world.network.endpoint(name)
@@ -68,6 +69,9 @@ class Daemon:
 
     def misdirected(self, peer: str, place: Place, *, view: int) -> None:
         self.misdirected_to.append((peer, place, view))
+
+    def reached(self) -> None:
+        self.reached_again += 1
 
     def trouble(self, name: str, text: str) -> None:
         self.troubles[name] = text
@@ -373,8 +377,10 @@ def test_a_peer_that_is_silent_leaves_vanishes_or_hangs_answers_unavailable() ->
     assert list(a.troubles) == [f"peer-{world.daemons['c'].me}"]
     world.rest(asks_module.ASK_S_MAX)
     assert isinstance(silent.result(0), Unavailable)
+    assert not a.reached_again
     world.calm()
     assert not a.troubles
+    assert a.reached_again == 1, "what was lost meanwhile may be said again"
 
 
 def test_a_message_without_a_number_is_answered_and_harms_nobody() -> None:

@@ -44,12 +44,12 @@ class Pending:
                 if not self._senders[to]:
                     del self._senders[to]
 
-    def again(self, tick: int) -> list[Envelope]:
-        """The reports to say again at this tick."""
+    def again(self, tick: int, *, hurry: bool = False) -> list[Envelope]:
+        """The reports to say again at this tick; `hurry`: all that wait."""
         due = []
         for name, (envelope, said, tries) in self._waiting.items():
             pause = RESEND_EVERY_TICKS if tries < RESEND_FAST_MAX else RESEND_SLOW_TICKS
-            if tick - said >= pause:
+            if hurry or tick - said >= pause:
                 self._waiting[name] = (envelope, tick, tries + 1)
                 due.append(envelope)
         return due

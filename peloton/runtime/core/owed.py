@@ -1,7 +1,8 @@
 """What has been said and not been answered: when to say it again.
 
 Turns "these members said something owed" into "these members are due for another try": first at
-every tick, after `RESEND_FAST_MAX` tries at the slow rate. What is owed is derived from the state
+every tick, after `RESEND_FAST_MAX` tries at the slow rate, and at once when somebody who was out
+of reach can be reached again. What is owed is derived from the state
 (`Kind.owed`); here stand only the members, as bits, by age. It must hold no message: a message
 kept here could disagree with the state it was said from.
 """
@@ -40,14 +41,14 @@ class Owing:
         self._ages = [age & ~raw for age in self._ages]
         self._slow &= ~raw
 
-    def tick(self, number: int) -> int:
-        """One tick has passed; the members due for another try now."""
+    def tick(self, number: int, *, hurry: bool = False) -> int:
+        """One tick has passed; the members due for another try now (`hurry`: the slow ones too)."""
         due = 0
         for age in self._ages[1:]:
             due |= age
         self._slow |= self._ages[-1]
         self._ages = [0, *self._ages[:-1]]
-        if number % RESEND_SLOW_TICKS == 0:
+        if hurry or number % RESEND_SLOW_TICKS == 0:
             due |= self._slow
         return due
 

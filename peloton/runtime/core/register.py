@@ -8,6 +8,7 @@ say which one the store took. The module must not do I/O, and must not judge ans
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -38,11 +39,10 @@ class Ops:
 
     def __init__(self, process: bytes) -> None:
         self.process = process
-        self.count = 0
+        self._counts = itertools.count(1)  # whose `next` no other thread can split
 
     def next(self) -> bytes:
-        self.count += 1
-        return chain.op_name(self.process, self.count)
+        return chain.op_name(self.process, next(self._counts))
 
 
 class Writing(Struct, frozen=True, gc=False):

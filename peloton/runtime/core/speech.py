@@ -98,10 +98,10 @@ class Speech:
         if isinstance(failure, Failure):
             self._on_failure(key, "owed", failure=failure)
 
-    def tick(self, number: int) -> None:
-        """Say again whatever is due at this tick."""
+    def tick(self, number: int, *, hurry: bool = False) -> None:
+        """Say again whatever is due at this tick; `hurry`: what waits for a slow one too."""
         for key in [*self.owing]:
-            due = self.owing[key].tick(number)
+            due = self.owing[key].tick(number, hurry=hurry)
             if due:
                 self.say_owed(key, due)
 

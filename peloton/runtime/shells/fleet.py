@@ -70,12 +70,22 @@ class RootSteward:
         """The region, the links and the soft machines learn who we are and who else there is."""
         places = self._region.places
         renamed = places.me != standing.member
+        moved = _moved(places.standing, standing)
         places.standing = standing
         if renamed:
             for soft in [*places.softs.values()]:  # registered on other threads
                 tell(soft, Renamed(standing.member))
         tell(self._peers, Peers(places.view, standing.addresses(), standing.member))
         self._region.trouble("membership", standing.trouble)
+        if moved:
+            self._region.reached()
+
+
+def _moved(before: Standing | None, now: Standing) -> bool:
+    """Whether a shard has got an owner: what was said to it meanwhile found nobody."""
+    old = before.view.owners if before is not None and before.view is not None else {}
+    new = now.view.owners if now.view is not None else {}
+    return any(old.get(shard) != owner for shard, owner in new.items())
 
 
 def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:

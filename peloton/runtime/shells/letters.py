@@ -180,6 +180,10 @@ class Broke(NamedTuple):
     fatal: bool
 
 
+class Reached(NamedTuple):
+    """To each shard: somebody who was out of reach, or had no owner, may hear us again."""
+
+
 # ---- to a soft machine ----
 
 

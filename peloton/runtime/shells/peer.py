@@ -346,6 +346,7 @@ class PeerShell(Shell):
         if peer in self._down:
             del self._down[peer]
             self._hall.trouble(f"peer-{peer}", "")
+            self._hall.reached()
 
     def _wakes(self) -> Iterator[float | None]:
         for link in self.links.values():

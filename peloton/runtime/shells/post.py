@@ -62,6 +62,9 @@ class Hall(Protocol):
     def misdirected(self, peer: str, place: Place, *, view: int) -> None:
         """The peer, at that version of its view, is not where the place lives."""
 
+    def reached(self) -> None:
+        """A peer that was out of reach is there again."""
+
     def trouble(self, name: str, text: str) -> None:
         """What is wrong under this name; empty when nothing is any more."""
 

@@ -33,7 +33,7 @@ from peloton.runtime.core.packing import Place
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.letters import Look, Mail, Ref, Renamed, asks_of, resolve, tell
+from peloton.runtime.shells.letters import Look, Mail, Reached, Ref, Renamed, asks_of, resolve, tell
 from peloton.runtime.shells.places import Away, Places
 from peloton.runtime.shells.post import Arrived, Outbound
 from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
@@ -191,11 +191,19 @@ class Region:
         return ref is not None and tell(ref, Mail(arrived.envelopes, stamp))
 
     def misdirected(self, peer: str, place: Place, *, view: int) -> None:
-        """The peer has not what we sent: one of us has an old view, which mends itself."""
+        """The peer has not what we sent: one of us has an old view, which mends itself. What was
+        lost is said again when it has: the view that tells us may have come before the refusal."""
+        self.reached()
+
+    def reached(self) -> None:
+        """A shard has a new owner, or a peer is there again: what was lost can be said anew."""
+        for ref in [*self.places.shards.values()]:
+            tell(ref, Reached())
 
     def broke(self, text: str) -> None:
         """The links began anew."""
         self.trouble("peer", text)
+        self.reached()
 
     def trouble(self, name: str, text: str) -> None:
         """What is wrong with a shell right now; empty when nothing is."""

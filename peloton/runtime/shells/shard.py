@@ -31,6 +31,7 @@ from peloton.runtime.shells.letters import (
     Mail,
     NotTaken,
     Opened,
+    Reached,
     Release,
     Released,
     Settle,
@@ -116,6 +117,9 @@ class ShardShell(Shell):
             self._lose(letter.text, damaged=letter.damaged)
         elif isinstance(letter, Look):
             self._look(letter)
+        elif isinstance(letter, Reached):
+            if self.core is not None:
+                self.core.hurry()
         elif isinstance(letter, Drain):
             self._drain()
         elif isinstance(letter, Drop):
