@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -196,11 +195,6 @@ def pause_members(storm: Storm, deed: Deed) -> None:
     storm.later(deed.for_s, storm.world.ensemble.resume)
 
 
-def _ensemble(storm: Storm, **faults: Any) -> None:
-    ensemble = storm.world.ensemble
-    ensemble.storm(replace(ensemble.faults, **faults))
-
-
 # ---- store ----
 
 
@@ -219,19 +213,6 @@ def outage(storm: Storm, deed: Deed) -> None:
     for name in [*storm.world.daemons]:
         storm.world.store.cut(name)
         storm.later(deed.for_s, partial(storm.world.store.mend, name))
-
-
-def _store(storm: Storm, **faults: Any) -> None:
-    store = storm.world.store
-    store.faults = replace(store.faults, **faults)
-
-
-def _store_at(storm: Storm, strength: float, *, fault: str, share: float) -> None:
-    _store(storm, **{fault: share * strength})
-
-
-def _store_struck(storm: Storm, *, fault: str) -> int:
-    return storm.world.store.struck[fault]
 
 
 # ---- network ----
@@ -261,19 +242,6 @@ def swizzle(storm: Storm, deed: Deed) -> None:
         storm.later(back_s, partial(storm.world.network.mend, one, other))
 
 
-def _network(storm: Storm, **faults: Any) -> None:
-    network = storm.world.network
-    network.faults = replace(network.faults, **faults)
-
-
-def _network_at(storm: Storm, strength: float, *, fault: str, share: float) -> None:
-    _network(storm, **{fault: share * strength})
-
-
-def _network_struck(storm: Storm, *, fault: str) -> int:
-    return storm.world.network.struck[fault]
-
-
 # ---- clocks ----
 
 
@@ -289,6 +257,35 @@ def step_clock(storm: Storm, deed: Deed) -> None:
         by_s = min(deed.for_s, CLOCK_S_MAX) * (1 if deed.other % 2 else -1)
         storm.strike(deed.name, f"{daemon.name} by {by_s:.1f} s")
         daemon.process.clock.skew_s += by_s
+
+
+# ---- what is weak in a place all through the storm ----
+
+
+def _weaken(storm: Storm, place: str, **faults: float) -> None:
+    """Faults of the `store` or the `network` of a world, beside those that are on already."""
+    there = getattr(storm.world, place)
+    there.faults = replace(there.faults, **faults)
+
+
+def _unsettle(storm: Storm, **faults: float) -> None:
+    """Likewise; but the ensemble has to be told, for it strikes of its own accord."""
+    ensemble = storm.world.ensemble
+    ensemble.storm(replace(ensemble.faults, **faults))
+
+
+def _weakness(place: str, row: tuple[str, str, str, str, float]) -> Lasting:
+    """A row of `STORE` or `NETWORK`: a fault of that place, and how often it struck there."""
+    number, name, what, fault, share = row
+
+    def begin(storm: Storm, strength: float) -> None:
+        _weaken(storm, place, **{fault: share * strength})
+
+    def count(storm: Storm) -> int:
+        struck: int = getattr(storm.world, place).struck[fault]
+        return struck
+
+    return Lasting(number, name, what, begin, count)
 
 
 # ---- the tables ----
@@ -340,20 +337,20 @@ OTHERS = (
     ),
     Lasting(
         "F19", "store clocks differ", "times of plain writes are off",
-        lambda storm, strength: _store(storm, skew_s=5.0 * strength), lambda storm: 1,
+        lambda storm, strength: _weaken(storm, "store", skew_s=5.0 * strength), lambda storm: 1,
     ),
     Lasting(
         "F20", "parcels slow", "every frame takes its time",
-        lambda storm, strength: _network(storm, delay_s=2.0 * strength), lambda storm: 1,
+        lambda storm, strength: _weaken(storm, "network", delay_s=2.0 * strength), lambda storm: 1,
     ),
     Lasting(
         "F20", "views late", "members see old views, and skip some",
-        lambda storm, strength: _ensemble(storm, watch_s_max=5.0 * strength),
+        lambda storm, strength: _unsettle(storm, watch_s_max=5.0 * strength),
         lambda storm: storm.world.ensemble.struck["changes seen as one"],
     ),
     Lasting(
         "F11", "owner nodes unsure", "answers about owner nodes are lost",
-        lambda storm, strength: _ensemble(storm, unsure=0.3 * strength, way_s_max=0.5 * strength),
+        lambda storm, strength: _unsettle(storm, unsure=0.3 * strength, way_s_max=0.5 * strength),
         lambda storm: (
             storm.world.ensemble.struck["request lost"] + storm.world.ensemble.struck["answer lost"]
         ),
@@ -367,13 +364,7 @@ def rows() -> dict[str, Fault]:
         Lasting(number, name, what, _deaths(name, fits, share=share), lambda storm: 0)
         for number, name, what, fits, share in DEADLY  # counted as they strike
     ]
-    for number, name, what, fault, share in STORE:
-        begin = partial(_store_at, fault=fault, share=share)
-        count = partial(_store_struck, fault=fault)
-        found.append(Lasting(number, name, what, begin, count))
-    for number, name, what, fault, share in NETWORK:
-        begin = partial(_network_at, fault=fault, share=share)
-        count = partial(_network_struck, fault=fault)
-        found.append(Lasting(number, name, what, begin, count))
+    found += [_weakness("store", row) for row in STORE]
+    found += [_weakness("network", row) for row in NETWORK]
     found += [*STROKES, *OTHERS]
     return {fault.name: fault for fault in found}
