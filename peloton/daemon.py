@@ -1,25 +1,22 @@
 """One daemon of a cluster, in the foreground: `peloton daemon --config FILE`.
 
-Turns a file into a running daemon, and signals into its end. Wiring is the affair of
-`assembly_daemon`; here is only what a person at a terminal, or a supervisor of processes, sees. On
+Turns a file into a running daemon. Wiring is the affair of `assembly_daemon`, signals are that of
+`foreground`; here is only what a person at a terminal, or a supervisor of processes, sees. On
 SIGTERM it hands its shards over and exits 0; a daemon that ends by itself exits 1 and says why. It
 must never start another of itself: whoever watches the process does.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from peloton.config import BadSetting
 from peloton.settings import DaemonSettings, read
 
-USAGE, CANNOT_START, FAILED = 64, 69, 1
+USAGE, FAILED = 64, 1
 
 
 def command() -> click.Command:
@@ -62,32 +59,19 @@ def daemon(config_: Path, roles: str | None, check: bool) -> None:
 def _run(settings: DaemonSettings) -> int:
     """Start, say so, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
-    from peloton.assembly import CannotStart, Failed
     from peloton.assembly_daemon import Daemon
+    from peloton.foreground import Manner, run
 
-    leaving = threading.Event()
+    def greet(running: Daemon) -> None:
+        click.echo(f"ready: http {running.http}", err=True)
+        if "api" in settings.roles:
+            click.echo(f"ready: grpc {running.grpc}")
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        leaving.set()
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
-    try:
-        running = Daemon(settings, failed=leaving.set)
-    except CannotStart as error:
-        click.echo(f"peloton daemon: {error}", err=True)
-        return CANNOT_START
-    click.echo(f"ready: http {running.http}", err=True)
-    if "api" in settings.roles:
-        click.echo(f"ready: grpc {running.grpc}")
-        sys.stdout.flush()
-    leaving.wait()
-    click.echo("leaving", err=True)
-    try:
-        clean = running.stop()
-    except Failed as error:
-        click.echo(f"peloton daemon: {error}", err=True)
-        return FAILED
-    if not clean:
-        click.echo("warning: not all was handed over; the end of the session does it", err=True)
-    return 0
+    manner = Manner(
+        name="peloton daemon",
+        leaving="leaving",
+        failed=FAILED,
+        left=0,
+        left_text="warning: not all was handed over; the end of the session does it",
+    )
+    return run(lambda failed: Daemon(settings, failed=failed), greet=greet, manner=manner)

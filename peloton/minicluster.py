@@ -1,18 +1,15 @@
 """The embedded cluster: one process, all roles, virtual hosts.
 
-Turns options into a running cluster in the foreground, and signals into its end. Wiring is the
-affair of `assembly`; here is only what a person at a terminal sees. On SIGTERM it stops taking
+Turns options into a running cluster in the foreground. Wiring is the affair of `assembly`, signals
+are that of `foreground`; here is only what a person at a terminal sees. On SIGTERM it stops taking
 turns, commits what is in flight and exits within ten seconds; tasks keep running, unless it was
 asked to end them. It must never listen on anything but loopback.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
-from types import FrameType
 
 import click
 from click.core import ParameterSource
@@ -21,7 +18,7 @@ from peloton import config
 from peloton.config import Address, BadSetting, HostSetting
 
 SIZES = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
-USAGE, CANNOT_START, FAILED, TASKS_LEFT = 64, 69, 70, 1
+USAGE, FAILED, TASKS_LEFT = 64, 70, 1
 
 
 def command() -> click.Command:
@@ -131,31 +128,15 @@ def _refuse_both() -> None:
 def _run(settings: config.MiniclusterSettings) -> int:
     """Start, say so, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the options are known to be right.
-    from peloton.assembly import CannotStart, Failed, Minicluster
+    from peloton.assembly import Minicluster
+    from peloton.foreground import Manner, run
 
-    leaving = threading.Event()
+    def greet(cluster: Minicluster) -> None:
+        for warning in cluster.warnings:
+            click.echo(f"warning: {warning}", err=True)
+        click.echo(f"data: {settings.folder}", err=True)
+        click.echo(f"ready: http {cluster.http}", err=True)
+        click.echo(f"ready: grpc {cluster.grpc}")
 
-    def leave(number: int, frame: FrameType | None) -> None:
-        leaving.set()
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
-    try:
-        cluster = Minicluster(settings, failed=leaving.set)
-    except CannotStart as error:
-        click.echo(f"peloton minicluster: {error}", err=True)
-        return CANNOT_START
-    for warning in cluster.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(f"data: {settings.folder}", err=True)
-    click.echo(f"ready: http {cluster.http}", err=True)
-    click.echo(f"ready: grpc {cluster.grpc}")
-    sys.stdout.flush()
-    leaving.wait()
-    click.echo("stopping", err=True)
-    try:
-        clean = cluster.stop()
-    except Failed as error:
-        click.echo(f"peloton minicluster: {error}", err=True)
-        return FAILED
-    return 0 if clean else TASKS_LEFT
+    manner = Manner("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
+    return run(lambda failed: Minicluster(settings, failed), greet=greet, manner=manner)

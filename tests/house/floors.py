@@ -35,6 +35,7 @@ FACES = (
     "peloton/demo",
     "peloton/minicluster.py",
     "peloton/daemon.py",
+    "peloton/foreground.py",
     "peloton/schema.py",
     "peloton/doctor.py",
 )

@@ -1,0 +1,76 @@
+"""A process in the foreground: what it says at its end, and its exit code.
+
+Must not start a cluster: tests/e2e does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from peloton.assembly import CannotStart, Failed
+from peloton.foreground import CANNOT_START, Manner, run
+
+MANNER = Manner("peloton thing", "leaving", failed=7, left=1, left_text="some is left")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """The runner's own signals."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+class Thing:
+    """Ends as it was told to."""
+
+    def __init__(self, end: bool | Failed) -> None:
+        self.end = end
+
+    def stop(self) -> bool:
+        if isinstance(self.end, Failed):
+            raise self.end
+        return self.end
+
+
+def ran(end: bool | Failed, leave: Callable[[], object] | None = None) -> int:
+    """Runs until it fails of itself, or `leave` makes it leave."""
+
+    def start(failed: Callable[[], None]) -> Thing:
+        (leave or failed)()
+        return Thing(end)
+
+    return run(start, greet=lambda thing: print("ready"), manner=MANNER)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        (True, 0, "leaving\n"),
+        (False, 1, "leaving\nsome is left\n"),
+        (Failed("out of room"), 7, "leaving\npeloton thing: out of room\n"),
+    ],
+)
+def test_the_end(end: bool | Failed, code: int, said: str, capsys: pytest.CaptureFixture) -> None:
+    assert ran(end) == code
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("ready\n", said)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it(number: signal.Signals) -> None:
+    assert ran(True, leave=lambda: os.kill(os.getpid(), number)) == 0
+
+
+def test_what_cannot_start_says_why(capsys: pytest.CaptureFixture) -> None:
+    def start(failed: Callable[[], None]) -> Thing:
+        raise CannotStart("the folder is held")
+
+    assert run(start, greet=lambda thing: print("ready"), manner=MANNER) == CANNOT_START
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "peloton thing: the folder is held\n")
