@@ -212,8 +212,10 @@ class Journal(Protocol):
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         """One round over all shards that have work (each at most once); answers in that order."""
 
-    def settle(self, shard: ShardId) -> Answer:
-        """Send the pending write of this shard again, byte for byte, and do what is left of it."""
+    def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
+        """Send the pending writes of these shards (each at most once) again, byte for byte, and do
+        what is left of them; answers in that order. A store that is shared does it abreast: one
+        after the other the last would wait for as many time-outs as there are shards."""
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
         """Hint that the shard has no owner, for a fast takeover; forgets the shard here.

@@ -88,11 +88,11 @@ def settled(owner: FencedRows, shard: ShardId = SHARD) -> Answer:
     """As a shard does it: the identical write again, until there is an answer."""
     pause = threading.Event()
     until_s = time.monotonic() + SETTLE_TIMEOUT_S
-    answer = owner.settle(shard)
+    answer = owner.settle([shard])[0]
     while isinstance(answer, Unclear) and time.monotonic() < until_s:
         # Without a server the driver refuses at once; it tries to connect twice a second.
         pause.wait(AGAIN_S)
-        answer = owner.settle(shard)
+        answer = owner.settle([shard])[0]
     return answer
 
 
@@ -110,7 +110,7 @@ def test_a_write_that_meets_a_paused_server_is_in_doubt_and_then_done_once(
     server.pause()
     (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position, b"frozen"))])
     assert isinstance(answer, Unclear)
-    assert isinstance(owner.settle(SHARD), Unclear)
+    assert isinstance(owner.settle([SHARD])[0], Unclear)
     server.go_on()
     assert settled(owner) == Committed()
     (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position + 1, b"after"))])

@@ -93,7 +93,7 @@ def test_the_journal_settles_the_doubt_by_the_identical_write(
     (answer,) = journal.commit([Work(SHARD, claimed.epoch, Frame(1, b"body"))])
     assert isinstance(answer, Unclear)
     while isinstance(answer, Unclear):
-        answer = journal.settle(SHARD)
+        answer = journal.settle([SHARD])[0]
     assert answer == Committed()
     assert stub.done[Advance] == 1
     (answer,) = journal.commit([Work(SHARD, claimed.epoch, Frame(2, b"next"))])

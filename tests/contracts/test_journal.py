@@ -216,7 +216,7 @@ def test_once_fenced_a_shard_is_forgotten(house: House) -> None:
     claim(new)
     assert isinstance(one(old, Work(SHARD, epoch, Frame(1, b""))), Fenced)
     assert isinstance(one(old, Work(SHARD, epoch, ended=(EndedRow("k", "x", 1, b""),))), Fenced)
-    assert isinstance(old.settle(SHARD), Fenced)
+    assert isinstance(old.settle([SHARD])[0], Fenced)
 
 
 def test_in_a_round_one_shard_is_fenced_and_the_others_commit(house: House) -> None:

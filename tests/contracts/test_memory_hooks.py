@@ -52,7 +52,7 @@ def history(store: MemoryStore, hook: Callable[[Call], None]) -> int:
     for work in works(claimed.epoch):
         (answer,) = journal.commit([work])
         while isinstance(answer, Unclear):
-            answer = journal.settle(SHARD)
+            answer = journal.settle([SHARD])[0]
         assert isinstance(answer, Committed)
         last = work.frame.position if work.frame is not None else last
         store.acknowledged = last  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ def test_a_lost_commit_that_another_owner_followed_is_fenced_and_unknown() -> No
     (answer,) = journal.commit([Work(SHARD, 1, Frame(1, b""))])
     assert isinstance(answer, Unclear)
     assert check_heir(store, 0) == 1
-    answer = journal.settle(SHARD)
+    answer = journal.settle([SHARD])[0]
     assert isinstance(answer, Fenced) and not answer.definite
 
 

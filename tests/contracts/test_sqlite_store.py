@@ -168,14 +168,14 @@ def test_a_full_disk_is_unclear_and_work_goes_on_when_there_is_room(tmp_path: Pa
             break
     assert position > 3
     assert all(isinstance(answer, Unclear) and answer.absent for answer in answers)
-    again = journal.settle(SHARD)
+    again = journal.settle([SHARD])[0]
     assert isinstance(again, Unclear) and again.absent, "seen without it, and still no room"
     with pytest.raises(Refused):
         journal.commit([works[0]])
-    assert journal.settle(OTHER) == Committed(), "a small one still fits"
+    assert journal.settle([OTHER])[0] == Committed(), "a small one still fits"
     journal.page_count_max = 10_000
-    journal.settle(SHARD)  # on a connection from before there was room
-    assert journal.settle(SHARD) == Committed()
+    journal.settle([SHARD])[0]  # on a connection from before there was room
+    assert journal.settle([SHARD])[0] == Committed()
     assert journal.commit([Work(SHARD, epochs[SHARD], Frame(position + 1, b"on"))]) == [Committed()]
     assert len(tail(journal)) == position + 1
     assert len(tail(journal, OTHER)) == position
@@ -189,7 +189,7 @@ def test_a_shard_given_up_on_a_full_disk_is_whole_for_the_next_claim(tmp_path: P
     while journal.commit([Work(SHARD, epoch, Frame(position, bytes(9000)))]) == [Committed()]:
         position += 1
     journal.drop(SHARD)
-    assert isinstance(journal.settle(SHARD), Fenced)
+    assert isinstance(journal.settle([SHARD])[0], Fenced)
     journal.page_count_max = None
     claimed = journal.claim(SHARD, "again")
     assert isinstance(claimed, Claimed)
@@ -235,7 +235,7 @@ def test_a_failed_commit_is_settled_by_op(tmp_path: Path, committed: bool) -> No
     work = Work(SHARD, epoch, Frame(1, b"one"), (), (part,), Floor(1))
     assert journal.commit([work]) == [Unclear(f"{journal.path}: the commit failed")]
     assert failing.closed
-    assert journal.settle(SHARD) == Committed()
+    assert journal.settle([SHARD])[0] == Committed()
     assert journal.commit([Work(SHARD, epoch, Frame(2, b"two"))]) == [Committed()]
     claim(journal)
     assert list(journal.read_checkpoint(SHARD)) == [b"state"]
@@ -250,7 +250,7 @@ def test_a_failed_commit_that_another_owner_followed_is_fenced_and_unknown(tmp_p
     journal._writer = FailingCommit(journal._writer, committed=True)  # type: ignore[assignment]
     journal.commit([Work(SHARD, epoch, Frame(1, b"one"))])
     claim(other)
-    answer = journal.settle(SHARD)
+    answer = journal.settle([SHARD])[0]
     assert isinstance(answer, Fenced) and not answer.definite
     journal.close()
     other.close()
@@ -297,9 +297,7 @@ def test_ended_rows_are_read_from_another_thread_while_we_commit(tmp_path: Path)
     journal.close()
 
 
-def test_the_file_and_its_log_stay_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_and_its_log_stay_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_wal, "MOVE_BYTES", 1 << 20)
     monkeypatch.setattr(sqlite_wal, "RESTART_BYTES", 2 << 20)
     path = tmp_path / "j"

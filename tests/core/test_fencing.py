@@ -141,7 +141,7 @@ class Owner:
         if self.epoch == 0:
             self.claim()
         elif self.unclear:
-            self.heard(self.journal.settle(SHARD))
+            self.heard(self.journal.settle([SHARD])[0])
         else:
             work = self.work(want)
             self.sent = work
@@ -515,6 +515,6 @@ def test_parts_are_durable_before_the_commit_is_sent() -> None:
     rows._storm = note  # type: ignore[method-assign]
     answers = [journal.commit([Work(SHARD, 1, Frame(1, bytes(600_000)))])[0]]
     while isinstance(answers[-1], Unclear):
-        answers.append(journal.settle(SHARD))
+        answers.append(journal.settle([SHARD])[0])
     assert seen == [InsertRow] * 4 + [Advance] * 2, "three parts, one again, the commit, again"
     assert isinstance(answers[-1], Committed)

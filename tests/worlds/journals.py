@@ -148,7 +148,7 @@ class Owner:
     def commit(self) -> None:
         """Settle what is pending, or send what is new."""
         settles = self.unclear
-        answer = self.journal.settle(SHARD) if settles else self.journal.commit([self.sent])[0]
+        answer = self.journal.settle([SHARD])[0] if settles else self.journal.commit([self.sent])[0]
         self.heard(answer)
 
     def claim(self) -> None:

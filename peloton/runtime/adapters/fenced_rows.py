@@ -99,11 +99,10 @@ class FencedRows:
         answers.update(self._drive(talks))
         return [answers[work.shard] for work in works]
 
-    def settle(self, shard: ShardId) -> Answer:
-        talk = self._parked.pop(shard, None)
-        if talk is None:
-            return Fenced(f"{shard}: nothing is pending, the shard is not ours")
-        return self._drive({shard: talk})[shard]
+    def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
+        parked = {shard: self._parked.pop(shard, None) for shard in shards}
+        answers = self._drive({shard: talk for shard, talk in parked.items() if talk is not None})
+        return [answers[shard] if shard in answers else _nothing(shard) for shard in shards]
 
     def _drive(self, talks: dict[ShardId, OwnersTalk]) -> dict[ShardId, Answer]:
         """All talks step by step; what they ask in one step goes to the store together."""
@@ -209,6 +208,10 @@ class FencedRows:
     def _run(self, statement: Statement) -> Reply:
         (reply,) = self.rows.run([statement])
         return _not_failed(reply)
+
+
+def _nothing(shard: ShardId) -> Fenced:
+    return Fenced(f"{shard}: nothing is pending, the shard is not ours")
 
 
 def _not_failed(reply: Reply) -> Reply:

@@ -158,7 +158,10 @@ class MemoryJournal:
             for shard, steps in begun.items()
         ]
 
-    def settle(self, shard: ShardId) -> Answer:
+    def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
+        return [self._settle(shard) for shard in shards]
+
+    def _settle(self, shard: ShardId) -> Answer:
         steps = self._pending.pop(shard, None)
         if steps is None:
             return Fenced(f"{shard}: nothing is pending, the shard is not ours")

@@ -161,7 +161,10 @@ class SqliteJournal:
                 answers.update(self._round(plans, repeated=False))
             return [answers[work.shard] for work in works]
 
-    def settle(self, shard: ShardId) -> Answer:
+    def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
+        return [self._settle(shard) for shard in shards]
+
+    def _settle(self, shard: ShardId) -> Answer:
         """Open anew and read op: ours = committed, our previous = not, and so written again."""
         with self._lock:
             plan, hold = self._pending.get(shard), self._holds.get(shard)

@@ -51,23 +51,36 @@ class JournalShell(Shell):
         self._journal = journal
         self._root = root
         self._round: list[Commit] = []
+        self._unclear: list[Settle] = []
 
     def handle(self, letter: Any) -> None:
         """Gather works; at the end of the grant, one round over them all."""
         if isinstance(letter, Commit):
             self._round.append(letter)
         elif isinstance(letter, Settle):
-            tell(letter.sender, Done(self._journal.settle(letter.shard)))
+            self._unclear.append(letter)
         elif isinstance(letter, Release):
             self._journal.release(letter.shard, letter.epoch)
             tell(letter.sender, Released())
         elif isinstance(letter, Forget):
             self._journal.drop(letter.shard, letter.epoch)
-        if self._round and self.actor_inbox.at_end():
-            gathered, self._round = self._round, []
+        if self.actor_inbox.at_end():
+            self._commit()
+            self._settle()
+
+    def _commit(self) -> None:
+        gathered, self._round = self._round, []
+        if gathered:
             answers = self._journal.commit([commit.work for commit in gathered])
             for commit, answer in zip(gathered, answers, strict=True):
                 tell(commit.sender, Done(answer))
+
+    def _settle(self) -> None:
+        gathered, self._unclear = self._unclear, []
+        if gathered:
+            answers = self._journal.settle([settle.shard for settle in gathered])
+            for settle, answer in zip(gathered, answers, strict=True):
+                tell(settle.sender, Done(answer))
 
     def failed(self, error: BaseException) -> None:
         """A journal that raises cannot be trusted with more: what it holds in flight is unknown."""
