@@ -21,10 +21,12 @@ SOFTS = {"placer": PLACER_MESSAGES}
 """What soft machines hear from other daemons, by the prefix of their keys."""
 
 
-def kinds(sizes: Mapping[str, int]) -> dict[str, Kind]:
+def kinds(
+    sizes: Mapping[str, int], *, finished_jobs_max: int = job.FINISHED_JOBS_MAX
+) -> dict[str, Kind]:
     """Every kind by its name, for groups of these sizes."""
     found = (
-        job.KIND,
+        job.kind(finished_jobs_max),
         slice_.KIND,
         task.KIND,
         respool.KIND,

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.runtime.core import redrives
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
@@ -18,6 +17,7 @@ from peloton.runtime.core.inspection import Redrive, Redriven, shard_key
 from peloton.runtime.core.pump import FRAME_BYTES_SOFT
 from peloton.runtime.core.records import MessageSetAside, Quarantined
 from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import FRAME_BYTES_MAX, Frame, ShardId
@@ -264,9 +264,9 @@ def test_a_redrive_is_spread_over_frames_that_the_journal_takes():
     same(desk)
 
 
-def test_a_crash_in_the_middle_of_a_redrive_loses_nothing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(redrives, "REDRIVEN_PER_FRAME_MAX", 7)
+def test_a_crash_in_the_middle_of_a_redrive_loses_nothing():
     desk = aside((1 << 20) - 1)
+    desk.shard.redrives = Redrives(per_frame_max=7)
     desk.bad = False
     desk.redrive(DOTS)
     desk.once()

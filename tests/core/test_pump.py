@@ -91,7 +91,7 @@ def test_what_is_said_inside_stays_in_its_order():
     for at in range(9000):
         local.append(Envelope(CALM, Put(), who=str(at)))
     heard: list[str] = []
-    desk.shard._pump._deliver = lambda envelope: heard.append(envelope.who)
+    desk.shard.pump._deliver = lambda envelope: heard.append(envelope.who)
     for _ in range(20):
         _frame(desk.shard)
     assert heard == [str(at) for at in range(9000)]

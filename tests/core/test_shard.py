@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.runtime.core import pump as module
 from peloton.runtime.core.digest import digest
+from peloton.runtime.core.pump import Budget
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, key
 from tests.toy import words as w
@@ -241,11 +241,11 @@ def test_bits_of_a_line_find_a_members_story():
     assert bench.shard.turns.story.of(bulbs("a"), 2)[-1].because != "denied"
 
 
-def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame(monkeypatch):
+def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame():
     bench = Bench()
     bench.tell(panel("a"), w.Install(5))
     bench.rest()
-    monkeypatch.setattr(module, "TURNS_PER_FRAME_MAX", 1)
+    bench.shard.pump.budget = Budget(turns=1)
     bench.tell(panel("a"), w.Switch(True))
     bench.tell(panel("b"), w.Install(1))
     bench.once()

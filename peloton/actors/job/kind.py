@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.job.facts import FACTS
@@ -48,3 +50,8 @@ KIND = Kind(
     fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,
     unfinished=lambda job: job.spec is None,
 )
+
+
+def kind(finished_jobs_max: int = FINISHED_JOBS_MAX) -> Kind:
+    """The same, with so many finished jobs kept in the memory of a shard."""
+    return replace(KIND, keep=finished_jobs_max)

@@ -50,6 +50,7 @@ class Changes:
 
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:
         self._max = changes_max
+        self.dropped = 0  # for figures
         self._kept: deque[tuple[int, tuple[Line, ...]]] = deque()
         self._count = 0
         self._next: tuple[int, tuple[Line, ...]] | None = None
@@ -80,6 +81,7 @@ class Changes:
         while self._count > self._max:
             gone, dropped = self._kept.popleft()
             self._count -= len(dropped)
+            self.dropped += len(dropped)
             self._before = Mark(gone, _ALL)
 
     def after(self, mark: Mark | None, limit: int = PAGE_MAX) -> Page:

@@ -45,9 +45,18 @@ class Piece(NamedTuple):
 class Checkpointer:
     """The checkpoints of one shard, one at a time."""
 
-    def __init__(self, codec: Codec, bytes_min: int = CHECKPOINT_BYTES_MIN) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        bytes_min: int = CHECKPOINT_BYTES_MIN,
+        *,
+        part_bytes: int = PART_BYTES,
+        piece_bytes_max: int = PIECE_BYTES_MAX,
+    ) -> None:
         self._codec = codec
         self._bytes_min = bytes_min
+        self._part_bytes = part_bytes
+        self._piece_bytes_max = piece_bytes_max
         self._pieces: Iterator[Piece] | None = None
         self._position = 0
         self._number = 0
@@ -59,6 +68,7 @@ class Checkpointer:
         self._crowds: dict[Key, Crowd] = {}
         self.tail_bytes = 0
         self.last_bytes = 0
+        self.counts = dict.fromkeys(("parts", "pieces"), 0)  # beyond the first of each, for figures
 
     def note(self, population: Population, turns: Turns) -> bool:
         """Whether a checkpoint is cut at the end of this frame; if so the frame says it."""
@@ -94,7 +104,7 @@ class Checkpointer:
             (Piece(ENTITY, body) for body in cold),
             (Piece(RECORD, self._codec.encode_entry(entry)) for entry in records),
         )
-        self._pieces = fitting(bodies)
+        self._pieces = fitting(bodies, self._piece_bytes_max)
 
     def pieces(
         self, floor_may_move: bool = True
@@ -134,12 +144,14 @@ class Checkpointer:
         last = True
         for piece in self._pieces:
             batch.append(piece)
+            self.counts["pieces"] += piece.form == MORE
             size += len(piece.body)
-            if size >= PART_BYTES:
+            if size >= self._part_bytes:
                 last = False
                 break
         body = encode(batch)
         part = CheckpointPart(self._position, self._number, body, last=last)
+        self.counts["parts"] += self._number > 0
         self._number += 1
         self._written += len(body)
         if last:
@@ -152,12 +164,12 @@ class Checkpointer:
             yield Piece(ENTITY, self._codec.encode_crowd(self._crowds.pop(key)))
 
 
-def fitting(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def fitting(pieces: Iterator[Piece], most: int = PIECE_BYTES_MAX) -> Iterator[Piece]:
     """The same, with what is too large cut into pieces that fit a part."""
     for form, body in pieces:
-        for start in range(0, len(body) - PIECE_BYTES_MAX, PIECE_BYTES_MAX):
-            yield Piece(MORE, body[start : start + PIECE_BYTES_MAX])
-        rest = max(len(body) - 1, 0) // PIECE_BYTES_MAX * PIECE_BYTES_MAX
+        for start in range(0, len(body) - most, most):
+            yield Piece(MORE, body[start : start + most])
+        rest = max(len(body) - 1, 0) // most * most
         yield Piece(form, body[rest:])
 
 

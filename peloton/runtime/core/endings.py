@@ -30,7 +30,16 @@ _Row = tuple[bytes, bytes, list[RequestAnswered]]
 class Endings:
     """The endings of one shard."""
 
-    def __init__(self, turns: Turns, codec: Codec, *, answered: Answered) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        codec: Codec,
+        *,
+        answered: Answered,
+        rows_per_round: int = ENDED_ROWS_PER_ROUND,
+    ) -> None:
+        self._rows_per_round = rows_per_round
+        self.full = 0  # rounds that left rows to the next, for figures
         self._turns = turns
         self._codec = codec
         self._answered = answered
@@ -75,8 +84,10 @@ class Endings:
         rows = self._deletions(position)
         waiting, self.waiting = self.waiting, {}
         for key in waiting:
-            if key in self._turns.touched or len(rows) >= ENDED_ROWS_PER_ROUND:
+            full = len(rows) >= self._rows_per_round
+            if full or key in self._turns.touched:
                 self.waiting[key] = None
+                self.full += full
             elif key not in reports.due and passes(self._may_leave, key, reports):
                 rows.append(self._row(key, position))
         return tuple(rows)
@@ -203,8 +214,9 @@ class Endings:
         for key in self._deleted:
             if key in self._turns.touched:
                 later[key] = None  # the next frame says anew what became of it
-            elif len(rows) >= ENDED_ROWS_PER_ROUND // 2:
+            elif len(rows) >= (self._rows_per_round + 1) // 2:
                 later[key] = None
+                self.full += 1
                 continue
             elif key not in self._turns.population.cells:
                 kind = self._turns.population.kind(key)

@@ -12,7 +12,7 @@ from typing import Any
 
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.envelope import Envelope, Reply, narrow, singles
-from peloton.runtime.core.mailbox import Mailbox
+from peloton.runtime.core.mailbox import COMMANDS_MAX, Mailbox
 from peloton.runtime.core.parked import NOT_KEPT, Name, Parked, Word, name_of
 from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
 from peloton.runtime.core.story import Line
@@ -34,8 +34,10 @@ ASIDE_BYTES_MAX = 1024 * 1024
 class Held:
     """The mail of one shard that cannot be taken at once."""
 
-    def __init__(self, turns: Turns, codec: Codec) -> None:
+    def __init__(self, turns: Turns, codec: Codec, *, commands_max: int = COMMANDS_MAX) -> None:
         self._turns = turns
+        self._commands_max = commands_max  # of one mailbox
+        self.full = 0  # commands that a full mailbox refused, for figures
         self._codec = codec
         self.loading: dict[Key, Mailbox] = {}
         self.retrying: dict[Key, Mailbox] = {}
@@ -66,6 +68,7 @@ class Held:
         if envelope.members and not overlap:
             return envelope
         if not box.put(narrow(envelope, overlap) if envelope.members else envelope):
+            self.full += 1
             self._answer(envelope, Unavailable(f"{key} is busy: its mailbox is full"))
         if envelope.members & ~overlap:
             return narrow(envelope, envelope.members & ~overlap)
@@ -78,13 +81,14 @@ class Held:
         """
         if key in self.loading:
             return False
-        self.loading[key] = Mailbox()
+        self.loading[key] = Mailbox(commands_max=self._commands_max)
         return True
 
     def wait_for_load(self, envelope: Envelope) -> bool:
         """Queue behind a load; True when the load has to be asked for."""
         first = self.load(envelope.to)
         if not self.loading[envelope.to].put(envelope):
+            self.full += 1
             self._answer(envelope, Unavailable(f"{envelope.to} is being loaded"))
         return first
 
@@ -98,7 +102,7 @@ class Held:
         if respond(attempts) is Response.SET_ASIDE and members.bit_count() <= 1:
             self._set_aside(envelope, members, failure=failure, attempts=attempts)
             return
-        box = self.retrying.setdefault(envelope.to, Mailbox())
+        box = self.retrying.setdefault(envelope.to, Mailbox(commands_max=self._commands_max))
         box.members |= members
         # A class is tried again member by member, so that only the guilty fail on.
         for part in reversed(singles(envelope, members) if members else [envelope]):

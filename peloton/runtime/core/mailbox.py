@@ -20,10 +20,11 @@ COMMANDS_MAX = 256
 class Mailbox:
     """What waits for one cell, or for the held members of one crowd."""
 
-    __slots__ = ("_known", "_queue", "_rung", "_slot", "members")
+    __slots__ = ("_commands_max", "_known", "_queue", "_rung", "_slot", "members")
 
-    def __init__(self, members: int = 0) -> None:
+    def __init__(self, members: int = 0, *, commands_max: int = COMMANDS_MAX) -> None:
         self.members = members  # of a crowd: those whose mail waits here
+        self._commands_max = commands_max
         self._queue: deque[Envelope] = deque()
         self._known: dict[Envelope, None] = {}
         self._slot: Envelope | None = None
@@ -39,7 +40,7 @@ class Mailbox:
             if not isinstance(held, Goal) or held.version <= message.version:
                 self._slot = envelope
         elif envelope.ask is not None:
-            if len(self._queue) >= COMMANDS_MAX:
+            if len(self._queue) >= self._commands_max:
                 return False
             self._queue.append(envelope)
         elif envelope not in self._known:

@@ -43,6 +43,9 @@ LINK_BYTES_MAX = 32 * 1024 * 1024
 """What may wait here for one peer, under way or not; what comes beyond is dropped, and counted."""
 PARCEL_BYTES = 256 * 1024
 """A parcel takes letters up to this; one letter that is larger goes alone."""
+WINDOW_PARCELS = 64
+WINDOW_BYTES = 8 * 1024 * 1024
+"""What may be under way to us at once, as far as we are concerned."""
 STALL_S_MAX = 5.0
 """A stream on which nothing moves for so long, though something should, is given up."""
 PING_S = 5.0
@@ -56,8 +59,9 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     """Limits of a link; tests make them small."""
 
     link_bytes_max: int = LINK_BYTES_MAX
-    window_parcels: int = 64
-    window_bytes: int = 8 * 1024 * 1024
+    window_parcels: int = WINDOW_PARCELS
+    window_bytes: int = WINDOW_BYTES
+    parcel_bytes: int = PARCEL_BYTES
 
 
 class Heard(NamedTuple):
@@ -90,7 +94,7 @@ class Link:
         self.greeted = False
         self.lost: list[int] = []  # asks that may never have arrived; the shell takes them
         self.counts = dict.fromkeys(
-            ("dropped", "forgotten", "repeats", "gaps", "troubles", "streams"), 0
+            ("dropped", "forgotten", "repeats", "gaps", "troubles", "streams", "split", "waits"), 0
         )
         self._me = me
         self._limits = limits
@@ -117,12 +121,11 @@ class Link:
     def say(self, letter: bytes, view: int, *, asks: Sequence[int] = ()) -> bool:
         """Queue a letter behind what was said before; False where there is no room for it.
 
-        `asks` are the numbers of the asks in it.
+        `asks` are the numbers of the asks in it. One letter may always wait, else one above the
+        bound could never be said.
         """
-        if (
-            len(letter) > LETTER_BYTES_MAX
-            or self._held_bytes + len(letter) > self._limits.link_bytes_max
-        ):
+        room = self._limits.link_bytes_max if self._held_bytes else LETTER_BYTES_MAX
+        if len(letter) > LETTER_BYTES_MAX or self._held_bytes + len(letter) > room:
             self.counts["dropped"] += 1
             return False
         self._waiting.append((view, letter, asks))
@@ -145,6 +148,7 @@ class Link:
             self._sealed.append(self._seal())
             out.append(self._send(self._sealed[-1], now))
             self._owes_ack = False
+        self.counts["waits"] += bool(self._waiting) and not self._has_credit()
         ping_s = self.ping_s()
         if ping_s is not None and ping_s <= now:
             self._sealed.append(self._parcel([], view=0, asks=[]))
@@ -338,7 +342,9 @@ class Link:
         letters, size, asks = [msgspec.Raw(letter)], len(letter), [*numbers]
         while self._waiting:
             other, letter, numbers = self._waiting[0]
-            if other != view or size + len(letter) > PARCEL_BYTES:
+            full = size + len(letter) > self._limits.parcel_bytes
+            if full or other != view:
+                self.counts["split"] += full
                 break
             self._waiting.popleft()
             letters.append(msgspec.Raw(letter))

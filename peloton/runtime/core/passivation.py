@@ -97,8 +97,16 @@ class Shelf(MutableMapping[Key, Any]):
 class Idleness:
     """Who was touched last when, in that order."""
 
-    def __init__(self, after_s: float = COLD_AFTER_S, *, look_s: float = COLD_LOOK_S) -> None:
+    def __init__(
+        self,
+        after_s: float = COLD_AFTER_S,
+        *,
+        look_s: float = COLD_LOOK_S,
+        per_look_max: int = COLD_PER_LOOK_MAX,
+    ) -> None:
         self._after_s = after_s
+        self._per_look_max = per_look_max
+        self.full = 0  # looks that left some to the next, for figures
         self._every_s = look_s
         self._touched: dict[Key, float] = {}
         self._look_s = 0.0
@@ -116,13 +124,14 @@ class Idleness:
         self._look_s = now + self._every_s
         found: list[Key] = []
         for key, at in self._touched.items():
-            if at + self._after_s > now or len(found) >= COLD_PER_LOOK_MAX:
+            if at + self._after_s > now or len(found) >= self._per_look_max:
                 break
             found.append(key)
         for key in found:
             del self._touched[key]
-        if len(found) >= COLD_PER_LOOK_MAX:
+        if len(found) >= self._per_look_max:
             self._look_s = now  # there are more
+            self.full += 1
         return found
 
     @property

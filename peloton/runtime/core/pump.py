@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.turns import Turns
@@ -24,17 +25,30 @@ never stops talking to itself has its share of each frame, and so has everybody 
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
 
 
+class Budget(NamedTuple):
+    """How much one frame takes; a shard that is given less makes more frames of the same turns."""
+
+    turns: int = TURNS_PER_FRAME_MAX
+    local: int = LOCAL_TURNS_MAX
+    left: int = LEFT_TURNS_MAX
+    others: int = OTHERS_TURNS_MAX
+    bytes_soft: int = FRAME_BYTES_SOFT
+
+
 class Pump:
     """The queues of one shard."""
 
     def __init__(
         self,
         turns: Turns,
+        budget: Budget,
         *,
         local: deque[Envelope],
         deliver: Callable[[Envelope], None],
         look: Callable[[Key], None],
     ) -> None:
+        self.budget = budget
+        self.counts = dict.fromkeys(("full", "spent", "left", "left again", "waited"), 0)
         self.inbox: deque[Envelope] = deque()
         self._local = local
         self._turns = turns
@@ -45,10 +59,10 @@ class Pump:
 
     def run(self) -> None:
         """Turns, until nothing is left or the frame is full."""
-        budget, beyond = TURNS_PER_FRAME_MAX, -LOCAL_TURNS_MAX
+        budget, beyond = self.budget.turns, -self.budget.local
         if self._left:
             self._others()
-            budget, beyond = LEFT_TURNS_MAX, 0
+            budget, beyond = self.budget.left, 0
         while budget > beyond and self._fits():
             budget -= 1
             # What entities of this shard say to each other is heard before the frame is closed,
@@ -68,15 +82,21 @@ class Pump:
 
     def closed(self) -> None:
         """The frame is complete."""
-        self._left = bool(self._local)
+        left = bool(self._local)
+        self.counts["left again"] += left and self._left
+        self.counts["left"] += left
+        self._left = left
+        if left or self.inbox or self._population.dirty:
+            self.counts["spent" if self._fits() else "full"] += 1
 
     def _others(self) -> None:
-        for _ in range(OTHERS_TURNS_MAX):
+        for _ in range(self.budget.others):
             if self.inbox and self._fits():
                 self._deliver(self.inbox.popleft())
-        for _ in range(OTHERS_TURNS_MAX):
+        for _ in range(self.budget.others):
             if self._population.dirty and self._fits():
                 self._next_parent()
+        self.counts["waited"] += bool(self.inbox or self._population.dirty)
 
     def _next_parent(self) -> None:
         key = next(iter(self._population.dirty))
@@ -84,4 +104,4 @@ class Pump:
         self._look(key)
 
     def _fits(self) -> bool:
-        return self._turns.bytes < FRAME_BYTES_SOFT
+        return self._turns.bytes < self.budget.bytes_soft

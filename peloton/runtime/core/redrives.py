@@ -35,7 +35,9 @@ class _Order:
 class Redrives:
     """The orders of one shard."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_frame_max: int = REDRIVEN_PER_FRAME_MAX) -> None:
+        self._per_frame_max = per_frame_max
+        self.waited = 0  # orders that a frame left to the next, for figures
         self._wanted: dict[Key, _Order] = {}
         self._loading: dict[Key, _Order] = {}
 
@@ -64,7 +66,7 @@ class Redrives:
         What is left of an order waits for the next frame.
         """
         load: dict[Key, None] = {}
-        tries = REDRIVEN_PER_FRAME_MAX
+        tries = self._per_frame_max
         for key in [*self._wanted]:
             order = self._wanted[key]
             if not passes(shard.is_mine, key):
@@ -82,6 +84,7 @@ class Redrives:
                 tries -= 1
                 order.left -= 1
                 self._try(shard, key, order=order)
+            self.waited += bool(order.left)
             if not order.left:
                 self._end(shard, key, error=order.error)
         return load

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from peloton.runtime.core.answered import Answered
 from peloton.runtime.core.answers import Answers
 from peloton.runtime.core.changes import Changes
-from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN, Checkpointer
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
@@ -24,14 +23,15 @@ from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
 from peloton.runtime.core.inspection import SHARD, Redrive
 from peloton.runtime.core.inspection import answer as inspect
+from peloton.runtime.core.limits import ShardLimits
 from peloton.runtime.core.owed import RESEND_TICK_S
-from peloton.runtime.core.passivation import Idleness
 from peloton.runtime.core.population import Population
-from peloton.runtime.core.pump import FRAME_BYTES_SOFT, Pump
+from peloton.runtime.core.pump import Pump
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.story import Story
 from peloton.runtime.core.supervision import answer, look, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
@@ -78,7 +78,7 @@ class Shard:
         *,
         sharding: Sharding,
         codec: Codec,
-        checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN,
+        limits: ShardLimits = ShardLimits(),  # noqa: B008
     ) -> None:
         self.id = shard
         self.kinds = kinds
@@ -86,25 +86,31 @@ class Shard:
         self.population = Population(kinds, codec)
         outbox = Outbox(self.is_mine)
         self.answered = Answered()
-        self.turns = Turns(self.population, codec, outbox=outbox, answered=self.answered)
-        self.held = Held(self.turns, codec)
+        self.limits = limits
+        story, budget = Story(limits.lines_max), limits.budget()
+        self.turns = Turns(
+            self.population, codec, outbox=outbox, answered=self.answered, story=story
+        )
+        self.held = Held(self.turns, codec, commands_max=limits.commands_max)
         self.hearing = Hearing()
         self.views = Views()
-        self.changes = Changes()
-        self.idleness = Idleness()
-        self.endings = Endings(self.turns, codec, answered=self.answered)
+        self.changes = Changes(limits.changes_max)
+        self.idleness = limits.idleness()
+        self.endings = Endings(
+            self.turns, codec, answered=self.answered, rows_per_round=limits.ended_rows_per_round
+        )
         self._answers = Answers(self.turns, self.endings, answered=self.answered)
-        self.checkpointer = Checkpointer(codec, checkpoint_bytes_min)
+        self.checkpointer = limits.checkpointer(codec)
         self.position = 0  # of the last frame made
         self.delivered = 0  # messages taken from the queue, for figures
-        self.redrives = Redrives()
+        self.redrives = Redrives(limits.redriven_per_frame_max)
         self._sharding = sharding
         self.reports = Reports(self.turns)
         self._local = outbox.local
-        self._pump = Pump(
-            self.turns, local=self._local, deliver=self.deliver, look=self._parent_looks
+        self.pump = Pump(
+            self.turns, budget, local=self._local, deliver=self.deliver, look=self._parent_looks
         )
-        self._inbox = self._pump.inbox
+        self._inbox = self.pump.inbox
         self._load: dict[Key, None] = {}
         self._ahead_s: float | None = None
         self._tick = 0
@@ -158,10 +164,10 @@ class Shard:
         self._inbox.extendleft(reversed(self.held.ripe(turns.now)))
         self._tell_due()
         self._say_again()
-        self._pump.run()
+        self.pump.run()
         self.reports.say(self._tick)
-        self._pump.run()
-        self._pump.closed()
+        self.pump.run()
+        self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
         left = self.endings.left() if turns.rows else None
@@ -237,7 +243,7 @@ class Shard:
 
     def _redrive(self) -> None:
         if self.redrives:
-            self._load.update(self.redrives.run(self, bytes_max=FRAME_BYTES_SOFT))
+            self._load.update(self.redrives.run(self, bytes_max=self.limits.frame_bytes_soft))
 
     def must_be_loaded(self, key: Key) -> bool:
         """Whether it has to be looked for in `ended` before anything about it is decided."""

@@ -30,8 +30,8 @@ class Story:
 
     __slots__ = ("_lines",)
 
-    def __init__(self) -> None:
-        self._lines: deque[Line] = deque(maxlen=LINES_MAX)
+    def __init__(self, lines_max: int = LINES_MAX) -> None:
+        self._lines: deque[Line] = deque(maxlen=lines_max)
 
     def tell(self, line: Line) -> None:
         """Add a line."""

@@ -42,14 +42,20 @@ class Turns:
     """Runs turns over a population; everything they make is collected here until taken."""
 
     def __init__(
-        self, population: Population, codec: Codec, *, outbox: Outbox, answered: Answered
+        self,
+        population: Population,
+        codec: Codec,
+        *,
+        outbox: Outbox,
+        answered: Answered,
+        story: Story,
     ) -> None:
         self.population = population
         self.outbox = outbox
         self.answered = answered
         self.wheel = Wheel()
         self.alarms = Wheel()  # of notes: soft, so apart from the deadlines of states
-        self.story = Story()
+        self.story = story
         self.speech = Speech(population, outbox, on_failure=self.troubled)
         self.revived: dict[Key, bytes] = {}  # rows of `ended`, not yet written as living
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings

@@ -98,6 +98,7 @@ def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
         packing=Packing(house.kinds, fleet.softs),
         hall=region,
     )
+    peer.limits, peer.letter_bytes = house.limits.of_links(), house.limits.letter_bytes
     peers = begin(peer)
     region.places.sure_for_s = fleet.membership.sure_for_s
     region.post = lambda letter: tell(peers, letter)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN
+from peloton.runtime.core import parcels
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.limits import ShardLimits
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.shells.letters import Ref
 from peloton.runtime.shells.shell import Driver
@@ -20,11 +21,33 @@ from peloton.runtime.vocabulary import Kind
 if TYPE_CHECKING:
     from peloton.runtime.shells.region import Region
 
+WAITING_MAIL_MAX = 100_000
+"""Envelopes kept while a shard is recovering; what comes beyond is said again by its sender."""
+HELD_MAIL_MAX = 10_000
+"""Envelopes kept for a machine that acts on the world while our session is in doubt; likewise."""
+LETTER_BYTES = 64 * 1024
+"""Envelopes for one place elsewhere share a letter up to this size."""
 
-class Limits(msgspec.Struct, frozen=True, gc=False):
-    """Limits of a daemon; tests and simulations make them small."""
 
-    checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
+class Limits(ShardLimits, frozen=True, gc=False, kw_only=True):
+    """Limits of a daemon and, first, of each of its shards; simulations make them tiny."""
+
+    waiting_mail_max: int = WAITING_MAIL_MAX
+    held_mail_max: int = HELD_MAIL_MAX
+    letter_bytes: int = LETTER_BYTES
+    parcel_bytes: int = parcels.PARCEL_BYTES
+    link_bytes_max: int = parcels.LINK_BYTES_MAX
+    window_parcels: int = parcels.WINDOW_PARCELS
+    window_bytes: int = parcels.WINDOW_BYTES
+
+    def of_links(self) -> parcels.Limits:
+        """Those of a link to another daemon."""
+        return parcels.Limits(
+            link_bytes_max=self.link_bytes_max,
+            window_parcels=self.window_parcels,
+            window_bytes=self.window_bytes,
+            parcel_bytes=self.parcel_bytes,
+        )
 
 
 class House(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from peloton.runtime.core.parcels import LETTER_BYTES_MAX, Heard, Limits, Link
 from peloton.runtime.core.wire import read_hello
 from peloton.runtime.ports import Exchange
 from peloton.runtime.shells.asks import Answered, Asked, Asks
+from peloton.runtime.shells.house import LETTER_BYTES
 from peloton.runtime.shells.letters import resolve
 from peloton.runtime.shells.post import (
     Accepted,
@@ -51,8 +52,6 @@ DOWN_S_MAX = 5.0
 """A peer out of reach for so long: what it was asked is answered `Unavailable`."""
 STRANGER_S_MAX = 5.0
 """A stream that does not greet by then is closed."""
-LETTER_BYTES = 64 * 1024
-"""Envelopes for one place share a letter up to this size."""
 
 
 class PeerShell(Shell):
@@ -64,6 +63,7 @@ class PeerShell(Shell):
         super().__init__("peer", driver)
         self.me = me
         self.limits = Limits()
+        self.letter_bytes = LETTER_BYTES
         self.links: dict[str, Link] = {}
         self.counts: Counter[str] = Counter()
         self._exchange = exchange
@@ -129,7 +129,8 @@ class PeerShell(Shell):
             if body is None:
                 self._asks.take(number, letter.peer)
                 continue
-            if batch and size + len(body) > LETTER_BYTES:
+            if batch and size + len(body) > self.letter_bytes:
+                self.counts["split"] += 1
                 self._mail(letter, batch, asks=asks)
                 batch, asks, size = [], [], 0
             batch.append(body)

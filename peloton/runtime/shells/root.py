@@ -323,7 +323,7 @@ def assemble(
     def on_soft(prefix: str, machine: Soft, *, outward: bool) -> Ref:
         own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
         soft = SoftShell(prefix, own, machine=machine, region=region, root=root_ref)
-        soft.outward = outward
+        soft.outward, soft.held_mail_max = outward, setup.limits.held_mail_max
         return begin(soft)
 
     region.on_soft = on_soft

@@ -48,8 +48,6 @@ UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
 IN_DOUBT = "this daemon's session is in doubt, so another may know better: ask again"
-WAITING_MAIL_MAX = 100_000
-"""Envelopes kept while the shard is recovering; what comes beyond is said again by its sender."""
 
 
 class Phase(enum.Enum):
@@ -72,6 +70,7 @@ class ShardShell(Shell):
         self._phase = Phase.CLAIMING
         self._waiting: list[Mail] = []
         self._waiting_count = 0
+        self.refused = 0  # mail that found no room to wait, for figures
         self._asks: dict[Any, None] = {}
         self._in_flight: Ready | None = None
         self._wake_core_s: float | None = None
@@ -132,7 +131,8 @@ class ShardShell(Shell):
             self._take(mail)
         elif self._phase is not Phase.CLAIMING:
             self._refuse(mail.envelopes, "is moving")
-        elif self._waiting_count >= WAITING_MAIL_MAX:
+        elif self._waiting_count >= self._house.limits.waiting_mail_max:
+            self.refused += 1
             self._refuse(mail.envelopes, "is recovering")
         else:
             self._waiting.append(mail)
@@ -177,7 +177,7 @@ class ShardShell(Shell):
             house.kinds,
             sharding=house.sharding,
             codec=house.codec,
-            checkpoint_bytes_min=house.limits.checkpoint_bytes_min,
+            limits=house.limits,
         )
         core.epoch = taken.claimed.epoch
         try:

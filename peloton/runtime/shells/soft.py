@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.shells.house import HELD_MAIL_MAX
 from peloton.runtime.shells.letters import Broke, Mail, Ref, Renamed, Wake, asks_of, resolve, tell
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.vocabulary import Unavailable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from peloton.runtime.shells.region import Region
 
 LOOK_AGAIN_S = 0.5
-HELD_MAIL_MAX = 10_000
 
 
 class Soft(Protocol):
@@ -50,6 +50,8 @@ class SoftShell(Shell):
         self._region = region
         self._root = root
         self.outward = False  # acts on the world: not while our session is in doubt
+        self.held_mail_max = HELD_MAIL_MAX
+        self.dropped = 0  # for figures
         self._mail: list[Envelope] = []
         self.again()
 
@@ -66,7 +68,8 @@ class SoftShell(Shell):
             return
         if self.outward and not self._region.places.current:
             # Whoever ordered says again what matters, so what is too much may be dropped.
-            del self._mail[HELD_MAIL_MAX:]
+            self.dropped += max(0, len(self._mail) - self.held_mail_max)
+            del self._mail[self.held_mail_max :]
             self.wake(self.now + LOOK_AGAIN_S)
             return
         mail, self._mail = self._mail, []

@@ -1,0 +1,84 @@
+"""The limits of one shard, as a value that its daemon hands in.
+
+Gathers what bounds the queues, frames, checkpoints and memories of a shard, so that a simulation
+can make them tiny and so meet every edge that a large number hides. The defaults are the numbers
+of the modules that keep them, which say what each is for. It must not hold what two daemons have
+to agree upon, such as what the rows of the store look like: limits may differ from life to life.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from peloton.runtime.core.changes import CHANGES_MAX
+from peloton.runtime.core.checkpoint import (
+    CHECKPOINT_BYTES_MIN,
+    PART_BYTES,
+    PIECE_BYTES_MAX,
+    Checkpointer,
+)
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
+from peloton.runtime.core.mailbox import COMMANDS_MAX
+from peloton.runtime.core.passivation import (
+    COLD_AFTER_S,
+    COLD_LOOK_S,
+    COLD_PER_LOOK_MAX,
+    Idleness,
+)
+from peloton.runtime.core.pump import (
+    FRAME_BYTES_SOFT,
+    LEFT_TURNS_MAX,
+    LOCAL_TURNS_MAX,
+    OTHERS_TURNS_MAX,
+    TURNS_PER_FRAME_MAX,
+    Budget,
+)
+from peloton.runtime.core.redrives import REDRIVEN_PER_FRAME_MAX
+from peloton.runtime.core.story import LINES_MAX
+
+
+class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What one shard keeps within."""
+
+    checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
+    part_bytes: int = PART_BYTES
+    piece_bytes_max: int = PIECE_BYTES_MAX
+    frame_bytes_soft: int = FRAME_BYTES_SOFT
+    turns_per_frame_max: int = TURNS_PER_FRAME_MAX
+    local_turns_max: int = LOCAL_TURNS_MAX
+    left_turns_max: int = LEFT_TURNS_MAX
+    others_turns_max: int = OTHERS_TURNS_MAX
+    commands_max: int = COMMANDS_MAX
+    ended_rows_per_round: int = ENDED_ROWS_PER_ROUND
+    redriven_per_frame_max: int = REDRIVEN_PER_FRAME_MAX
+    changes_max: int = CHANGES_MAX
+    lines_max: int = LINES_MAX
+    cold_after_s: float = COLD_AFTER_S
+    cold_look_s: float = COLD_LOOK_S
+    cold_per_look_max: int = COLD_PER_LOOK_MAX
+
+    def checkpointer(self, codec: Codec) -> Checkpointer:
+        """Writes checkpoints of such a size."""
+        return Checkpointer(
+            codec,
+            self.checkpoint_bytes_min,
+            part_bytes=self.part_bytes,
+            piece_bytes_max=self.piece_bytes_max,
+        )
+
+    def idleness(self) -> Idleness:
+        """Says who has been idle for so long."""
+        return Idleness(
+            self.cold_after_s, look_s=self.cold_look_s, per_look_max=self.cold_per_look_max
+        )
+
+    def budget(self) -> Budget:
+        """How much one frame takes."""
+        return Budget(
+            turns=self.turns_per_frame_max,
+            local=self.local_turns_max,
+            left=self.left_turns_max,
+            others=self.others_turns_max,
+            bytes_soft=self.frame_bytes_soft,
+        )
