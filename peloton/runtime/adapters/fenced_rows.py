@@ -135,9 +135,9 @@ class FencedRows:
         return answer
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
-        if self._is_younger(shard, epoch):
-            return
         hold, pending = self._holds.get(shard), shard in self._parked
+        if hold is not None and hold.is_younger(epoch):
+            return
         self.drop(shard)
         if hold is None or pending:
             # While a write is in doubt no other may follow it: if it was done, ours would read
@@ -151,12 +151,9 @@ class FencedRows:
         except StopIteration:
             pass
 
-    def _is_younger(self, shard: ShardId, epoch: int) -> bool:
-        hold = self._holds.get(shard)
-        return bool(epoch) and hold is not None and hold.epoch != epoch
-
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
-        if self._is_younger(shard, epoch):
+        hold = self._holds.get(shard)
+        if hold is not None and hold.is_younger(epoch):
             return
         self._holds.pop(shard, None)
         self._parked.pop(shard, None)

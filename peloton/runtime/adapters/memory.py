@@ -114,9 +114,9 @@ class MemoryJournal:
         return hold.claimed()
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
-        if self._is_younger(shard, epoch):
-            return
         hold, files = self._holds.get(shard), self._files(shard)
+        if hold is not None and hold.is_younger(epoch):
+            return
         self.drop(shard)
         if hold is None:
             return
@@ -131,12 +131,9 @@ class MemoryJournal:
         except Lost:
             pass  # a hint only: the next owner bumps the epoch anyway
 
-    def _is_younger(self, shard: ShardId, epoch: int) -> bool:
-        hold = self._holds.get(shard)
-        return bool(epoch) and hold is not None and hold.epoch != epoch
-
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
-        if self._is_younger(shard, epoch):
+        hold = self._holds.get(shard)
+        if hold is not None and hold.is_younger(epoch):
             return
         self._holds.pop(shard, None)
         self._pending.pop(shard, None)

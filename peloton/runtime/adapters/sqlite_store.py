@@ -115,7 +115,7 @@ class SqliteJournal:
     def release(self, shard: ShardId, epoch: int = 0) -> None:
         with self._lock:
             hold = self._holds.get(shard)
-            if epoch and hold is not None and hold.epoch != epoch:
+            if hold is not None and hold.is_younger(epoch):
                 return
             self._forget(shard)
             if hold is None:
@@ -130,7 +130,7 @@ class SqliteJournal:
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
         with self._lock:
             hold = self._holds.get(shard)
-            if not epoch or hold is None or hold.epoch == epoch:
+            if hold is None or not hold.is_younger(epoch):
                 self._forget(shard)
 
     def close(self) -> None:

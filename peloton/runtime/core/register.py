@@ -87,6 +87,10 @@ class Hold:
     def claimed(self) -> Claimed:
         return Claimed(self.epoch, self.last_position, self.floor[0], self.floor[1])
 
+    def is_younger(self, epoch: int) -> bool:
+        """Whether it is not of the claim `epoch`, whose end is told too late then; 0 is any."""
+        return epoch not in (0, self.epoch)
+
     def checkpoint_read(self, manifest: chain.Manifest, rows: int) -> None:
         """The checkpoint at the floor was read to its end."""
         if self.manifest is None:
