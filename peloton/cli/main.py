@@ -89,7 +89,8 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
 def starter(group: click.Group) -> str:
     """What would start a cluster where it was looked for."""
     settings: Settings = group.context_settings["obj"]
-    api = settings.typed.get("--api")
+    api = settings.typed.get("--api", "")
+    api = "" if "," in api else api  # several daemons are no minicluster
     return shlex.join(["peloton", "minicluster", *(["--grpc", api] if api else [])])
 
 

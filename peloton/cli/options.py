@@ -21,6 +21,7 @@ OUTPUTS = ("table", "json", "yaml", "name")
 # came from the environment is there the next time as well.
 REPEATED = {
     "api": "--api", "jobmgr": "--jobmgr", "resmgr": "--resmgr", "hostmgr": "--hostmgr",
+    "cluster_name": "--clusterName", "zk_servers": "--zkservers", "zk_root": "--zkroot",
     "login_file": "--basicAuthConfig",
 }  # fmt: skip
 
@@ -34,7 +35,7 @@ class Settings:
 
     def take(self, name: str, value: Any, *, typed: bool) -> None:
         if typed and name in REPEATED:
-            self.typed[REPEATED[name]] = str(value)
+            self.typed[REPEATED[name]] = value if isinstance(value, str) else ",".join(value)
         if typed or self.values.get(name) is None:
             self.values[name] = value
 
@@ -47,6 +48,14 @@ class Settings:
         """A command line for the same cluster, to be typed next."""
         flags = [word for pair in self.typed.items() for word in pair]
         return shlex.join(["peloton", *flags, *words])
+
+    @property
+    def is_told_where(self) -> bool:
+        """Whether an address outranks a search: who types either of them means it."""
+        if "--api" in self.typed:
+            return True
+        search_typed = any(flag in self.typed for flag in ("--zkservers", "--clusterName"))
+        return bool(self.values.get("api") or self.roles()) and not search_typed
 
     def roles(self) -> dict[str, str]:
         found = {role: self.values.get(role) for role in ("jobmgr", "resmgr", "hostmgr")}
@@ -77,16 +86,18 @@ def of_the_connection(*, hidden: bool) -> list[click.Option]:
 
     return [
         shown("--api", envvar="PELOTON_API", metavar="HOST:PORT",
-              help=f"The cluster. Default: the variable PELOTON_API, or else {API}."),
+              help="The cluster; with several addresses, a:1,b:2, the next one where one is "
+                   f"silent. Default: the variable PELOTON_API, or else {API}."),
         shown("--jobmgr", "-m", envvar="JOBMGR_URL", metavar="HOST:PORT", help="Job manager."),
         shown("--resmgr", "-v", envvar="RESMGR_URL", metavar="HOST:PORT", help="Resource manager."),
         shown("--hostmgr", "-u", envvar="HOSTMGR_URL", metavar="HOST:PORT", help="Host manager."),
         shown("--clusterName", "-e", "cluster_name", envvar="CLUSTER_NAME", metavar="NAME",
-              help="Not supported yet: look the cluster up in clusters.json."),
+              help="Find the daemons in the ZooKeeper that clusters.json, in ~/.peloton or "
+                   "/etc/peloton, has under this name."),
         shown("--zkservers", "-z", "zk_servers", envvar="ZK_SERVERS", multiple=True,
-              metavar="HOST:PORT", help="Not supported yet: find the daemons in ZooKeeper."),
+              metavar="HOST:PORT", help="Find the daemons in this ZooKeeper; may be repeated."),
         shown("--zkroot", "zk_root", envvar="ZK_ROOT", metavar="NODE",
-              help="Root of that search."),
+              help="Root of that search. Default /peloton."),
         shown("--basicAuthConfig", "login_file", envvar="BASIC_AUTH_CONFIG", metavar="FILE",
               help="YAML with username and password."),
         shown("--timeout", "-t", "timeout_s", envvar="TIMEOUT", type=duration, metavar="TIME",

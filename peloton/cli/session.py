@@ -6,6 +6,7 @@ error to whoever ends the program.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,38 +15,69 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.options import API, Settings
-from peloton.sdk.errors import BadSpec, NotFound, PelotonError, Unsupported
+from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client, Login
 
 
 PORT_MAX = 65_535
+ZK_ROOT = "/peloton"
+CLUSTERS, CLUSTER_FOLDERS = "clusters.json", ("~/.peloton", "/etc/peloton")
 
 
 @contextmanager
 def connected() -> Iterator[Client]:
     """The client the flags describe. Loads gRPC, so only what calls the cluster comes here."""
     settings = click.get_current_context().ensure_object(Settings)
-    values = settings.values
-    roles = settings.roles()
-    searched = values.get("cluster_name") or values.get("zk_servers")
-    if searched and not roles and not values.get("api"):
-        raise Unsupported(
-            "finding the daemons in ZooKeeper is not supported yet; say --api HOST:PORT"
-        )
+    values, roles = settings.values, settings.roles()
+    servers = () if settings.is_told_where else searched(values)
     api = values.get("api") or API
-    for address in (api, *roles.values()):
-        check_port(address)
+    for text in (api, *roles.values()):
+        for address in text.split(","):
+            check_port(address.strip())
     from peloton.sdk.client import TIMEOUT_S, Client
 
-    with Client(
-        api,
-        roles=roles,
-        timeout_s=values.get("timeout_s") or TIMEOUT_S,
-        login=login(values.get("login_file")),
-    ) as client:
+    about: dict[str, Any] = {
+        "roles": roles,
+        "timeout_s": values.get("timeout_s") or TIMEOUT_S,
+        "login": login(values.get("login_file")),
+    }
+    if servers:
+        client = Client.found(servers, root=values.get("zk_root") or ZK_ROOT, **about)
+    else:
+        client = Client(api, **about)
+    with client:
         yield client
+
+
+def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ZooKeeper servers to ask, if any: those of a named cluster, or as they were said."""
+    name = values.get("cluster_name")
+    if name:
+        return (named_cluster(name),)
+    words = values.get("zk_servers") or ()
+    servers = tuple(one.strip() for word in words for one in word.split(",") if one.strip())
+    for address in servers:
+        check_port(address)
+    return servers
+
+
+def named_cluster(name: str) -> str:
+    """What `clusters.json` says of a cluster; the first file there is counts."""
+    files = [Path(folder).expanduser() / CLUSTERS for folder in CLUSTER_FOLDERS]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        raise NotFound(f"cluster {name}: there is no {' and no '.join(map(str, files))}")
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        known = {one["clusterName"]: one["zkURL"] for one in told["clusters"]}
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        text = f'{file} must be {{"clusters": [{{"clusterName": ..., "zkURL": ...}}]}}: {error!r}'
+        raise BadSpec(text) from None
+    if name not in known:
+        raise NotFound(f"cluster {name}: {file} knows {', '.join(known) or 'none'}")
+    return str(known[name])
 
 
 def check_port(address: str) -> None:

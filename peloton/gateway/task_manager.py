@@ -19,6 +19,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.desk import Code, Context, Desk, end
 from peloton.gateway.job_query import BadQuery
 from peloton.gateway.reasons import at_goal, waits, why
+from peloton.gateway.requests import request_of
 from peloton.gateway.sandboxes import Sandboxes
 from peloton.gateway.task_query import chosen, page
 from peloton.gateway.texts import known_job, name_of
@@ -88,7 +89,8 @@ class TaskManager:
         job = self._desk.job(key, context)
         # Looked at before: afterwards what never ran has ended, too, and by this very call.
         ended = self._ended(job, context) if job is not None else frozenset()
-        answer = self._desk.ask(key, StopJob(ranges), context=context)
+        request = request_of(sent, context)
+        answer = self._desk.ask(key, StopJob(ranges), context=context, request=request)
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         told = [one for start, stop in answer.ranges for one in range(start, stop)]

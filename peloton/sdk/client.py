@@ -10,14 +10,16 @@ answers carry inside. Must not hold state of its own: two clients see the same c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import Ended, Ops
+from peloton.sdk.places import Found, Places, Written, addresses_of
 from peloton.sdk.pools import Pools
 from peloton.sdk.tasks import TaskQuery, Tasks
-from peloton.sdk.wire import Login, Wire
+from peloton.sdk.wire import SERVICES, Login, Wire
+from peloton.sdk.zookeeper import LOOK_S_MAX, ROOT, leaders
 
 __all__ = ["Client", "Ended", "JobQuery", "Login", "TaskQuery"]
 
@@ -28,23 +30,40 @@ TIMEOUT_S = 20.0
 class Client:
     """A sync client, safe to share between threads. Every call has a deadline of `timeout_s`.
 
+    `api` may be several addresses (`a:5397,b:5397`): where one is silent, the next is asked.
     `roles` sends the calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their
-    own, for clusters without an API server.
+    own, for clusters without an API server. `Client.found` looks the addresses up instead.
     """
 
     def __init__(
         self,
-        api: str = API,
+        api: str | Sequence[str] | Places = API,
         *,
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         login: Login | None = None,
     ) -> None:
-        self._wire = Wire(api, roles=roles, timeout_s=timeout_s, login=login)
+        places = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
+        self._wire = Wire(places, timeout_s=timeout_s, login=login)
         self.pools = Pools(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = Tasks(self._wire)
         self.ops = Ops(self._wire)
+
+    @classmethod
+    def found(
+        cls,
+        zookeeper: str | Sequence[str],
+        *,
+        root: str = ROOT,
+        roles: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        login: Login | None = None,
+    ) -> Client:
+        """A client of the daemons that are leaders in ZooKeeper, whoever they are at the time."""
+        servers, look_s = addresses_of(zookeeper), min(timeout_s, LOOK_S_MAX)
+        places = Found(lambda: leaders(servers, root=root, timeout_s=look_s), roles=_known(roles))
+        return cls(places, timeout_s=timeout_s, login=login)
 
     def __enter__(self) -> Client:
         return self
@@ -59,3 +78,10 @@ class Client:
 
     def close(self) -> None:
         self._wire.close()
+
+
+def _known(roles: Mapping[str, str] | None) -> Mapping[str, str]:
+    strangers = sorted(set(roles or {}) - set(SERVICES))
+    if strangers:
+        raise ValueError(f"no such role: {', '.join(strangers)}")
+    return roles or {}

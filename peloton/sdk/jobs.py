@@ -107,7 +107,7 @@ class Jobs:
         """Stops the job: what runs of it is ended, and nothing of it runs again."""
         request = task.StopRequest(jobId=job_id(job))
         stop = Method("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
-        return translate.inside(self._wire.call(stop, request, how=ONCE))
+        return translate.inside(self._wire.call(stop, request, how=keyed(None)))
 
     def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:
         """Summaries of the jobs that match all of the query; by default of the newest jobs."""

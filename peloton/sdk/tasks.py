@@ -15,7 +15,7 @@ from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import sandbox, translate
 from peloton.sdk.errors import NotFound, OutOfRange
 from peloton.sdk.jobs import number_of
-from peloton.sdk.wire import ONCE, Method, Wire
+from peloton.sdk.wire import ONCE, Method, Wire, keyed
 
 INSTANCE_MAX = 2**31 - 1
 ALL = (0, INSTANCE_MAX)
@@ -88,7 +88,7 @@ class Tasks:
     def stop(self, job: str, ranges: Sequence[Range] = ()) -> task.StopResponse:
         """Without ranges the job itself is stopped, not only its instances of this moment."""
         request = task.StopRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        return translate.inside(self._wire.call(method("Stop"), request, how=ONCE))
+        return translate.inside(self._wire.call(method("Stop"), request, how=keyed(None)))
 
     def restart(self, job: str, ranges: Sequence[Range] = ()) -> task.RestartResponse:
         request = task.RestartRequest(jobId=job_id(job), ranges=map(range_of, ranges))

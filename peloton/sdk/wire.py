@@ -1,28 +1,31 @@
 """The way to the cluster: channels, deadlines, metadata, and repeats where they are safe.
 
-Must not know any call by name, and never repeats one that may have changed something unnoticed:
-a change is only said twice under a request key, by which the server knows the second for the first.
+A cluster may have several addresses: a call goes to the next one where nobody answers, and from
+then on that one is asked first. Must not know any call by name, and never repeats one that may have
+changed something unnoticed: a change is only said twice under a request key, by which the server
+knows the second for the first, or where the first never left, for want of a connection.
 """
 
 from __future__ import annotations
 
 import getpass
+import itertools
 import random
 import threading
 import time
 import uuid
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import grpc
 
 from peloton.sdk import errors, translate
+from peloton.sdk.places import Places
 
 CALLER = "peloton-python"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
-# A call is tried so often at most, with growing pauses, and never beyond its deadline.
-ATTEMPTS_MAX = 4
-PAUSE_FIRST_S = 0.1
+# Every address is tried so often at most, with growing pauses, and never beyond the deadline.
+ROUNDS_MAX = 4
+PAUSE_FIRST_S, PAUSE_S_MAX = 0.1, 2.0
 SERVICES = {
     "jobmgr": "peloton-jobmgr",
     "resmgr": "peloton-resmgr",
@@ -46,6 +49,13 @@ OPTIONS = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     # A cluster is never behind the proxy one browses the web through.
     ("grpc.enable_http_proxy", 0),
+    # Left to itself gRPC waits up to two minutes before it dials a daemon that came back.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A machine that lost its power says nothing; a question of ours to it would wait in vain.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
 ]
 
 
@@ -65,13 +75,18 @@ class Method(NamedTuple):
 
 
 class How(NamedTuple):
-    """May a call be repeated when nobody answers, and under which key."""
+    """May a call be repeated when nobody answers, and under which key.
+
+    `long`: it is meant to take its time, so silence alone is no reason to ask somebody else.
+    """
 
     repeat: bool
     key: str = ""
+    long: bool = False
 
 
 READ = How(repeat=True)
+WAIT = How(repeat=True, long=True)
 ONCE = How(repeat=False)
 
 
@@ -80,23 +95,22 @@ def keyed(key: str | None) -> How:
     return How(repeat=True, key=key or str(uuid.uuid4()))
 
 
+class Call(NamedTuple):
+    """One call under way; `until` is when its time is over."""
+
+    method: Method
+    request: Any
+    how: How
+    until: float
+
+
 class Wire:
     """Channels by address, opened when first used."""
 
-    def __init__(
-        self,
-        api: str,
-        *,
-        roles: Mapping[str, str] | None = None,
-        timeout_s: float,
-        login: Login | None = None,
-    ) -> None:
-        self.addresses = dict(roles or {}) | {"api": api}
-        strangers = sorted(set(self.addresses) - set(SERVICES))
-        if strangers:
-            raise ValueError(f"no such role: {', '.join(strangers)}")
+    def __init__(self, places: Places, *, timeout_s: float, login: Login | None = None) -> None:
         self.timeout_s = timeout_s
-        self.login = login
+        self._places = places
+        self._login = login
         self._channels: dict[str, grpc.Channel] = {}
         self._lock = threading.Lock()
 
@@ -110,25 +124,77 @@ class Wire:
         self, method: Method, request: Any, *, how: How = READ, timeout_s: float | None = None
     ) -> Any:
         """The answer, or an exception of `errors`. The deadline is over all attempts together."""
-        role = method.role if method.role in self.addresses else "api"
-        address = self.addresses[role]
-        rpc = getattr(method.stub(self._channel(address)), method.name)
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        call = Call(method, request, how, until)
         pause_s = PAUSE_FIRST_S
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            left_s = max(until - time.monotonic(), 0.001)
+        for turn in itertools.count(1):
             try:
-                return rpc(request, timeout=left_s, metadata=self._metadata(role, how))
-            except grpc.RpcError as error:
-                trouble = translate.status(error, address)
-            again = how.repeat and type(trouble) is errors.Unavailable and attempt < ATTEMPTS_MAX
+                return self._ask_all(call, self._places.of(method.role))
+            except _Over as over:
+                trouble, again = over.trouble, True
+            except errors.Unavailable as error:
+                # Nobody knows where they are. Whoever was there before may be found again.
+                trouble, again = error, turn > 1
             # Clients that lost the same server must not come back in step.
             wait_s = pause_s * random.uniform(0.5, 1.5)
-            if not again or time.monotonic() + wait_s >= until:
+            more = again and (self._places.patient or turn < ROUNDS_MAX)
+            if not more or time.monotonic() + wait_s >= until:
                 raise trouble from None
             time.sleep(wait_s)
-            pause_s *= 2
-        raise AssertionError("the last attempt returns or raises")
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            self._places.look_again()
+        raise AssertionError("the last turn returns or raises")
+
+    def _ask_all(self, call: Call, addresses: tuple[str, ...]) -> Any:
+        """The first answer of one after the other; raises `_Over`, or what one said is wrong."""
+        troubles: list[errors.PelotonError] = []
+        for at, address in enumerate(addresses, 1):
+            last = at == len(addresses)
+            left_s = max(call.until - time.monotonic(), 0.001)
+            # One that is silent must not use up the time of those behind it.
+            wait_s = left_s if call.how.long else left_s / (len(addresses) - at + 1)
+            if not call.how.repeat and (len(addresses) > 1 or self._places.patient):
+                trouble = self._reach(address, wait_s)
+                if trouble is not None:
+                    troubles.append(trouble)
+                    continue
+                wait_s = max(call.until - time.monotonic(), 0.001)
+            try:
+                answer = self._ask(call, address, wait_s)
+            except errors.Unavailable as error:
+                silent = isinstance(error, errors.TimedOut)
+                if not call.how.repeat or (silent and last):
+                    raise
+                troubles.append(error)
+            else:
+                self._places.answered(call.method.role, address)
+                return answer
+        raise _Over(_together(troubles))
+
+    def _ask(self, call: Call, address: str, wait_s: float) -> Any:
+        rpc = getattr(call.method.stub(self._channel(address)), call.method.name)
+        metadata = self._metadata(self._places.who(call.method.role), call.how)
+        try:
+            return rpc(call.request, timeout=wait_s, metadata=metadata)
+        except grpc.RpcError as error:
+            raise translate.status(error, address) from None
+
+    def _reach(self, address: str, wait_s: float) -> errors.Unavailable | None:
+        """Connect before anything is said; why not, if that fails: then nothing was said."""
+        channel, known = self._channel(address), threading.Event()
+        states: list[grpc.ChannelConnectivity] = []
+
+        def changed(state: grpc.ChannelConnectivity) -> None:
+            states.append(state)
+            if state in (_READY, _FAILED):
+                known.set()
+
+        channel.subscribe(changed, try_to_connect=True)
+        known.wait(wait_s)
+        channel.unsubscribe(changed)
+        if _READY in states[-1:]:
+            return None
+        return errors.Unavailable(f"{address} does not answer: no connection", kind="UNAVAILABLE")
 
     def _channel(self, address: str) -> grpc.Channel:
         with self._lock:
@@ -146,6 +212,26 @@ class Wire:
             metadata.append(("peloton-user", USER))
         if how.key:
             metadata.append(("peloton-request-key", how.key))
-        if self.login:
-            metadata += [("username", self.login.username), ("password", self.login.password)]
+        if self._login:
+            metadata += [("username", self._login.username), ("password", self._login.password)]
         return metadata
+
+
+_READY = grpc.ChannelConnectivity.READY
+_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+
+class _Over(Exception):
+    """All addresses were tried; nothing happened that a repeat would do twice."""
+
+    def __init__(self, trouble: errors.PelotonError) -> None:
+        super().__init__()
+        self.trouble = trouble
+
+
+def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
+    """What to tell of several that did not answer: all of it."""
+    if len(troubles) > 1:
+        text = "; ".join(str(one) for one in troubles)
+        return errors.Unavailable(text, kind=troubles[-1].kind)
+    return troubles[0]

@@ -26,6 +26,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from tests.adapters.test_daemon_wiring import until
+from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
 from tests.gateway.town import CHANNEL, Town, default_config, named
 from tests.servers import cassandra
@@ -128,6 +129,18 @@ def town_of(channel: grpc.Channel) -> Town | None:
         raise
 
 
+def patient_command(*words: str) -> Printed:
+    """A command line, typed again while shards are moving."""
+
+    def once() -> Printed | None:
+        printed = typed(*words)
+        assert printed.code in (0, 69), printed
+        return printed if printed.code == 0 else None
+
+    found: Printed = until(once)
+    return found
+
+
 @contextlib.contextmanager
 def looking(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
     client = KazooClient(f"127.0.0.1:{zookeeper.port}")
@@ -193,8 +206,15 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         until(lambda: states() == {job_pb2.RUNNING})
         until(lambda: len(leaders(cluster.zookeeper)) == 3)
         assert set(leaders(cluster.zookeeper).values()) <= {at_one, at_two}
+        search = ("-z", cluster.zookeeper.address, "-t", f"{WAIT_S_MAX}s")
+        assert typed(*search, "job", "status", jobs[0]).code == 0
         one.kill()
         begun_s = time.monotonic()
+        # Whoever led is looked for until somebody leads again, and is asked until it knows.
+        for where in (search, ("--api", f"{at_one},{at_two}", "-t", f"{WAIT_S_MAX}s")):
+            for job in jobs:
+                printed = patient_command(*where, "job", "status", job)
+                assert "state:" in printed.out, printed
         until(lambda: states() == {job_pb2.SUCCEEDED})
         assert time.monotonic() - begun_s < WAIT_S_MAX
         until(lambda: [*leaders(cluster.zookeeper).values()] == [at_two] * 3)

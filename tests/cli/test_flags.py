@@ -106,13 +106,6 @@ def test_a_login_is_read_from_its_file(peloton: Terminal, tmp_path: Path) -> Non
     assert peloton("--basicAuthConfig", str(file), "respool", "dump").code == 65
 
 
-def test_a_cluster_that_has_to_be_searched_is_refused_clearly() -> None:
-    for line in (["-e", "prod", "respool", "dump"], ["respool", "dump", "-z", "zk:2181"]):
-        printed = typed(*line)
-        assert printed.code == 70
-        assert "say --api HOST:PORT" in printed.err
-
-
 def test_nobody_there() -> None:
     printed = typed("--api", NOBODY, "-t", "200ms", "job", "get", "x")
     assert printed.code == 69

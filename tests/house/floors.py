@@ -53,7 +53,11 @@ HOMES: dict[str, tuple[str, ...]] = {
     "numpy": ("peloton/placement/",),
     "sqlite3": ("peloton/runtime/adapters/sqlite",),
     "cassandra": ("peloton/runtime/adapters/cassandra", "peloton/chaos/nemesis/"),
-    "kazoo": ("peloton/runtime/adapters/zookeeper", "peloton/chaos/nemesis/"),
+    "kazoo": (
+        "peloton/runtime/adapters/zookeeper",
+        "peloton/chaos/nemesis/",
+        "peloton/sdk/zookeeper.py",  # clients find their cluster in the same place
+    ),
     "click": FACES,
     "rich": FACES,
     "grpc": GRPC_FOLDERS,

@@ -302,14 +302,14 @@ class Ops(ops_pb2_grpc.OpsServicer):
 
 
 @contextmanager
-def serving(cluster: Cluster) -> Iterator[str]:
+def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     """The cluster behind a port of its own; the address."""
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[Recorder(cluster)])
     respool_pb2_grpc.add_ResourceManagerServicer_to_server(Pools(cluster), server)
     job_pb2_grpc.add_JobManagerServicer_to_server(Jobs(cluster), server)
     task_pb2_grpc.add_TaskManagerServicer_to_server(Tasks(cluster), server)
     ops_pb2_grpc.add_OpsServicer_to_server(Ops(cluster), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -77,15 +77,24 @@ def test_a_create_resolves_the_pool_and_leaves_the_spec_alone(
     assert not spec.HasField("respoolID")
 
 
-def test_a_read_is_repeated_and_a_stop_is_not(client: Client, cluster: Cluster) -> None:
+def test_a_read_is_repeated_and_a_restart_is_not(client: Client, cluster: Cluster) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     cluster.fail("Get", GONE, GONE)
     assert client.jobs.get(JOB).jobInfo.id.value == JOB
     assert len(cluster.called("Get")) == 3
-    cluster.fail("Stop", GONE)
+    cluster.fail("Restart", GONE)
     with pytest.raises(errors.Unavailable):
-        client.tasks.stop(JOB)
-    assert len(cluster.called("Stop")) == 1
+        client.tasks.restart(JOB)
+    assert len(cluster.called("Restart")) == 1
+
+
+def test_a_stop_is_repeated_under_one_key(client: Client, cluster: Cluster) -> None:
+    cluster.add_job("RUNNING", "RUNNING")
+    cluster.fail("Stop", GONE)
+    client.tasks.stop(JOB)
+    client.jobs.stop(JOB)
+    keys = [call.metadata["peloton-request-key"] for call in cluster.called("Stop")]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_a_create_is_repeated_under_one_key(client: Client, cluster: Cluster) -> None:

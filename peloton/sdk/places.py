@@ -1,0 +1,105 @@
+"""Where the cluster is: the addresses of each role, written down or looked up again and again.
+
+Turns "who answers for job managers" into addresses to try, the best first. It must not open a
+channel, and never guesses: what nobody named is looked for in ZooKeeper, or is not there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+API = "api"
+
+
+class Places(Protocol):
+    """The addresses of a cluster."""
+
+    patient: bool
+    """Whether an address may be the wrong one for a while, though the cluster is well."""
+
+    def of(self, role: str) -> tuple[str, ...]:
+        """Where to ask, in this order. Raises an `Unavailable` where that cannot be said."""
+
+    def who(self, role: str) -> str:
+        """Whom a call of this role is addressed to: the role itself, or the API for all."""
+
+    def answered(self, role: str, address: str) -> None:
+        """This one was there: the next call begins with it."""
+
+    def look_again(self) -> None:
+        """None of them was there."""
+
+
+def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
+    """`a:1,b:2` as two addresses."""
+    parts = text.split(",") if isinstance(text, str) else text
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+class Written:
+    """Addresses that somebody wrote down; a role without any of its own is asked of the API."""
+
+    patient = False
+
+    def __init__(self, api: str | Sequence[str], roles: Mapping[str, str]) -> None:
+        self._places = {role: addresses_of(text) for role, text in roles.items()}
+        self._places[API] = addresses_of(api)
+        empty = [role for role, found in self._places.items() if not found]
+        if empty:
+            raise ValueError(f"no address for {empty[0]}")
+
+    def of(self, role: str) -> tuple[str, ...]:
+        return self._places[self.who(role)]
+
+    def who(self, role: str) -> str:
+        return role if role in self._places else API
+
+    def answered(self, role: str, address: str) -> None:
+        name = self.who(role)
+        known = self._places[name]
+        if known[0] != address:
+            # One assignment, so that calls on other threads see the old order or the new one.
+            self._places[name] = (address, *(one for one in known if one != address))
+
+    def look_again(self) -> None:
+        """There is nowhere to look."""
+
+
+class Found:
+    """The leaders that ZooKeeper names; `find` is asked when first needed, and when one is gone.
+
+    Peloton's own calls are answered by every leader: they go to all of them in turn.
+    """
+
+    patient = True
+
+    def __init__(
+        self, find: Callable[[], Mapping[str, str]], *, roles: Mapping[str, str] | None = None
+    ) -> None:
+        self._find = find
+        self._written = {role: addresses_of(text) for role, text in (roles or {}).items()}
+        self._places: dict[str, tuple[str, ...]] | None = None
+        self._lock = threading.Lock()
+
+    def of(self, role: str) -> tuple[str, ...]:
+        written = self._written.get(role)
+        if written:
+            return written
+        with self._lock:
+            if self._places is None:
+                leaders = {name: (address,) for name, address in self._find().items()}
+                everybody = dict.fromkeys(one for found in leaders.values() for one in found)
+                self._places = leaders | {API: tuple(everybody)}
+            return self._places.get(role) or self._places[API]
+
+    def who(self, role: str) -> str:
+        return role
+
+    def answered(self, role: str, address: str) -> None:
+        """A leader is where ZooKeeper says, not where one was last seen."""
+
+    def look_again(self) -> None:
+        with self._lock:
+            self._places = None

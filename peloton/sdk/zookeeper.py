@@ -1,0 +1,99 @@
+"""Finds the leaders of a cluster in ZooKeeper, as clients of the original do.
+
+Reads `<root>/<role>/leader`, a JSON of hostname, ip, http, grpc and version, and turns it into the
+address `ip:grpc`. It must not keep a session: who looks twice connects twice, and an idle client is
+nobody's burden. kazoo is loaded here only, for most clients know where their cluster is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from peloton.sdk.errors import ServerError, Unavailable, Unsupported
+
+ROOT = "/peloton"
+LOOK_S_MAX = 5.0
+ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
+"""Under which name the leader of each role is found."""
+NO_ZOOKEEPER, NO_LEADER = "NO_ZOOKEEPER", "NO_LEADER"
+PORT_MAX = 65_535
+
+
+def leaders(
+    servers: Sequence[str], *, root: str = ROOT, timeout_s: float = LOOK_S_MAX
+) -> dict[str, str]:
+    """The address of each role's leader, those that have one; `Unavailable` where none has."""
+    try:
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+    except ImportError as error:
+        text = f"finding a cluster in ZooKeeper needs `pip install 'peloton[fleet]'`: {error}"
+        raise Unsupported(text) from None
+    hosts = ",".join(servers)
+    client = _client(hosts, timeout_s)
+    try:
+        client.start(timeout=timeout_s)
+        told = {role: _read(client, _path(root, name)) for role, name in ROLES.items()}
+    except KazooTimeoutError:
+        text = f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s"
+        raise Unavailable(text, kind=NO_ZOOKEEPER) from None
+    except (KazooException, OSError) as error:
+        text = f"ZooKeeper at {hosts}: {type(error).__name__} {error}".rstrip()
+        raise Unavailable(text, kind=NO_ZOOKEEPER) from None
+    finally:
+        client.stop()
+        client.close()
+    found = {
+        role: address_in(data, _path(root, ROLES[role])) for role, data in told.items() if data
+    }
+    if not found:
+        names = ", ".join(_path(root, name) for name in ROLES.values())
+        text = f"no leader in ZooKeeper at {hosts}: nothing at {names}"
+        raise Unavailable(text, kind=NO_LEADER)
+    return found
+
+
+def address_in(data: bytes, path: str) -> str:
+    """The address in a leader's node; raises where an operator wrote something else there."""
+    try:
+        node = json.loads(data)
+        host, port = node["ip"], node["grpc"]
+    except (ValueError, KeyError, TypeError):
+        host = port = None
+    if not isinstance(host, str) or not host or type(port) is not int or not 0 < port <= PORT_MAX:
+        raise ServerError(f"ZooKeeper: {path} names no ip and grpc port: {data[:200]!r}")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _client(hosts: str, timeout_s: float) -> Any:
+    from kazoo.client import KazooClient
+    from kazoo.retry import KazooRetry
+
+    # What it has to say about lost connections is said by the exceptions, in one line.
+    quiet = logging.getLogger("peloton.sdk.zookeeper")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0, deadline=timeout_s)
+    return KazooClient(
+        hosts=hosts,
+        timeout=timeout_s,
+        connection_retry=retry,
+        read_only=True,
+        logger=quiet,
+    )
+
+
+def _path(root: str, name: str) -> str:
+    return f"/{root.strip('/')}/{name}/leader".replace("//", "/")
+
+
+def _read(client: Any, path: str) -> bytes:
+    from kazoo.exceptions import NoNodeError
+
+    try:
+        return bytes(client.get(path)[0])
+    except NoNodeError:
+        return b""

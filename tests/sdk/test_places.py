@@ -1,0 +1,138 @@
+"""A cluster with several addresses: who is asked next, and what may be said twice.
+
+The servers are fakes; what a fleet of daemons makes of it is tested with daemons.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import grpc
+import pytest
+
+from peloton.sdk import errors
+from peloton.sdk.client import Client
+from peloton.sdk.places import Found, Written, addresses_of
+from tests.sdk.fakes import JOB, Cluster, serving
+
+GONE = grpc.StatusCode.UNAVAILABLE
+NOBODY = "127.0.0.1:1"
+
+
+def test_the_next_address_is_asked_and_remembered() -> None:
+    cluster = Cluster()
+    with serving(cluster) as address, Client(f"{NOBODY}, {address}", timeout_s=5) as client:
+        assert client._wire._places.of("api") == (NOBODY, address)
+        client.pools.lookup("/hello")
+        assert client._wire._places.of("api") == (address, NOBODY)
+        client.pools.lookup("/hello")
+    assert len(cluster.calls) == 2
+
+
+def test_one_that_is_unavailable_is_passed_over_and_both_are_tried_again() -> None:
+    first, second = Cluster(), Cluster()
+    first.fail("Get", GONE, GONE, GONE)
+    second.fail("Get", GONE, GONE)
+    second.add_job("RUNNING", "RUNNING")
+    with serving(first) as one, serving(second) as other, Client((one, other)) as client:
+        assert client.jobs.get(JOB).jobInfo.id.value == JOB
+    assert (len(first.calls), len(second.calls)) == (3, 3)
+
+
+def test_a_keyed_change_goes_on_under_its_key() -> None:
+    first, second = Cluster(), Cluster()
+    first.fail("Create", GONE)
+    with serving(first) as one, serving(second) as other, Client((one, other)) as client:
+        client.jobs.create("/hello", {"name": "a"})
+    (said,), (again,) = first.called("Create"), second.called("Create")
+    assert said.metadata["peloton-request-key"] == again.metadata["peloton-request-key"]
+
+
+def test_a_change_without_a_key_is_not_said_to_a_second_one() -> None:
+    first, second = Cluster(), Cluster()
+    for cluster in (first, second):
+        cluster.add_job("RUNNING", "RUNNING")
+        cluster.fail("Start", GONE)
+    with (
+        serving(first) as one,
+        serving(second) as other,
+        Client((one, other)) as client,
+        pytest.raises(errors.Unavailable),
+    ):
+        client.tasks.start(JOB)
+    assert (len(first.calls), len(second.calls)) == (1, 0)
+
+
+def test_a_change_without_a_key_goes_to_one_that_is_there() -> None:
+    cluster = Cluster()
+    cluster.add_job("RUNNING", "RUNNING")
+    with serving(cluster) as address, Client((NOBODY, address), timeout_s=5) as client:
+        client.tasks.start(JOB)
+    assert len(cluster.called("Start")) == 1
+
+
+def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
+    cluster = Cluster()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as deaf,
+        serving(cluster) as address,
+        Client((f"127.0.0.1:{deaf.getsockname()[1]}", address), timeout_s=4) as client,
+    ):
+        began_s = time.monotonic()
+        client.pools.lookup("/hello")
+        assert time.monotonic() - began_s < 4
+        began_s = time.monotonic()
+        client.pools.lookup("/hello")
+        assert time.monotonic() - began_s < 1.5, "the one that answered is asked first"
+
+
+def test_all_that_do_not_answer_are_named() -> None:
+    client = Client((NOBODY, "127.0.0.1:2"), timeout_s=5)
+    with client, pytest.raises(errors.Unavailable) as caught:
+        client.pools.lookup("/hello")
+    assert NOBODY in str(caught.value) and "127.0.0.1:2" in str(caught.value)
+    assert caught.value.kind == "UNAVAILABLE"
+
+
+def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:
+    """gRPC's own pauses grow to two minutes."""
+    with serving(Cluster()) as address:
+        port = int(address.rpartition(":")[2])
+    with Client(address, timeout_s=0.2) as client:
+        end_s = time.monotonic() + 4
+        while time.monotonic() < end_s:
+            with pytest.raises(errors.Unavailable):
+                client.pools.lookup("/hello")
+        with serving(Cluster(), port=port):
+            began_s = time.monotonic()
+            while True:
+                try:
+                    client.pools.lookup("/hello")
+                    break
+                except errors.Unavailable:
+                    assert time.monotonic() - began_s < 10
+            assert time.monotonic() - began_s < 5
+
+
+def test_written_and_found_places() -> None:
+    assert addresses_of(" a:1 ,b:2,") == ("a:1", "b:2")
+    places = Written("a:1", {"jobmgr": "j:1,j:2"})
+    places.answered("jobmgr", "j:2")
+    assert places.of("jobmgr") == ("j:2", "j:1") and places.of("resmgr") == ("a:1",)
+    assert (places.who("jobmgr"), places.who("resmgr")) == ("jobmgr", "api")
+    with pytest.raises(ValueError, match="no address for api"):
+        Written(" , ", {})
+    asked = []
+
+    def find() -> dict[str, str]:
+        asked.append(1)
+        return {"jobmgr": "one:1", "hostmgr": "two:2"}
+
+    found = Found(find, roles={"hostmgr": "h:1"})
+    assert found.of("hostmgr") == ("h:1",) and not asked
+    assert found.of("jobmgr") == ("one:1",)
+    assert found.of("api") == found.of("resmgr") == ("one:1", "two:2")
+    assert len(asked) == 1
+    found.look_again()
+    assert found.of("jobmgr") == ("one:1",) and len(asked) == 2
