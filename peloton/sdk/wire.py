@@ -160,7 +160,7 @@ class Wire:
                     continue
                 wait_s = max(call.until - time.monotonic(), 0.001)
             try:
-                answer = self._ask(call, address, wait_s)
+                answer = self._ask(call, address, wait_s=wait_s)
             except errors.Unavailable as error:
                 silent = isinstance(error, errors.TimedOut)
                 if not call.how.repeat or (silent and last):
@@ -171,7 +171,7 @@ class Wire:
                 return answer
         raise _Over(_together(troubles))
 
-    def _ask(self, call: Call, address: str, wait_s: float) -> Any:
+    def _ask(self, call: Call, address: str, *, wait_s: float) -> Any:
         rpc = getattr(call.method.stub(self._channel(address)), call.method.name)
         metadata = self._metadata(self._places.who(call.method.role), call.how)
         try:
