@@ -14,6 +14,7 @@ from peloton.runtime.core import parcels
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.limits import ShardLimits
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.letters import Ref
 from peloton.runtime.shells.shell import Driver
 from peloton.runtime.vocabulary import Kind
@@ -60,5 +61,9 @@ class House(msgspec.Struct, frozen=True):
     driver: Driver  # of the shards, and of the root
     root: Ref
     journal: Ref
-    reader: Ref
+    readers: tuple[Ref, ...]
     limits: Limits = Limits()
+
+    def reader_of(self, shard: ShardId) -> Ref:
+        """Who claims and reads this shard: always the same one, so its words keep their order."""
+        return self.readers[shard.number % len(self.readers)]

@@ -1,9 +1,10 @@
-"""The two shells that wait for the store: one commits, one claims and reads.
+"""The shells that wait for the store: one commits, a few claim and read.
 
 The journal gathers the works of all shards that are ready into one round; while a round is under
-way the next gathers, so the store's own pace makes the batch. The reader is apart, because a slow
-read must not hold up a commit. Neither may try again by itself (only the shard knows for how long
-that makes sense) or look into a body.
+way the next gathers, so the store's own pace makes the batch. The readers are apart, because a
+slow read must not hold up a commit, and several, because who takes over many shards would claim
+and read one after the other. None of them may try again by itself (only the shard knows for how
+long that makes sense) or look into a body.
 """
 
 from __future__ import annotations
@@ -88,10 +89,10 @@ class JournalShell(Shell):
 
 
 class ReaderShell(Shell):
-    """Claims, recovery and final states."""
+    """Claims, recovery and final states, of the shards that `House.reader_of` gives it."""
 
-    def __init__(self, driver: Driver, *, journal: Journal, root: Ref) -> None:
-        super().__init__("reader", driver)
+    def __init__(self, name: str, driver: Driver, *, journal: Journal, root: Ref) -> None:
+        super().__init__(name, driver)
         self._journal = journal
         self._root = root
         self._later: list[Load] = []

@@ -56,6 +56,9 @@ RESTART_S_MAX = 15.0
 BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0
 STOP_S_MAX = 5.0
+READERS = 4
+"""Claims under way at once. Each is a handful of round trips one after the other; a store has
+room for more of them than a takeover may wait for."""
 
 
 class Drivers(Protocol):
@@ -307,7 +310,10 @@ def assemble(
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
-    reader = ReaderShell(drivers.driver("reader"), journal=journal, root=root_ref)
+    readers = [
+        ReaderShell(name, drivers.driver(name), journal=journal, root=root_ref)
+        for name in (f"reader-{number}" for number in range(READERS))
+    ]
     shell.house = House(
         kinds=kinds,
         codec=Codec(kinds),
@@ -316,7 +322,7 @@ def assemble(
         driver=driver,
         root=root_ref,
         journal=begin(committer),
-        reader=begin(reader),
+        readers=tuple(begin(reader) for reader in readers),
         limits=setup.limits,
     )
 

@@ -78,7 +78,7 @@ class ShardShell(Shell):
         self._settle_after_s = SETTLE_FIRST_S
         self._settle_at_s: float | None = None
         self._say("recovering")
-        tell(house.reader, Claim(shard, self.ref))
+        tell(house.reader_of(shard), Claim(shard, self.ref))
 
     # ---- letters ----
 
@@ -264,7 +264,7 @@ class ShardShell(Shell):
         ready = core.ready(self.now)
         self._wake_core_s = ready.wake_at
         if ready.load:
-            tell(self._house.reader, Load(self.shard, ready.load, self.ref))
+            tell(self._house.reader_of(self.shard), Load(self.shard, ready.load, self.ref))
         work = self._work(ready)
         if work is None:
             self._release(ready, more_to_cut=False)
