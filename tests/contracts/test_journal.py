@@ -178,6 +178,17 @@ def test_a_release_leaves_the_epoch(house: House) -> None:
     assert claim(house.open()).epoch == epoch + 1
 
 
+@pytest.mark.parametrize("end", ["release", "drop"])
+def test_an_end_told_late_leaves_a_younger_claim_alone(house: House, end: str) -> None:
+    journal = house.open()
+    old = claim(journal).epoch
+    epoch = claim(journal).epoch
+    getattr(journal, end)(SHARD, old)
+    append(journal, epoch, 1)
+    getattr(journal, end)(SHARD, epoch)
+    assert isinstance(one(journal, Work(SHARD, epoch, Frame(2, b""))), Fenced)
+
+
 # ---- fences ----------------------------------------------------------------------------------
 
 ALL_WORK = {
