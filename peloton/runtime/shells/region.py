@@ -145,7 +145,11 @@ class Region:
 
     def look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
         """Run a reader on a shard between two turns; it must copy what it takes away."""
-        return self._look(shard, look)
+        future: Future[Any] = Future()
+        ref = self.places.shards.get(shard)
+        if ref is None or not tell(ref, Look(look, future)):
+            resolve(future, Unavailable(f"{shard} is not owned here"))
+        return future
 
     def health(self) -> tuple[bool, list[str]]:
         """Whether all is well, and if not, why."""
@@ -224,13 +228,6 @@ class Region:
     def _refuse(self, batch: list[Envelope], text: str) -> None:
         for ask in asks_of(batch):
             resolve(ask, Unavailable(text))
-
-    def _look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        ref = self.places.shards.get(shard)
-        if ref is None or not tell(ref, Look(look, future)):
-            resolve(future, Unavailable(f"{shard} is not owned here"))
-        return future
 
     def _ask_all(self, group: str, query: Query) -> Future[Any]:
         """The answers of all shards of a group; one that cannot makes the whole unavailable."""
