@@ -32,6 +32,7 @@ from peloton.runtime.core.inspection import (
 from peloton.runtime.core.packing import Place
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.supervision import answer
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.letters import Look, Mail, Reached, Ref, Renamed, asks_of, resolve, tell
 from peloton.runtime.shells.places import Away, Places
@@ -255,12 +256,16 @@ def _all(asked: list[Future[Any]]) -> Future[Any]:
 
 
 def _then(asked: Future[Any], do: Callable[[Any], Any]) -> Future[Any]:
-    """The answer, made into something else; what is unavailable stays so."""
+    """The answer, made into something else; what is unavailable stays so.
+
+    Where it cannot be made, that is the answer: of a callback that raises nobody would hear, and
+    who asked would wait for ever.
+    """
     future: Future[Any] = Future()
 
     def done(part: Future[Any]) -> None:
         found = part.result()
-        resolve(future, found if isinstance(found, Unavailable) else do(found))
+        resolve(future, found if isinstance(found, Unavailable) else answer(do, found))
 
     asked.add_done_callback(done)
     return future
