@@ -247,10 +247,7 @@ class Shard:
 
     def must_be_loaded(self, key: Key) -> bool:
         """Whether it has to be looked for in `ended` before anything about it is decided."""
-        if key in self.held.loading:
-            return True
-        known = key in self.population.cells or self.endings.knows(key)
-        return bool(self.kinds[kind_of(key)].lookup) and not known
+        return key in self.held.loading or self._is_unread(key, self.kinds[kind_of(key)])
 
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
@@ -361,13 +358,19 @@ class Shard:
     # ---- answers ----
 
     def _must_load(self, kind: Kind, envelope: Envelope) -> bool:
-        if not kind.lookup or envelope.members or envelope.to in self.population.cells:
+        """Whether this message has to wait until its entity was looked for in `ended`."""
+        if envelope.members or not self._is_unread(envelope.to, kind):
             return False
         message = envelope.message
-        wanted = isinstance(message, Query) or (
-            type(message) in kind.lookup and not passes(kind.fresh, message)
-        )
-        return wanted and not self.endings.knows(envelope.to)
+        if isinstance(message, Query):
+            return True
+        return type(message) in kind.lookup and not passes(kind.fresh, message)
+
+    def _is_unread(self, key: Key, kind: Kind) -> bool:
+        """Whether only `ended` can say what it is."""
+        if not kind.lookup or key in self.population.cells:
+            return False
+        return not self.endings.knows(key)
 
     def _wake_at(self) -> float | None:
         tick = self._tick_due if self.turns.speech.owing or self.reports.pending else None
