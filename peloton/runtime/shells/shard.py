@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from peloton.runtime.core import supervision
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Ready, Shard
@@ -159,11 +160,7 @@ class ShardShell(Shell):
         if self._phase is not Phase.OPEN:
             resolve(letter.answer, Unavailable(f"{self.name} is {self._phase.value}"))
             return
-        try:
-            found = letter.look(self.core)
-        except Exception as error:
-            found = Unavailable(f"{type(error).__name__}: {error}")
-        resolve(letter.answer, found)
+        resolve(letter.answer, supervision.answer(letter.look, self.core))
 
     # ---- life ----
 
