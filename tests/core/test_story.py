@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from peloton.runtime.adapters.memory import Call, MemoryJournal
-from peloton.runtime.simulation.mortal import Fate
 from peloton.runtime.vocabulary import Unavailable
 from tests.toy import words as w
 from tests.toy.kinds import panel
+from tests.toy.mortal import Fate
 from tests.toy.story import COMMANDS, Story
 
 

@@ -16,11 +16,11 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
 from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.mortal import Fate, Mortal
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable, key
 from tests.toy import words as w
 from tests.toy.kinds import KINDS, SIZES, panel
+from tests.toy.mortal import Fate, Mortal
 
 COMMANDS: tuple[tuple[Key, Message], ...] = (
     (key("meter", 0), w.Build(100)),
