@@ -311,7 +311,6 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     per_member: Mapping[type, str] = {}
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
     archive: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {}
-    members_max: int = 1000
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import immutables
-
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as f
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.rules import BUSY, NOT_FOUND, check, check_delete, check_forced
-from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import At, Decision, Key, Refused
-
-_NO_INVENTORIES: immutables.Map[Key, InventorySum] = immutables.Map()
 
 
 def open_root(message: m.OpenRoot, at: At) -> Decision:

@@ -48,6 +48,5 @@ KIND = Kind(
         per_member={TaskLaunching: "host"},
         resolve=RESOLVE,
         archive=ARCHIVE,
-        members_max=m.SLICE_SIZE,
     ),
 )

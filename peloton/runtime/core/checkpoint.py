@@ -70,7 +70,7 @@ class Checkpointer:
         self.last_bytes = 0
         self.counts = dict.fromkeys(("parts", "pieces"), 0)  # beyond the first of each, for figures
 
-    def note(self, population: Population, turns: Turns) -> bool:
+    def note(self, turns: Turns) -> bool:
         """Whether a checkpoint is cut at the end of this frame; if so the frame says it."""
         if self._pieces is not None or self._floor_due or self._cutting or not turns.rows:
             return False

@@ -122,7 +122,6 @@ class Plan(Struct, gc=False):
     work: Work
     op_before: bytes
     op: bytes
-    chain_before: bytes
     chain: bytes
     frame_rows: tuple[FrameRow, ...]
     part_rows: tuple[PartRow, ...]
@@ -156,7 +155,7 @@ def plan(hold: Hold, work: Work, *, ops: Ops) -> Plan:
         if writing is None or not writing.complete or writing.position != work.floor.position:
             raise Refused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
-    return Plan(work, hold.op, op, hold.chain, value, rows, part_rows, writing, floor_op)
+    return Plan(work, hold.op, op, value, rows, part_rows, writing, floor_op)
 
 
 def _frame_rows(hold: Hold, frame: Frame, *, ops: Ops) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:

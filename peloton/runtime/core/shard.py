@@ -173,7 +173,7 @@ class Shard:
         left = self.endings.left() if turns.rows else None
         if left is not None:
             turns.rows.insert(0, self.codec.encode_entry(left))
-        cut = self.checkpointer.note(self.population, turns)
+        cut = self.checkpointer.note(turns)
         frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
         if frame is not None:
             self.position += 1
