@@ -54,13 +54,10 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
+from tests.core.outside import Story, Wrong
 
 SHARD = ShardId("g", 0)
 FATES = ("lost before", "lost after", "late", "pause")
-
-
-class Wrong(AssertionError):
-    """A promise of the journal is broken."""
 
 
 class StormRows(MemoryRows):
@@ -96,26 +93,6 @@ class StormRows(MemoryRows):
         elif fate == "late":
             self.late.append(statement)
         return Failed(fate)
-
-
-class Story:
-    """What the outside saw: acknowledged frames, definite failures, and the longest history."""
-
-    def __init__(self) -> None:
-        self.acknowledged: dict[int, tuple[bytes, int]] = {}  # with the epoch
-        self.refused: set[bytes] = set()
-        self.history: list[bytes] = []
-
-    def loaded(self, history: list[bytes], epoch: int) -> None:
-        for position, (body, under) in self.acknowledged.items():
-            if under < epoch and history[position - 1 : position] != [body]:
-                raise Wrong(f"acknowledged {body!r} is not at {position} in {history}")
-        if self.refused & set(history):
-            raise Wrong(f"reported as failed, yet present: {self.refused & set(history)}")
-        both = min(len(history), len(self.history))
-        if history[:both] != self.history[:both]:
-            raise Wrong(f"the prefix changed: {self.history} is now {history}")
-        self.history = max(history, self.history, key=len)
 
 
 class Owner:
@@ -179,13 +156,11 @@ class Owner:
         frame = self.sent.frame if self.sent is not None else None
         self.unclear = isinstance(answer, Unclear)
         if isinstance(answer, Committed) and frame is not None:
-            before = self.story.acknowledged.setdefault(frame.position, (frame.body, self.epoch))
-            if before[0] != frame.body:
-                raise Wrong(f"two frames acknowledged at {frame.position}")
+            self.story.committed(frame, self.epoch)
             self.history.append(frame.body)
         elif isinstance(answer, Fenced):
             if answer.definite and frame is not None:
-                self.story.refused.add(frame.body)
+                self.story.refuse(frame.body)
             self.epoch = 0
 
 

@@ -32,6 +32,8 @@ from peloton.runtime.ports import (
 )
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import CALM, SimulatedStore, StoreFaults
+from tests.core import outside
+from tests.core.outside import Wrong
 
 SHARD = ShardId("g", 0)
 MEMBERS = ("a", "b", "c")
@@ -46,44 +48,14 @@ KINDS = (
 UNREST = "crash give-up release sever".split()
 
 
-class Wrong(AssertionError):
-    """A promise of the journal is broken."""
-
-
-class Story:
-    """What was acknowledged, what was refused for good, and the longest history anyone read."""
+class Story(outside.Story):
+    """Of final states, checkpoints and epochs as well."""
 
     def __init__(self) -> None:
-        self.acknowledged: dict[int, tuple[bytes, int]] = {}  # by position; with the epoch
-        self.refused: dict[bytes, None] = {}
-        self.history: list[bytes] = []
+        super().__init__()
         self.ended: dict[str, int] = {}
         self.begun: dict[tuple[int, int], None] = {}
         self.epoch = 0
-
-    def committed(self, frame: Frame, epoch: int) -> None:
-        body, _ = self.acknowledged.setdefault(frame.position, (frame.body, epoch))
-        if body != frame.body:
-            raise Wrong(f"two frames acknowledged at {frame.position}")
-
-    def refuse(self, body: bytes) -> None:
-        self.refused[body] = None
-        if body in self.history:
-            raise Wrong(f"{body!r} is there, and was then reported as failed")
-
-    def loaded(self, history: list[bytes], epoch: int) -> None:
-        for position, (body, under) in self.acknowledged.items():
-            if under < epoch and history[position - 1 : position] != [body]:
-                raise Wrong(f"acknowledged {body!r} is not at {position} in {history}")
-        if len(dict.fromkeys(history)) != len(history):
-            raise Wrong(f"a frame is there twice: {history}")
-        ghosts = [body for body in history if body in self.refused]
-        if ghosts:
-            raise Wrong(f"reported as failed, yet present: {ghosts}")
-        both = min(len(history), len(self.history))
-        if history[:both] != self.history[:both]:
-            raise Wrong(f"the prefix changed: {self.history} is now {history}")
-        self.history = max(history, self.history, key=len)
 
     def found(self, row: EndedRow | None, key: str, least: int) -> None:
         """The final state of a key that must stand in the store, as of a position at least."""

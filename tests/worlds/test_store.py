@@ -44,7 +44,8 @@ from peloton.runtime.simulation.cells import PlainRow, RowKey
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import KINDS, Level, SimulatedStore, StoreFaults
 from tests.core import test_fencing
-from tests.worlds.journals import SHARD, Sea, Wrong, drawn
+from tests.core.outside import Wrong
+from tests.worlds.journals import SHARD, Sea, drawn
 
 SEEDS = 600
 PLANTED_SEEDS_MAX = 1000
