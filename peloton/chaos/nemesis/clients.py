@@ -60,6 +60,8 @@ class Record:
         self.over = threading.Event()
         self.timeline = timeline
         self.addresses = addresses
+        self.open: Callable[[], list[str]] = lambda: addresses
+        """Of those that belong to the cluster now, as an operator would tell clients."""
         self._lock = threading.Lock()
 
     def begin(self, client: str, what: What, *, job_id: str = "") -> tuple[Operation, str]:
@@ -104,11 +106,12 @@ class Client:
         self.name = name
         self.record = record
         self.chance = chance
-        self._peloton = [Peloton(each, timeout_s=TRY_S) for each in record.addresses]
+        self._peloton = {each: Peloton(each, timeout_s=TRY_S) for each in record.addresses}
+        self._last = ""
 
     def close(self) -> None:
         """Let go of all connections."""
-        for each in self._peloton:
+        for each in self._peloton.values():
             each.close()
 
     def work(self) -> None:
@@ -201,22 +204,41 @@ class Client:
     def why(self, job_id: str) -> str:
         """What a daemon says keeps the job, for the timeline; no part of the history."""
         try:
-            return str(self.chance.choice(self._peloton).ops.why(job_id))
+            return str(self._another().ops.why(job_id))
         except PelotonError as error:
             return str(error)
 
+    def instances(self, job_id: str) -> int | None:
+        """How many instances of a job somebody can show; None where there is no such job."""
+        until_s = self.record.timeline.now_s + self.patient_s
+        while self.record.timeline.now_s < until_s:
+            try:
+                return len(self._another().tasks.list(job_id).result.value)
+            except PelotonError as error:
+                if not words.uncertain(error):
+                    return None
+                threading.Event().wait(PAUSE_S)
+        return 0
+
     # ---- saying it ----
+
+    def _another(self) -> Peloton:
+        """A daemon that was not asked last."""
+        known = self.record.open()
+        self._last = self.chance.choice([each for each in known if each != self._last] or known)
+        return self._peloton[self._last]
 
     def _say(
         self, operation: Operation, call: Callable[[Peloton], Any], *, keyed: bool = False
     ) -> Operation:
-        until_s = self.record.timeline.now_s + self.patient_s
+        until_s, told = self.record.timeline.now_s + self.patient_s, ""
         while self.record.timeline.now_s < until_s:
             operation.tries += 1
             try:
-                answer = call(self.chance.choice(self._peloton))
+                answer = call(self._another())
             except PelotonError as error:
                 if words.uncertain(error):
+                    told = f"{type(error).__name__} {error.message}"
                     threading.Event().wait(PAUSE_S)
                     continue
                 if isinstance(error, ServerError):
@@ -231,5 +253,6 @@ class Client:
             operation.end(answer, self.record.timeline.now_s)
             break
         if self.record.timeline.now_s - operation.begun_s > SLOW_S:
-            self.record.timeline.say(f"slow, {operation.tries} times said: {operation}")
+            last = f"; at last it heard: {told}" if told else ""
+            self.record.timeline.say(f"slow, {operation.tries} times said: {operation}{last}")
         return operation

@@ -4,9 +4,9 @@ Turns a folder and two servers into processes that are started, killed, frozen a
 daemon and ZooKeeper, Cassandra and its peers stands a proxy each: the pair that a cut parts. It
 must not leave a process behind, whatever happens to whoever runs it.
 
-Proxies, and no packet filter: they need neither root nor a kernel module. What they cannot do is
-part one pair of daemons and no other, since peers come through one door; a cut there is "nobody
-reaches this one, and it reaches all".
+Proxies, and no packet filter: they need neither root nor a kernel module. A cut at the door for
+peers is "nobody reaches this one, and it reaches all"; to part one pair and no other, both shut
+the other one out (`door.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 import peloton
+from peloton.chaos.nemesis.door import Door
 
 ROOT = Path(peloton.__file__).parent.parent
 CLUSTER, KEYSPACE = "nemesis", "nemesis"
 SHARDS = {"jobmgr": 6, "resmgr": 1, "hostmgr": 4}
 HOSTS = tuple(f"host{number}" for number in range(4))
 HOST_CPUS = 4.0
+SPARES = 1
+"""Daemons that do not run at first."""
 LINKS = ("zookeeper", "cassandra", "peers")
-CHECKPOINT_BYTES_MIN = 256 * 1024
+CHECKPOINT_BYTES_MIN = 64 * 1024
 """Small, so that a storm of minutes has takeovers from checkpoints."""
 CANNOT_START = 69
 """With this a daemon ends that finds no ZooKeeper or no Cassandra when it starts."""
@@ -94,13 +97,20 @@ class Daemon:
         self.name = name
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
+        self.resting = False
+        """Nobody expects it to run."""
+        self.code = ROOT
+        """The folder of the program that its next life is of."""
         self.lives = 0
         self._file = folder / f"{name}.yaml"
         self._errors = folder / f"{name}.log"
         exchange, grpc, http = outside.ports(3)
         self.address = f"127.0.0.1:{grpc}"
-        behind = (outside.zookeeper.port, outside.cassandra.port, exchange)
-        self.links = dict(zip(LINKS, map(outside.link, behind), strict=True))
+        self.door = Door(exchange)
+        servers = (outside.zookeeper.port, outside.cassandra.port)
+        self.links: dict[str, Link] = dict(
+            zip(LINKS, (*map(outside.link, servers), self.door), strict=True)
+        )
         listen = {"exchange": exchange, "grpc": grpc, "http": http}
         settings = self._settings(listen, session_s)
         self._file.write_text(yaml.safe_dump(settings))
@@ -108,12 +118,12 @@ class Daemon:
     def start(self) -> None:
         """A new life. Call it from the main thread: a life ends with the thread that began it."""
         assert not self.alive, f"{self.name} lives already"
-        self.lives, self.frozen = self.lives + 1, False
+        self.lives, self.frozen, self.resting = self.lives + 1, False, False
         words = [sys.executable, "-m", "peloton", "daemon", "--config", str(self._file)]
         with self._errors.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_bound(), *words],
-                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self.code, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
 
@@ -198,10 +208,23 @@ class Fleet:
         self.outside = outside
         self.keeper = folder / "keeper"
         self.session_s = session_s
+        self.codes = [ROOT]
+        """The programs that its daemons may be of: more than one while an upgrade is under way."""
         self.daemons = [
             Daemon(f"d{number}", folder, outside=outside, session_s=session_s)
-            for number in range(daemons)
+            for number in range(daemons + SPARES)
         ]
+        self.daemons_min = daemons
+        for spare in self.daemons[daemons:]:
+            spare.resting = True
+
+    def wanted(self) -> list[Daemon]:
+        """Those that belong to the cluster now, whether or not they run."""
+        return [daemon for daemon in self.daemons if not daemon.resting]
+
+    def resting(self) -> list[Daemon]:
+        """Those that may be added."""
+        return [daemon for daemon in self.daemons if daemon.resting and not daemon.alive]
 
     def living(self) -> list[Daemon]:
         """Those that run, and are not frozen."""

@@ -29,6 +29,12 @@ LOOK_S = 1.0
 SHARD_IDS = tuple(ShardId(group, at) for group, count in SHARDS.items() for at in range(count))
 
 
+def again(codec: Codec, body: bytes) -> bytes:
+    """The body of a frame as this program would have written it."""
+    at, entries = codec.decode_frame(body)
+    return codec.encode_frame(at, [codec.encode_entry(entry) for entry in entries])
+
+
 class Registers:
     """All registers, as of the last look."""
 
@@ -90,6 +96,15 @@ class JournalWatch:
         except Contradiction as wrong:
             self._timeline.find(str(wrong))
 
+    def epochs(self) -> dict[ShardId, int]:
+        """The epoch of every shard right now. Raises Unreachable."""
+        found = {}
+        for shard in SHARD_IDS:
+            rows = self._store.read(ReadRegister(shard))
+            if rows and isinstance(rows[0], RegisterRow):
+                found[shard] = rows[0].epoch
+        return found
+
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):
             try:
@@ -112,6 +127,12 @@ class JournalWatch:
                 at, entries = codec.decode_frame(frame.body)
                 found.append(Frame(shard, frame.position, at, entries))
         return sorted(found, key=lambda frame: (frame.at, frame.shard, frame.position))
+
+    def foreign(self) -> int:
+        """How many frames say more than this program understands: they are of a later version."""
+        codec = Codec(self.kinds)
+        bodies = [frame.body for shard in SHARD_IDS for frame in self.scan.frames.get(shard, [])]
+        return sum(again(codec, body) != body for body in bodies)
 
     def recovered(self) -> dict[ShardId, Shard]:
         """Every shard as its next owner would find it; read twice, and made from nothing as well.

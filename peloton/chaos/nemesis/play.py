@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from peloton.actors.job.messages import job_key
+from peloton.chaos.cluster.history import What
 from peloton.chaos.nemesis import words
+from peloton.chaos.nemesis.census import take
 from peloton.chaos.nemesis.clients import Client as Recorded
-from peloton.chaos.nemesis.clients import Record
+from peloton.chaos.nemesis.clients import Record, Wish
 from peloton.chaos.nemesis.fleet import KEYSPACE, SHARDS, Fleet, Outside
 from peloton.chaos.nemesis.journal import JournalWatch
+from peloton.chaos.nemesis.planned import Planned
+from peloton.chaos.nemesis.probe import Probe
 from peloton.chaos.nemesis.storm import Menu, Storm
 from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
@@ -48,6 +54,10 @@ class Plan(NamedTuple):
     daemons: int = 3
     session_s: float = 6.0
     menu: Menu = Menu()
+    planned: tuple[str, ...] = ()
+    """Instead of a storm: what operators do, one thing after the other."""
+    later: Path | None = None
+    """The folder of another version: daemons may be of it."""
 
 
 class NeverReady(Exception):
@@ -82,10 +92,22 @@ class Stage:
         self._timeline = timeline
         self._watch = watch
         self._record = Record([each.address for each in fleet.daemons], timeline)
+        self._record.open = lambda: [each.address for each in fleet.wanted()]
         self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
         chance = random.Random(f"{plan.seed} storm")
+        self._probe = Probe(fleet, timeline)
         self._storm = Storm(fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu)
         self._takeovers.others = lambda: self._storm.troubled
+        self._planned = Planned(
+            fleet,
+            self._storm,
+            record=self._record,
+            probe=self._probe,
+            census=lambda: take(fleet.outside, watch.epochs),
+        )
+        if plan.later is not None:
+            self._planned.later = plan.later
+            fleet.codes.append(plan.later)
         names = [f"c{number}" for number in range(CLIENTS)]
         self._clients = [
             Recorded(name, self._record, chance=random.Random(f"{plan.seed} {name}"))
@@ -99,8 +121,13 @@ class Stage:
         """Begin, storm, calm, judge."""
         threading.excepthook = self._died
         self._begin()
-        self._timeline.say(f"storm of {self._plan.minutes} minutes, seed {self._plan.seed}")
-        self._storm.rage(self._timeline.now_s + self._plan.minutes * 60)
+        if self._plan.planned:
+            self._probe.start(self._takeovers.canaries)
+            self._planned.play(self._plan.planned)
+            self._probe.stop()
+        else:
+            self._timeline.say(f"storm of {self._plan.minutes} minutes, seed {self._plan.seed}")
+            self._storm.rage(self._timeline.now_s + self._plan.minutes * 60)
         self._timeline.say("calm")
         self._storm.calm()
         calm_s = self._timeline.now_s
@@ -127,7 +154,7 @@ class Stage:
     # ---- acts ----
 
     def _begin(self) -> None:
-        for daemon in self._fleet.daemons:
+        for daemon in self._fleet.wanted():
             daemon.start()
         self._make_pool()
         self._watch.start()
@@ -179,6 +206,16 @@ class Stage:
         for job_id in self._record.wishes:
             self._last.look(job_id)
         self._last.list_jobs()
+        for wish, there in self._counted():
+            if there not in (None, wish.instances):
+                self._timeline.find(f"R1 {wish.job_id} has {there} of {wish.instances} instances")
+
+    def _counted(self) -> Iterator[tuple[Wish, int | None]]:
+        """How many instances there are of each job whose id was said once: it is the one wanted."""
+        said = Counter(each.job for each in self._record.history if each.what is What.CREATE)
+        for wish in self._record.wishes.values():
+            if said[job_key(wish.job_id)] == 1:
+                yield wish, self._last.instances(wish.job_id)
 
     def _is_over(self, job_id: str, until_s: float) -> bool:
         """Whether it is where it should be; nobody is asked any more once the time is over."""
@@ -207,8 +244,10 @@ class Stage:
         done = ", ".join(f"{count} {what}" for what, count in self._timeline.counts.items())
         unknown = sum(not each.known for each in history)
         lost = sum("R1 " in text for text in findings)
+        told = self._planned.told() or f"takeover {self._takeovers.told()}"
+        later = f" ({self._watch.foreign()} of a later version)" if self._plan.later else ""
         return (
             f"nemesis: {done or 'nothing done'}; {len(history)} operations ({unknown} unknown), "
-            f"{looked.jobs} jobs, {looked.runs} runs, {looked.frames} frames; {lost} lost, "
-            f"{len(findings)} findings; takeover {self._takeovers.told()}"
+            f"{looked.jobs} jobs, {looked.runs} runs, {looked.frames} frames{later}; {lost} lost, "
+            f"{len(findings)} findings; {told}"
         )

@@ -1,8 +1,10 @@
 """What a nemesis does to real daemons and their servers, drawn from a seed.
 
 Turns a seed and a clock into kills, pauses, restarts, expired sessions and cuts, one target at a
-time, each with its end. It must not judge; and it works in one thread, the main one, because the
-life of what it starts is bound to the thread that started it.
+time, each with its end; and into what operators do while such things happen: daemons that are
+added, taken out, and restarted one after another, into another version where there are two. It must
+not judge; and it works in one thread, the main one, because the life of what it starts is bound to
+the thread that started it.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import heapq
 import itertools
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from peloton.chaos.nemesis.fleet import CANNOT_START, LINKS, Daemon, Fleet, Server
+from peloton.chaos.nemesis.takeovers import HAND_OVER
 from peloton.chaos.nemesis.timeline import Timeline
 
 TICK_S = 0.1
@@ -31,6 +34,10 @@ DEEDS = {
     "expire": 2,
     "restart": 2,
     "cut": 4,
+    "part": 2,
+    "add": 2,
+    "remove": 1,
+    "roll": 1,
     "zookeeper pause": 1,
     "zookeeper restart": 1,
     "cassandra pause": 1,
@@ -46,10 +53,14 @@ SERVE_S_MAX = 120.0
 
 
 class Menu(NamedTuple):
-    """Which deeds there are, with their shares; `alone`: one after the other, each slept off."""
+    """Which deeds there are, with their shares; `alone`: one after the other, each slept off.
+
+    `times`: so often each, in turn, and then the storm is over.
+    """
 
     deeds: Mapping[str, int] = MappingProxyType(DEEDS)
     alone: bool = False
+    times: int = 0
 
 
 class Watcher(Protocol):
@@ -92,13 +103,22 @@ class Storm:
     def rage(self, until_s: float) -> None:
         """Deeds until then; what has not ended by then ends in `calm`."""
         next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
+        turns = itertools.cycle(self._menu.deeds)
+        left = self._menu.times * len(self._menu.deeds)
         while self._timeline.now_s < until_s:
             self.tick()
             if self._menu.alone and (self._busy or self._watcher.waiting):
                 next_s = self._timeline.now_s + ALONE_S
-            elif self._timeline.now_s >= next_s:
-                self._deed()
+            elif self._timeline.now_s < next_s:
+                continue
+            elif not self._menu.times:
+                self._deed(*self._chance.choices([*self._menu.deeds], [*self._menu.deeds.values()]))
                 next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
+            elif left:
+                self._deed(next(turns))
+                left -= 1
+            else:
+                return
 
     def calm(self) -> None:
         """All deeds end now, and everything runs; an end that waits for something is waited for."""
@@ -115,7 +135,7 @@ class Storm:
             _, _, end = heapq.heappop(self._later)
             end()
         for daemon in self._fleet.daemons:
-            if not daemon.alive and daemon.name not in self._busy:
+            if not daemon.alive and not daemon.resting and daemon.name not in self._busy:
                 self._ended(daemon)
 
     def _ended(self, daemon: Daemon) -> None:
@@ -130,9 +150,8 @@ class Storm:
 
     # ---- deeds ----
 
-    def _deed(self) -> None:
-        (what,) = self._chance.choices([*self._menu.deeds], [*self._menu.deeds.values()])
-        daemon = self._chance.choice(self._fleet.daemons)
+    def _deed(self, what: str) -> None:
+        daemon = self._chance.choice(self._fleet.wanted())
         seconds = self._chance.random()
         link = self._chance.choice(LINKS)
         target = what.split()[0] if " " in what else daemon.name
@@ -150,6 +169,10 @@ class Storm:
             self._restart(daemon)
         elif what == "cut":
             self._cut(daemon, link, seconds=_between(CUT_S, seconds))
+        elif what == "part":
+            self._part(daemon, _between(CUT_S, seconds))
+        elif what in PLANNED:
+            PLANNED[what](self, daemon)
         elif what.endswith("pause"):
             self._pause_server(target, _between(SERVER_PAUSE_S, seconds**2))
         else:
@@ -174,10 +197,23 @@ class Storm:
 
         self._until(seconds, daemon.name, end=end)
 
-    def _restart(self, daemon: Daemon) -> None:
-        self._watcher.lost(daemon, "hand-over")
+    def _restart(self, daemon: Daemon, *, then: Sequence[Daemon] = ()) -> None:
+        """It hands over, ends and comes back; then those after it, one after another."""
+
+        def end() -> None:
+            daemon.code = self._chance.choice(self._fleet.codes)
+            self._start(daemon)
+            for at, other in enumerate(then):
+                if other.alive and other.name not in self._busy:
+                    self._restart(other, then=then[at + 1 :])
+                    break
+
+        self._leave(daemon, "restarts", end=end)
+
+    def _leave(self, daemon: Daemon, what: str, *, end: Callable[[], None]) -> None:
+        self._watcher.lost(daemon, HAND_OVER)
         daemon.leave()
-        self._timeline.count("restarts", f"SIGTERM to {daemon.name} (pid {daemon.pid})")
+        self._timeline.count(what, f"SIGTERM to {daemon.name} (pid {daemon.pid})")
         asked_s = self._timeline.now_s
 
         def look() -> None:
@@ -190,9 +226,49 @@ class Storm:
                 daemon.kill()
             code = daemon.process.returncode if daemon.process is not None else None
             self._timeline.say(f"{daemon.name} has left with {code}")
-            self._start(daemon)
+            end()
 
         self._until(TICK_S, daemon.name, end=look)
+
+    def _roll(self, first: Daemon) -> None:
+        others = [each for each in self._fleet.wanted() if each is not first]
+        self._timeline.count("rolls", f"all are restarted, {first.name} first")
+        self._restart(first, then=others)
+
+    def _remove(self, daemon: Daemon) -> None:
+        if len(self._fleet.wanted()) > self._fleet.daemons_min:
+            daemon.resting = True
+            self._leave(daemon, "removals", end=lambda: None)
+
+    def _add(self, daemon: Daemon) -> None:  # noqa: ARG002
+        spares = [each for each in self._fleet.resting() if each.name not in self._busy]
+        if spares:
+            added = self._chance.choice(spares)
+            added.code = self._chance.choice(self._fleet.codes)
+            self._start(added)
+            self._timeline.count("additions", f"{added.name} is one of them now")
+
+    def _part(self, one: Daemon, seconds: float) -> None:
+        """Two of them do not reach each other; all else reaches both."""
+        others = [each for each in self._fleet.living() if each is not one]
+        if not others or not one.alive:
+            return
+        other, silent = self._chance.choice(others), self._chance.random() < 0.5
+        target = f"{one.name} {other.name}"
+        if target in self._busy:
+            return
+        one.door.part(other.pid, silent=silent)
+        other.door.part(one.pid, silent=silent)
+        how = "silently" if silent else "openly"
+        text = f"{one.name} and {other.name} are parted {how} for {seconds:.1f} s"
+        self._timeline.count("partings", text)
+
+        def end() -> None:
+            one.door.mend()
+            other.door.mend()
+            self._timeline.say(f"{one.name} and {other.name} reach each other")
+
+        self._until(seconds, target, end=end)
 
     def _cut(self, daemon: Daemon, name: str, *, seconds: float) -> None:
         silent = self._chance.random() < 0.5
@@ -263,6 +339,14 @@ class Storm:
 
         due_s = self._timeline.now_s + seconds
         heapq.heappush(self._later, (due_s, next(self._numbers), over))
+
+
+PLANNED: Mapping[str, Callable[[Storm, Daemon], None]] = {
+    "add": Storm._add,
+    "remove": Storm._remove,
+    "roll": Storm._roll,
+}
+"""What an operator does, by the deed's name."""
 
 
 def _between(bounds: tuple[float, float], share: float) -> float:

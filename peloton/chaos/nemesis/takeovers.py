@@ -1,8 +1,9 @@
 """How long a shard answers nobody after its owner is gone.
 
 Turns the loss of a daemon into seconds, one figure for each job shard it owned: from the loss to
-the first answer about a job of that shard by any other daemon. It must not be asked to explain
-them: a figure taken while other faults struck is kept apart as such.
+the first answer about a job of that shard by any other daemon. Who hands over answers meanwhile:
+there the figure is the longest time without an answer until the shard has another owner. It must
+not be asked to explain them: a figure taken while other faults struck is kept apart as such.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ LOOK_S = 0.5
 ASK_S = 1.0
 AGAIN_S = 0.05
 GIVE_UP_S = 120.0
+HAND_OVER = "hand-over"
+
+
+def mark_of(daemon: Daemon) -> str:
+    """What stands in the names of all members that its present life ever was."""
+    return f"-{daemon.pid}-"
 
 
 class Takeover(NamedTuple):
@@ -42,6 +49,7 @@ class Loss(NamedTuple):
     """A daemon that can answer no more, and how much had been done by then."""
 
     daemon: Daemon
+    mark: str  # in the names of its members
     why: str
     at_s: float
     deeds: int
@@ -92,8 +100,8 @@ class Takeovers:
 
     def lost(self, daemon: Daemon, why: str) -> None:
         """From now on somebody else has to answer for what it owned."""
-        mark = f"-{daemon.pid}-"
-        loss = Loss(daemon, why, self._timeline.now_s, self._deeds, self.others())
+        mark = mark_of(daemon)
+        loss = Loss(daemon, mark, why, self._timeline.now_s, self._deeds, self.others())
         for shard in [s for s in self.canaries if mark in self._owners.get(s, "")]:
             thread = threading.Thread(target=self._ask, args=(shard, loss), daemon=True)
             self._threads.append(thread)
@@ -119,7 +127,7 @@ class Takeovers:
 
     def _ask(self, shard: ShardId, loss: Loss) -> None:
         clients: dict[str, Client] = {}
-        turn = 0
+        turn, silence_s, heard_s = 0, 0.0, loss.at_s
         while not self._over.is_set() and self._timeline.now_s < loss.at_s + GIVE_UP_S:
             others = [each for each in self._fleet.living() if each is not loss.daemon]
             turn += 1
@@ -132,8 +140,11 @@ class Takeovers:
                 except Unavailable:
                     pass  # nobody answers for it yet
                 else:
-                    self._note(shard, loss)
-                    break
+                    now_s = self._timeline.now_s
+                    silence_s, heard_s = max(silence_s, now_s - heard_s), now_s
+                    if loss.why != HAND_OVER or loss.mark not in self._owners[shard]:
+                        self._note(shard, loss, seconds=silence_s)
+                        break
             self._over.wait(AGAIN_S)
         else:
             if not self._over.is_set():
@@ -141,14 +152,13 @@ class Takeovers:
         for client in clients.values():
             client.close()
 
-    def _note(self, shard: ShardId, loss: Loss) -> None:
+    def _note(self, shard: ShardId, loss: Loss, *, seconds: float) -> None:
         if loss.why == "pause" and not loss.daemon.frozen:
             return  # it came back before anybody took over
-        seconds = self._timeline.now_s - loss.at_s
         clean = not loss.among_others and self._deeds == loss.deeds + 1
         self.found.append(Takeover(loss.why, shard, seconds, clean))
         name = f"{shard.group}-{shard.number}"
-        self._timeline.say(f"{name} answers {seconds:.2f} s after {loss.why}")
+        self._timeline.say(f"{name} answers again after {seconds:.2f} s: {loss.why}")
 
     def _look(self) -> None:
         while not self._over.wait(LOOK_S):

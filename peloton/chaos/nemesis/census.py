@@ -1,0 +1,80 @@
+"""Who belongs to the cluster, who owns what, and under which epoch: as the servers tell it.
+
+Turns the nodes of ZooKeeper and the registers of the journals into one value, and two of those into
+the shards that moved. It must not believe a daemon, nor a node alone: a shard has moved when
+another member stands in its node *and* its register has a later epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from peloton.chaos.nemesis.fleet import CLUSTER, Daemon, Outside
+from peloton.chaos.nemesis.journal import SHARD_IDS
+from peloton.chaos.nemesis.takeovers import mark_of
+from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
+from peloton.runtime.core.ownership import ranked
+from peloton.runtime.ports import JournalError, MemberNode, ShardId
+
+
+class Census(NamedTuple):
+    """What was so at one moment, or nearly."""
+
+    members: Mapping[str, MemberNode]
+    owners: Mapping[ShardId, str]
+    epochs: Mapping[ShardId, int]
+
+    def missing(self, wanted: Iterable[Daemon]) -> str:
+        """What is not yet as it should be: exactly these are members, each shard is its first's."""
+        marks = {mark_of(daemon): daemon.name for daemon in wanted}
+        there = {name for member in self.members for mark, name in marks.items() if mark in member}
+        if there != {*marks.values()} or len(self.members) != len(marks):
+            return f"members {[*self.members]}, wanted {sorted(marks.values())}"
+        for shard in SHARD_IDS:
+            owner, first = self.owners.get(shard, ""), ranked(shard, self.members)[0]
+            if owner != first:
+                return f"{shard.group}-{shard.number} is {owner or 'nobody'}'s, not {first}'s"
+        return ""
+
+    def of(self, daemon: Daemon) -> list[ShardId]:
+        """What it owns."""
+        mark = mark_of(daemon)
+        return [shard for shard in SHARD_IDS if mark in self.owners.get(shard, "")]
+
+    def unfit(self, daemon: Daemon) -> tuple[str, ...]:
+        """The groups that it says it cannot serve."""
+        mark = mark_of(daemon)
+        return tuple(
+            group for member, node in self.members.items() if mark in member for group in node.unfit
+        )
+
+    def moved(self, before: Census) -> tuple[list[ShardId], list[str]]:
+        """The shards that have another owner than before, and what is wrong with that."""
+        moved, wrong = [], []
+        for shard in SHARD_IDS:
+            old, new = before.epochs.get(shard, 0), self.epochs.get(shard, 0)
+            if self.owners.get(shard) != before.owners.get(shard):
+                moved.append(shard)
+                if new <= old:
+                    wrong.append(f"R3 {shard} has another owner under the same epoch {new}")
+            elif new < old:
+                wrong.append(f"R3 {shard} went back from epoch {old} to {new}")
+        return moved, wrong
+
+
+def take(outside: Outside, epochs: Callable[[], Mapping[ShardId, int]]) -> Census | None:
+    """One, or none while a server does not answer."""
+    paths = Paths(CLUSTER)
+    try:
+        members = outside.owners(paths.members)
+        owners = outside.owners(paths.owners)
+        counted = epochs()
+    except (OSError, JournalError):
+        return None
+    nodes = {name: member_of(data) for name, data in members.items()}
+    return Census(
+        {name: node for name, node in nodes.items() if node is not None},
+        {shard: owner_of(data) for name, data in owners.items() if (shard := shard_of(name))},
+        counted,
+    )

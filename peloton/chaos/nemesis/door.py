@@ -1,0 +1,158 @@
+"""The door through which a daemon's peers come in: it knows who they are, and shuts out just one.
+
+Turns connections to a port into connections to the daemon behind it, each with the process at its
+other end. It must not look into what passes, nor guess who comes: a connection whose process is
+not found belongs to nobody, and passes.
+
+Without it a pair of daemons could not be parted: all come from the same address, and what tells
+them apart is only who holds the socket. The kernel says so to anybody who may look at the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from pathlib import Path
+
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
+"""127.0.0.1 as the kernel writes it, plain and within the wider address family."""
+
+
+class Passage:
+    """One connection: the peer's end, the daemon's end, and whether anything passes."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        self.near, self.far = near, far
+        self.passes = threading.Event()
+        self.passes.set()
+
+    def begin(self) -> None:
+        """From now on what comes in at one end goes out at the other."""
+        for source, sink in ((self.near, self.far), (self.far, self.near)):
+            with contextlib.suppress(OSError):  # shut out already
+                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def close(self) -> None:
+        """It ends, also for those who wait."""
+        self.passes.set()
+        for one in (self.near, self.far):
+            _close(one)
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # cut
+            while data := source.recv(65536):
+                self.passes.wait()
+                sink.sendall(data)
+        _close(source)
+        _close(sink)
+
+
+class Door:
+    """Listens on 127.0.0.1:`port` for connections to 127.0.0.1:`target`."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._open: list[Passage] = []
+        self._shut: dict[int | None, bool] = {}
+        """Who does not pass, and whether silently; None: nobody does."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Connections end, and none begins."""
+        self._bar(None, silent=False)
+
+    def silence(self) -> None:
+        """Connections stand, and nothing passes."""
+        self._bar(None, silent=True)
+
+    def part(self, pid: int, *, silent: bool) -> None:
+        """As the two above, for the connections of this process alone."""
+        self._bar(pid, silent=silent)
+
+    def mend(self) -> None:
+        """All passes."""
+        with self._lock:
+            self._shut.clear()
+            for passage in self._open:
+                passage.passes.set()
+
+    def close(self) -> None:
+        """For good."""
+        _close(self._listener)
+        with self._lock:
+            for passage in self._open:
+                passage.close()
+
+    def _bar(self, pid: int | None, *, silent: bool) -> None:
+        with self._lock:
+            self._shut[pid] = silent
+            for passage in self._open:
+                self._judge(passage)
+
+    def _judge(self, passage: Passage) -> None:
+        """Let it pass, stand or end, as whose it is."""
+        for pid, silent in self._shut.items():
+            if pid is None or _holds(pid, passage.near):
+                if silent:
+                    passage.passes.clear()
+                else:
+                    passage.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                _close(near)
+                continue
+            with self._lock:
+                self._open = [each for each in self._open if each.near.fileno() >= 0]
+                passage = Passage(near, far)
+                self._open.append(passage)
+                self._judge(passage)
+                passage.begin()
+
+
+def _holds(pid: int, near: socket.socket) -> bool:
+    """Whether the other end of this connection is a socket of that process."""
+    try:
+        theirs, ours = near.getpeername()[1], near.getsockname()[1]
+        wanted = f"socket:[{_inode(theirs, ours)}]"
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed just now
+                if os.readlink(entry) == wanted:
+                    return True
+    except OSError:
+        pass  # the connection, or the process, has ended
+    return False
+
+
+def _inode(port: int, to: int) -> str:
+    """Of the socket on this machine that is bound to `port` and connected to `to`."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                words = line.split()
+                here, _, ours = words[1].partition(":")
+                ends = ours == f"{port:04X}" and words[2].endswith(f":{to:04X}")
+                if ends and here in LOOPBACK:
+                    return words[9]
+    return "none"
+
+
+def _close(one: socket.socket) -> None:
+    try:
+        one.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # not connected, or gone already
+    one.close()

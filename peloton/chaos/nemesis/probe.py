@@ -1,0 +1,79 @@
+"""How long nobody answers: one thread for each job shard, which asks about a job all the time.
+
+Turns answers into the longest time without one, by shard, within a span of time. It must not be
+kinder than a client would be: who does not answer is asked again elsewhere, and the time counts
+from answer to answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from peloton.chaos.nemesis.fleet import Fleet
+from peloton.chaos.nemesis.timeline import Timeline
+from peloton.runtime.ports import ShardId
+from peloton.sdk.client import Client
+from peloton.sdk.errors import PelotonError
+
+ASK_S = 1.0
+AGAIN_S = 0.1
+
+
+class Probe:
+    """Begins to ask at `start`; `canaries` has a job for each shard."""
+
+    def __init__(self, fleet: Fleet, timeline: Timeline) -> None:
+        self._fleet = fleet
+        self._timeline = timeline
+        self._heard: dict[ShardId, list[float]] = {}
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, canaries: Mapping[ShardId, str]) -> None:
+        """From now on."""
+        for shard, job_id in canaries.items():
+            self._heard[shard] = []
+            thread = threading.Thread(target=self._ask, args=(shard, job_id), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """No more."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(ASK_S * 5)
+
+    def answered_since(self, since_s: float) -> bool:
+        """Whether there was an answer about every shard since then."""
+        return all(heard and heard[-1] > since_s for heard in self._heard.values())
+
+    def silences(self, since_s: float, until_s: float) -> dict[ShardId, float]:
+        """The longest time without an answer that had to do with this span, by shard."""
+        found = {}
+        for shard, heard in self._heard.items():
+            known = [*heard]
+            before = [at_s for at_s in known if at_s <= since_s][-1:] or [since_s]
+            within = [at_s for at_s in known if since_s < at_s <= until_s]
+            times = [*before, *within, until_s]
+            found[shard] = max(b - a for a, b in zip(times, times[1:], strict=False))
+        return found
+
+    def _ask(self, shard: ShardId, job_id: str) -> None:
+        clients: dict[str, Client] = {}
+        turn = shard.number
+        while not self._over.wait(AGAIN_S):
+            living = self._fleet.living()
+            if not living:
+                continue
+            turn += 1
+            address = living[turn % len(living)].address
+            if address not in clients:
+                clients[address] = Client(address, timeout_s=ASK_S)
+            try:
+                clients[address].jobs.get(job_id)
+            except PelotonError:
+                continue  # the next may know better
+            self._heard[shard].append(self._timeline.now_s)
+        for client in clients.values():
+            client.close()

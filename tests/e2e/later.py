@@ -1,0 +1,100 @@
+"""A later version of the program: this one with a few fields more, which it really uses.
+
+Turns the package into a copy with a field added at the end of a message between two kinds, of a
+message to placers, of a fact, of the state of a crowd and of the state of a cell; each is set to
+something other than its default. It must not be kinder than a real release: the marks differ from
+member to member, so members that were alike to the earlier version are not to the later one.
+
+A text that is not found any more is an error: a copy without its fields would prove nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import peloton
+
+SAID = "deltas with a mark"
+"""What a daemon of the later version writes to its log when a placer heard one of another."""
+
+CHANGES = (
+    # A host tells the tasks it accepts its own name, and they keep it.
+    (
+        "actors/task/messages.py",
+        '    """Host to tasks: there is room for this run, and it is held."""\n\n    run: int\n',
+        '    """Host to tasks: there is room for this run, and it is held."""\n\n    run: int\n'
+        '    mark: str = ""\n',
+    ),
+    (
+        "actors/host/decide.py",
+        "Send(SENDER, t.Accepted(message.run), granted)",
+        "Send(SENDER, t.Accepted(message.run, str(at.key)), granted)",
+    ),
+    (
+        "actors/task/decide.py",
+        "facts=(f.LaunchAccepted(),)",
+        "facts=(f.LaunchAccepted(message.mark),)",
+    ),
+    (
+        "actors/task/facts.py",
+        '    """The host holds room for the run."""\n',
+        '    """The host holds room for the run."""\n\n    mark: str = ""\n',
+    ),
+    (
+        "actors/task/state.py",
+        "    shelved: bool = False  # no host there could ever run it: it asks for no room\n",
+        "    shelved: bool = False  # no host there could ever run it: it asks for no room\n"
+        '    mark: str = ""\n',
+    ),
+    (
+        "actors/task/state.py",
+        "f.LaunchAccepted: _state(TaskStates.LAUNCHED),",
+        "f.LaunchAccepted: lambda task, fact: replace(\n"
+        "        task, state=TaskStates.LAUNCHED, mark=fact.mark\n    ),",
+    ),
+    # A host counts what it ever accepted.
+    (
+        "actors/host/state.py",
+        "    removed: bool = False  # not part",
+        "    removed: bool = False\n    accepted: int = 0  # not part",
+    ),
+    (
+        "actors/host/state.py",
+        "    need = fact.spec.resources\n    with",
+        "    need = fact.spec.resources\n"
+        "    host = replace(host, accepted=host.accepted + len(fact.members))\n    with",
+    ),
+    # Inventories mark what they tell placers.
+    (
+        "placement/messages.py",
+        "    gone: tuple[Key, ...] = ()  # hosts that were deleted;",
+        '    gone: tuple[Key, ...] = ()\n    mark: str = ""  # hosts that were deleted;',
+    ),
+    (
+        "actors/host/inventory/state.py",
+        "HostDeltas(inventory, self._sequence, summaries, self._snapshot)",
+        'HostDeltas(inventory, self._sequence, summaries, self._snapshot, mark="later")',
+    ),
+    (
+        "machines.py",
+        "        mail = [(envelope.sender, envelope.message) for envelope in envelopes]\n",
+        "        mail = [(envelope.sender, envelope.message) for envelope in envelopes]\n"
+        '        if any(getattr(message, "mark", "") for _, message in mail):\n'
+        "            import sys\n\n"
+        f'            print("{SAID}", file=sys.stderr, flush=True)\n',
+    ),
+)
+
+
+def later_copy(folder: Path) -> Path:
+    """A copy of the package below `folder`, changed; the folder that a daemon of it starts in."""
+    source = Path(peloton.__file__).parent
+    target = folder / "peloton"
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in CHANGES:
+        text = (target / name).read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            raise ValueError(f"{name}: {text.count(old)} times, not once: {old!r}")
+        (target / name).write_text(text.replace(old, new), encoding="utf-8")
+    return folder
