@@ -66,6 +66,7 @@ class Ran(NamedTuple):
     again: int  # tasks that a host refused once, so that they started as a later run
     start_s: list[float]  # from the first create of the load to each start
     starts_per_s: float
+    frames: int
     resident_bytes: int  # more than before, with all tasks running; 0: nobody looked
     of: Counter[str]  # tasks by the daemon that owns them
 
@@ -81,6 +82,7 @@ class Load:
     def run(self, jobs: int, size: int, *, duration_s: float, look: bool = False) -> Ran:
         """So many jobs to their end; `look` at memory while all of it runs."""
         cluster, memory = self._cluster, 0
+        frames = cluster.frames()
         resident, before = cluster.resident_bytes(), cluster.used()
         begun_s = time.time()
         with ThreadPoolExecutor(LOAD_THREADS) as pool:
@@ -98,9 +100,10 @@ class Load:
         for job_id in ids:
             of[cluster.owner(job_key(job_id))] += size
         took = [at - begun_s for at, _ in starts]
+        frames = cluster.frames() - frames
         again = sum(not run.endswith("-1") for _, run in starts)
         per_s = len(starts) / (last_s - begun_s)
-        return Ran(used, len(starts), again, took, per_s, memory, of)
+        return Ran(used, len(starts), again, took, per_s, frames, memory, of)
 
     def create(self, daemon: Daemon, size: int, duration_s: float) -> str:
         """One job; its id."""
@@ -205,7 +208,7 @@ def _told(cluster: Cluster, ran: Ran, what: str) -> str:
     daemons = sum(_daemons(cluster, ran.used)) / ran.starts * 1e3
     return (
         f"{what}: {ran.starts_per_s:,.0f} starts/s, first create to start {spread(ran.start_s)}, "
-        f"{ran.again} after a refusal; "
+        f"{ran.again} after a refusal, {ran.frames / ran.starts:.2f} frames a task; "
         f"cpu ms a task: daemons {daemons:.2f}; {each}"
     )
 
@@ -215,6 +218,7 @@ def _figures(cluster: Cluster, ran: Ran, name: str) -> Figures:
         f"{name}, daemons' cpu a task": sum(_daemons(cluster, ran.used)) / ran.starts,
         f"{name}, all cpu a task": ran.used.cpu_s.total() / ran.starts,
         f"{name}, starts/s": ran.starts_per_s,
+        f"{name}, frames a task": ran.frames / ran.starts,
     }
 
 
@@ -267,7 +271,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--shapes", nargs="+", default=["sqlite", "cassandrax1", "cassandrax2"])
     add("--shards", default=SHARDS, help="of each cluster  [default: %(default)s]")
-    add("--hosts", type=int, default=500)
+    add("--hosts", type=int, default=1000)
     add("--jobs", type=int, default=5)
     add("--size", type=int, default=1000, help="tasks of each of these jobs")
     add("--duration-s", type=float, default=8.0, help="of their tasks: all run at once for a while")

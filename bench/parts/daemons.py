@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
+from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.runtime.adapters.zookeeper_nodes import Paths, owner_of, shard_of
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
@@ -182,6 +184,17 @@ class Cluster:
     def resident_bytes(self) -> int:
         """Memory of all daemons."""
         return sum(resident_bytes(daemon.pid) for daemon in self.daemons)
+
+    def frames(self) -> int:
+        """How many the journal holds, of all shards, since the beginning of the cluster."""
+        if self.shape.journal == "sqlite":
+            file = self._folder / "data" / "journal.sqlite"
+            with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as journal:
+                return int(journal.execute("SELECT sum(last_position) FROM register").fetchone()[0])
+        settings = CassandraSettings(port=self._outside.cassandra, keyspace=self._name)
+        with contextlib.closing(connect(settings)) as connected:
+            rows = connected.session.execute("SELECT last_position FROM register")
+            return sum(int(row[0]) for row in rows)
 
     def shards(self) -> Counter[str]:
         """How many each daemon owns."""
