@@ -1,8 +1,9 @@
-"""How long nobody answers: one thread for each job shard, which asks about a job all the time.
+"""How long nobody answers: every daemon is asked all the time about a job of each job shard.
 
-Turns answers into the longest time without one, by shard, within a span of time. It must not be
-kinder than a client would be: who does not answer is asked again elsewhere, and the time counts
-from answer to answer.
+Turns answers into the longest time without one, by shard, within a span of time. A thread for each
+pair, so that a daemon which hangs, or does not listen yet, hides no answer of another: what one
+client that asks in turn has to wait is another question, and the clients of the storm answer it.
+It must not count a refusal as an answer.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from peloton.chaos.nemesis.fleet import Fleet
+from peloton.chaos.nemesis.fleet import Daemon, Fleet
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.ports import ShardId
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
 
 ASK_S = 1.0
-AGAIN_S = 0.1
+AGAIN_S = 0.25
 
 
 class Probe:
@@ -34,9 +35,12 @@ class Probe:
         """From now on."""
         for shard, job_id in canaries.items():
             self._heard[shard] = []
-            thread = threading.Thread(target=self._ask, args=(shard, job_id), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            for daemon in self._fleet.daemons:
+                thread = threading.Thread(
+                    target=self._ask, args=(shard, job_id, daemon), daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
 
     def stop(self) -> None:
         """No more."""
@@ -52,28 +56,20 @@ class Probe:
         """The longest time without an answer that had to do with this span, by shard."""
         found = {}
         for shard, heard in self._heard.items():
-            known = [*heard]
+            known = sorted(heard)
             before = [at_s for at_s in known if at_s <= since_s][-1:] or [since_s]
             within = [at_s for at_s in known if since_s < at_s <= until_s]
             times = [*before, *within, until_s]
             found[shard] = max(b - a for a, b in zip(times, times[1:], strict=False))
         return found
 
-    def _ask(self, shard: ShardId, job_id: str) -> None:
-        clients: dict[str, Client] = {}
-        turn = shard.number
-        while not self._over.wait(AGAIN_S):
-            living = self._fleet.living()
-            if not living:
-                continue
-            turn += 1
-            address = living[turn % len(living)].address
-            if address not in clients:
-                clients[address] = Client(address, timeout_s=ASK_S)
-            try:
-                clients[address].jobs.get(job_id)
-            except PelotonError:
-                continue  # the next may know better
-            self._heard[shard].append(self._timeline.now_s)
-        for client in clients.values():
-            client.close()
+    def _ask(self, shard: ShardId, job_id: str, daemon: Daemon) -> None:
+        with Client(daemon.address, timeout_s=ASK_S) as client:
+            while not self._over.wait(AGAIN_S):
+                if not daemon.alive or daemon.frozen:
+                    continue
+                try:
+                    client.jobs.get(job_id)
+                except PelotonError:
+                    continue  # another may know better
+                self._heard[shard].append(self._timeline.now_s)
