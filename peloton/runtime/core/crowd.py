@@ -116,6 +116,12 @@ class Crowd:
         return min(self.buckets, default=None)
 
     @property
+    def parent(self) -> Key:
+        """The cell whose members these are."""
+        assert self.kind.crowd is not None
+        return self.kind.crowd.parent(self.key)
+
+    @property
     def present(self) -> int:
         """Every member that exists."""
         return self.columns.present

@@ -24,8 +24,7 @@ def digest(shard: Shard) -> str:
         if key not in gone:
             rows.append(encode(("cell", key, state, shard.population.since.get(key))))
     for key, crowd in shard.population.crowds.items():
-        assert crowd.kind.crowd is not None
-        if crowd.classes and crowd.kind.crowd.parent(key) not in gone:
+        if crowd.classes and crowd.parent not in gone:
             rows.append(encode(("crowd", key, *_crowd(crowd))))
     for key, kept in shard.answered.by_cell.items():
         if key not in gone:

@@ -82,8 +82,7 @@ class Population:
             self.crowds[crowd.key] = crowd
         else:
             self.crowds.pop(crowd.key, None)
-        assert crowd.kind.crowd is not None
-        parent = crowd.kind.crowd.parent(crowd.key)
+        parent = crowd.parent
         self.dirty[parent] = None
         return parent
 

@@ -226,7 +226,7 @@ class Turns:
             )
             change = Change(state, outcome.state, facts=outcome.facts, values=values)
             row = self._row(entry)
-            parent = self._parent(crowd)
+            parent = crowd.parent
             revived = self._revived_row(parent, beside=row)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
@@ -270,10 +270,6 @@ class Turns:
         if deadline is None or since is None or deadline[0] != due.name:
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)
-
-    def _parent(self, crowd: Crowd) -> Key:
-        assert crowd.kind.crowd is not None
-        return crowd.kind.crowd.parent(crowd.key)
 
     def _entry(
         self,
