@@ -13,7 +13,7 @@ from typing import Any
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.envelope import Envelope, Reply, narrow, singles
 from peloton.runtime.core.mailbox import COMMANDS_MAX, Mailbox
-from peloton.runtime.core.parked import NOT_KEPT, Name, Parked, Word, name_of
+from peloton.runtime.core.parked import NOT_KEPT, Name, Parked, Word, name_of, raw_of
 from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
 from peloton.runtime.core.story import Line
 from peloton.runtime.core.supervision import (
@@ -140,9 +140,9 @@ class Held:
         return Envelope(
             key,
             message,
-            int.from_bytes(fact.members, "little"),
+            raw_of(fact.members),
             sender=Key(fact.sender) if fact.sender else None,
-            origin=int.from_bytes(fact.origin, "little"),
+            origin=raw_of(fact.origin),
             values=fact.values,
             who=fact.who,
             attempt=ATTEMPTS_MAX - 1,  # if it fails it is set aside at once, in this frame
@@ -153,7 +153,7 @@ class Held:
         if isinstance(fact, MessageSetAside):
             self.aside.setdefault(key, Parked()).add(fact)
         elif isinstance(fact, Quarantined):
-            members = int.from_bytes(fact.members, "little") or 1
+            members = raw_of(fact.members) or 1
             self.quarantined[key] = self.quarantined.get(key, 0) | members
         elif isinstance(fact, Redriven) and fact.taken:
             for _ in range(fact.taken):
@@ -178,7 +178,7 @@ class Held:
         """Of these a message was taken back: they are given one more chance."""
         if not self.aside[key]:
             del self.aside[key]
-        left = self.quarantined.pop(key, 0) & ~(int.from_bytes(members, "little") or 1)
+        left = self.quarantined.pop(key, 0) & ~(raw_of(members) or 1)
         if left:
             self.quarantined[key] = left
 
@@ -226,7 +226,7 @@ class Held:
     def _park(self, key: Key, fact: MessageSetAside, *, cause: str, failure: Failure) -> None:
         parked = self.aside.get(key) or Parked()
         facts: tuple[Any, ...] = (parked.lean(fact),)
-        strikes = parked.strikes(int.from_bytes(fact.members, "little")) + 1
+        strikes = parked.strikes(raw_of(fact.members)) + 1
         if quarantined_after(strikes):
             facts = (*facts, Quarantined(fact.members))
         self._write(key, *facts, cause=cause, because=failure.error)

@@ -66,21 +66,21 @@ class Parked:
     def add(self, fact: MessageSetAside) -> None:
         """One more."""
         word = self._words.setdefault(_name(fact), Word(fact.body))
-        word.members |= _raw(fact.members)
-        word.origin |= _raw(fact.origin)
+        word.members |= raw_of(fact.members)
+        word.origin |= raw_of(fact.origin)
         word.count += 1
         word.error = fact.error
-        member = _raw(fact.members)
+        member = raw_of(fact.members)
         self._strikes[member] = self._strikes.get(member, 0) + 1
         self._facts.append(replace(fact, body=NOT_KEPT))
 
     def take(self) -> MessageSetAside:
         """The oldest, with its bytes; it is set aside no more."""
         fact = self._facts.popleft()
-        name, member = _name(fact), _raw(fact.members)
+        name, member = _name(fact), raw_of(fact.members)
         word = self._words[name]
         word.members &= ~member
-        word.origin &= ~_raw(fact.origin)
+        word.origin &= ~raw_of(fact.origin)
         word.count -= 1
         if not word.count:
             del self._words[name]
@@ -106,5 +106,6 @@ def _name(fact: MessageSetAside) -> Name:
     return name_of(fact.number, fact.body, sender=fact.sender)
 
 
-def _raw(members: bytes) -> int:
+def raw_of(members: bytes) -> int:
+    """The bits of members (or of senders) as a fact has them."""
     return int.from_bytes(members, "little")
