@@ -147,6 +147,12 @@ class Drop(NamedTuple):
     shards: tuple[ShardId, ...]
 
 
+class AwaitOpen(NamedTuple):
+    """Answer the future once all shards that are owned take mail, or are halted as damaged."""
+
+    answer: Future[Any]
+
+
 class Opened(NamedTuple):
     """A shard has recovered and takes mail."""
 

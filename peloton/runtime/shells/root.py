@@ -30,13 +30,13 @@ from peloton.runtime.shells.fleet import ALONE, Setup, join
 from peloton.runtime.shells.house import House
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.letters import (
+    AwaitOpen,
     Broke,
     Closed,
     Disown,
     Drain,
     DrainAll,
     Drop,
-    Look,
     Lost,
     Opened,
     Own,
@@ -46,7 +46,7 @@ from peloton.runtime.shells.letters import (
     tell,
 )
 from peloton.runtime.shells.region import Region
-from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shard import ShardShell, name_of
 from peloton.runtime.shells.shell import Clock, Driver, Shell, begin
 from peloton.runtime.shells.soft import Soft, SoftShell
 from peloton.runtime.vocabulary import Kind
@@ -125,9 +125,9 @@ class RootShell(Shell):
             self._lost(letter)
         elif isinstance(letter, Broke):
             self._broke(letter.name, letter.text, fatal=letter.fatal)
-        elif isinstance(letter, Look):
+        elif isinstance(letter, AwaitOpen):
             self._all_open.append(letter.answer)
-            self._look_whether_open()
+            self._answer_if_open()
         elif isinstance(letter, Wake):
             for shard in [name for name, at_s in self._restart.items() if at_s <= self.now]:
                 self._begin(shard)
@@ -151,9 +151,9 @@ class RootShell(Shell):
         self._open[shard] = None
         self._fails.pop(shard, None)
         self._tell_claim(Opened(shard))
-        self._look_whether_open()
+        self._answer_if_open()
 
-    def _look_whether_open(self) -> None:
+    def _answer_if_open(self) -> None:
         # One that is damaged harms itself alone: the others take mail, and health is red.
         if len(self._open) + len(self._damaged) == len(self._mine):
             waiting, self._all_open = self._all_open, []
@@ -174,12 +174,12 @@ class RootShell(Shell):
             self._broke(str(shard), lost.text, fatal=False)
         if self.claim is not None:
             del self._mine[shard]
-            self._region.trouble(_name(shard), "")
+            self._region.trouble(name_of(shard), "")
             tell(self.claim, lost)
             return
         if lost.damaged:
             self._damaged[shard] = None  # a person has to look; health is red with the reason
-            self._look_whether_open()
+            self._answer_if_open()
             return
         fails = self._fails[shard] = self._fails.get(shard, 0) + 1
         self._restart[shard] = self.now + min(RESTART_FIRST_S * 2 ** (fails - 1), RESTART_S_MAX)
@@ -209,7 +209,7 @@ class RootShell(Shell):
 
     def _closed(self, shard: ShardId) -> None:
         self._region.place(shard, None)
-        self._region.trouble(_name(shard), "")
+        self._region.trouble(name_of(shard), "")
         self._tell_claim(Closed(shard))
         self._mine.pop(shard, None)
         self._open.pop(shard, None)
@@ -253,7 +253,7 @@ class Root:
     def own_all(self, sizes: Mapping[str, int]) -> Future[None]:
         """Claim every shard of these groups; done when all but the damaged ones take mail."""
         self.own(tuple(ShardId(group, at) for group in sizes for at in range(sizes[group])))
-        tell(self._shell, Look(lambda _: None, self.opened))
+        tell(self._shell, AwaitOpen(self.opened))
         return self.opened
 
     def disown(self, shards: tuple[ShardId, ...]) -> Future[Any]:
@@ -357,7 +357,3 @@ def start(
         root.region.register_soft(prefix, machine)
     root.own_all(sizes).add_done_callback(lambda _: collector.own())
     return root
-
-
-def _name(shard: ShardId) -> str:
-    return f"{shard.group}-{shard.number}"

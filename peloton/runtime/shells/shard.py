@@ -64,7 +64,7 @@ class ShardShell(Shell):
     """One shard, from claim to end; a shard that is lost gets a new shell."""
 
     def __init__(self, shard: ShardId, house: House) -> None:
-        super().__init__(f"{shard.group}-{shard.number}", house.driver)
+        super().__init__(name_of(shard), house.driver)
         self.shard = shard
         self.core: Shard | None = None  # read by simulations
         self._house = house
@@ -332,3 +332,8 @@ class ShardShell(Shell):
         else:
             self._settle_at_s = None
             tell(self._house.journal, Settle(self.shard, self.ref))
+
+
+def name_of(shard: ShardId) -> str:
+    """Under which its shell says its troubles, and the root withdraws them."""
+    return f"{shard.group}-{shard.number}"
