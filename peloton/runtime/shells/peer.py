@@ -5,7 +5,7 @@ places here, and asks into numbers that come back with an answer. One per daemon
 block, decide where a place is, or leave an ask without an answer: a peer that vanishes, refuses or
 stays silent answers `Unavailable`.
 
-    tell(ref, Peers(view, {member: address}))           who is there, from the membership
+    tell(ref, Peers(view, {member: address}))          who is there, from the membership
     tell(ref, Outbound(peer, view, place, envelopes))  to a place elsewhere
     hall.deliver(Arrived(...)) -> bool                  what came; False: that place is not here
 """
