@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from peloton.runtime.core.changes import Changes, Mark
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.changes import PAGE_BYTES_MAX, Changes, Mark
+from peloton.runtime.core.story import Line, Story
 from peloton.runtime.vocabulary import key
 from tests.toy import words as w
 from tests.toy.bench import Bench
@@ -96,3 +96,48 @@ def test_a_mark_ahead_of_the_feed_is_a_gap():
     feed = Changes()
     feed.begin(3)
     assert feed.after(Mark(9, 0)).gap
+
+
+def fat(at: int, size: int) -> Line:
+    return line(at)._replace(size=size)
+
+
+def test_large_changes_are_kept_by_their_bytes_and_the_newest_stay():
+    feed = Changes(bytes_max=100)
+    begin = feed.after(None).mark
+    for at in range(10):
+        feed.add(at + 1, (fat(at, 30),))
+    page = feed.after(begin)
+    assert page.gap and [change.line.at for change in page.changes] == [7.0, 8.0, 9.0]
+    feed.add(11, (fat(10, 101),))
+    assert feed.after(page.mark).gap, "a frame that is larger than all that is kept is a gap"
+    assert feed.after(page.mark).changes == ()
+
+
+def test_a_page_ends_where_it_would_become_too_large_to_travel():
+    feed = Changes()
+    begin = feed.after(None).mark
+    for at in range(5):
+        feed.add(at + 1, (fat(at, PAGE_BYTES_MAX // 2),))
+    seen: list[float] = []
+    mark, more = begin, True
+    while more:
+        page = feed.after(mark)
+        assert len(page.changes) <= 2
+        seen += [change.line.at for change in page.changes]
+        mark, more = page.mark, page.more
+    assert seen == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_story_is_bounded_by_bytes_too_and_a_turn_says_how_large_it_was():
+    story = Story(bytes_max=100)
+    for at in range(10):
+        story.tell(fat(at, 30))
+    assert [told.at for told in story.of(X)] == [7.0, 8.0, 9.0]
+    bench = Bench()
+    bench.tell(X, w.Add(1))
+    bench.rest()
+    (told,) = [one for one in bench.shard.turns.story.of(X) if one.facts]
+    assert told.size > 0
+    (again,) = [one for one in bench.replay().turns.story.of(X) if one.facts]
+    assert again.size > 0, "after a restart too"

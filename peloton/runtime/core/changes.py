@@ -3,19 +3,23 @@
 Turns committed frames into changes keyed by (position, k), k counting within a frame. A reader
 says where it stands and gets what came after; each change once and in order, or word that there is
 a gap, after which it has to look at the whole anew. It must never show what is not yet safe, and
-never waits for a reader: it keeps the newest frames, of `CHANGES_MAX` changes together, and whoever
-is slower has a gap.
+never waits for a reader: it keeps the newest frames, of `CHANGES_MAX` changes and
+`CHANGES_BYTES_MAX` together, and whoever is slower has a gap.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from peloton.runtime.core.story import Line
 
 CHANGES_MAX = 4096
+CHANGES_BYTES_MAX = 16 * 1024 * 1024
 PAGE_MAX = 1000
+PAGE_BYTES_MAX = 1024 * 1024
+"""A page ends behind the change that makes it as large as that."""
 
 
 class Mark(NamedTuple):
@@ -48,11 +52,13 @@ _ALL = 1 << 31
 class Changes:
     """The feed of one shard. Frames are kept whole, as the story's own lines: a watch is rare."""
 
-    def __init__(self, changes_max: int = CHANGES_MAX) -> None:
-        self._max = changes_max
+    def __init__(
+        self, changes_max: int = CHANGES_MAX, *, bytes_max: int = CHANGES_BYTES_MAX
+    ) -> None:
+        self._max, self._bytes_max = changes_max, bytes_max
         self.dropped = 0  # for figures
         self._kept: deque[tuple[int, tuple[Line, ...]]] = deque()
-        self._count = 0
+        self._count = self._bytes = 0
         self._next: tuple[int, tuple[Line, ...]] | None = None
         self._before = self._end = Mark(0, _ALL)
         """`_before` is the newest change that is not kept: whoever stands before it has a gap."""
@@ -78,9 +84,11 @@ class Changes:
         if lines:
             self._kept.append((position, lines))
             self._count += len(lines)
-        while self._count > self._max:
+            self._bytes += _size(lines)
+        while self._count > self._max or self._bytes > self._bytes_max:
             gone, dropped = self._kept.popleft()
             self._count -= len(dropped)
+            self._bytes -= _size(dropped)
             self.dropped += len(dropped)
             self._before = Mark(gone, _ALL)
 
@@ -93,19 +101,24 @@ class Changes:
         gap = mark < self._before or mark > self._end
         if gap:
             mark = self._before
-        found = self._found(mark, limit + 1)
-        page = tuple(found[:limit])
-        more = len(found) > limit
-        return Page(page, gap=gap, mark=page[-1].mark if more else self._end, more=more)
+        page: list[Change] = []
+        size, more = 0, False
+        for change in self._later(mark):
+            if len(page) >= limit or size >= PAGE_BYTES_MAX:
+                more = True
+                break
+            page.append(change)
+            size += change.line.size
+        return Page(tuple(page), gap=gap, mark=page[-1].mark if more else self._end, more=more)
 
-    def _found(self, mark: Mark, limit: int) -> list[Change]:
-        found: list[Change] = []
+    def _later(self, mark: Mark) -> Iterator[Change]:
         for position, lines in self._kept:
             if position < mark.position:
                 continue
             for k, line in enumerate(lines):
                 if (position, k) > mark:
-                    found.append(Change(Mark(position, k), line))
-                    if len(found) >= limit:
-                        return found
-        return found
+                    yield Change(Mark(position, k), line)
+
+
+def _size(lines: tuple[Line, ...]) -> int:
+    return sum(line.size for line in lines)

@@ -68,7 +68,10 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
     now, entries = shard.codec.decode_frame(frame.body)
     shard.turns.now = max(shard.turns.now, now)
     shard.position = frame.position
-    _tell(shard, frame.position, now=now, entries=entries)
+    # Shared evenly: the entries do not know their own sizes, and only the sum is bounded.
+    size = len(frame.body) // max(1, len(entries))
+    lines = tuple(_line(entry, now, size=size) for entry in entries if _kinds_own(entry))
+    _tell(shard, frame.position, lines=lines)
     for entry in entries:
         records = [fact for fact in entry.facts if type(fact) in _RECORDS]
         for record in records:
@@ -82,14 +85,13 @@ def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
     return tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
 
 
-def _tell(shard: Shard, position: int, *, now: float, entries: list[Entry]) -> None:
+def _line(entry: Entry, now: float, *, size: int) -> Line:
+    facts = _kinds_own(entry)
+    return Line(now, entry.key, entry.members, entry.cause, facts, entry.because, size)
+
+
+def _tell(shard: Shard, position: int, *, lines: tuple[Line, ...]) -> None:
     """Story and change feed go on across the restart, as far back as the tail reaches."""
-    told = ((entry, _kinds_own(entry)) for entry in entries)
-    lines = tuple(
-        Line(now, entry.key, entry.members, entry.cause, facts, entry.because)
-        for entry, facts in told
-        if facts
-    )
     for line in lines:
         shard.turns.story.tell(line)
     shard.changes.add(position, lines)

@@ -1,7 +1,9 @@
 """What the actors of a shard did lately and why, for people.
 
-Turns entries and undone decisions into lines, at most `LINES_MAX` a shard, newest kept. A story is
-never read by a decision and never journaled: the journal has the entries, this has their echo.
+Turns entries and undone decisions into lines, newest kept: at most `LINES_MAX` a shard, that took
+no more than `STORY_BYTES_MAX` in the journal, or whoever creates and deletes large jobs all day
+would fill the memory with what became of them. A story is never read by a decision and never
+journaled: the journal has the entries, this has their echo.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 from peloton.runtime.vocabulary import Key
 
 LINES_MAX = 4096
+STORY_BYTES_MAX = 8 * 1024 * 1024
 
 
 class Line(NamedTuple):
@@ -23,19 +26,27 @@ class Line(NamedTuple):
     cause: str
     facts: tuple[Any, ...]
     because: str
+    size: int = 0
+    """Bytes of what it holds, as it was written down; 0 where nothing was."""
 
 
 class Story:
     """The last lines of one shard."""
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_bytes", "_bytes_max", "_lines", "_lines_max")
 
-    def __init__(self, lines_max: int = LINES_MAX) -> None:
-        self._lines: deque[Line] = deque(maxlen=lines_max)
+    def __init__(self, lines_max: int = LINES_MAX, *, bytes_max: int = STORY_BYTES_MAX) -> None:
+        self._lines: deque[Line] = deque()
+        self._lines_max, self._bytes_max = lines_max, bytes_max
+        self._bytes = 0
 
     def tell(self, line: Line) -> None:
         """Add a line."""
-        self._lines.append(line)
+        lines = self._lines
+        lines.append(line)
+        self._bytes += line.size
+        while len(lines) > self._lines_max or self._bytes > self._bytes_max:
+            self._bytes -= lines.popleft().size
 
     def of(self, key: Key, member: int | None = None) -> list[Line]:
         """The lines of one entity, oldest first; of one member of a crowd where named."""

@@ -149,7 +149,7 @@ class Turns:
     def _cell_turn(self, kind: Kind, state: Any, *, envelope: Envelope, at: At) -> Outcome:
         key = envelope.to
         outcome = take_turn(kind, state, message=envelope.message, at=at)
-        facts = outcome.facts
+        facts, size = outcome.facts, 0
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
         recall_s = kind.recall_s(notes) if notes is not None else None
@@ -165,13 +165,14 @@ class Turns:
             self.population.put(key, outcome.state)
             self._add_revived(key, revived)
             self._add(row)
+            size = len(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
         for fact in answered:
             self.answered.remember(key, fact)
         if notes is not None:
             self._note(key, notes, recall_s=recall_s)
-        self._tell(envelope, 0, outcome=outcome)
+        self._tell(envelope, 0, outcome=outcome, size=size)
         self.speech.of_cell(envelope, outcome.sends)
         if envelope.ask is not None:
             self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
@@ -220,6 +221,7 @@ class Turns:
             # What was set aside comes back from the journal, which does not know their types.
             kinds = (type(fact) for fact in outcome.facts)
             values = self.codec.typed_values(crowd.kind.name, kinds, values=values)
+        size = 0
         if outcome.facts:
             entry = self._entry(
                 envelope, outcome.facts, because=outcome.because, members=raw, values=values
@@ -232,9 +234,10 @@ class Turns:
             crowd.apply(raw, change, self.now)
             self._add_revived(parent, revived)
             self._add(row)
+            size = len(row)
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
-        self._tell(envelope, raw, outcome=outcome)
+        self._tell(envelope, raw, outcome=outcome, size=size)
         self.speech.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
@@ -296,12 +299,13 @@ class Turns:
         crowd = self.population.kind(key).crowd
         return crowd.per_member if crowd is not None else ()
 
-    def _tell(self, envelope: Envelope, raw: int, *, outcome: Outcome) -> None:
-        if outcome.facts or outcome.because:
+    def _tell(self, envelope: Envelope, raw: int, *, outcome: Outcome, size: int) -> None:
+        facts, because = outcome.facts, outcome.because
+        if facts or because:
             cause = type(envelope.message).__name__
-            line = Line(self.now, envelope.to, raw, cause, outcome.facts, outcome.because)
+            line = Line(self.now, envelope.to, raw, cause, facts, because, size)
             self.story.tell(line)
-            if outcome.facts:
+            if facts:
                 self.lines.append(line)
 
 
