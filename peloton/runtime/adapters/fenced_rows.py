@@ -31,7 +31,6 @@ from peloton.runtime.ports import (
     EndedRow,
     Fenced,
     Frame,
-    Overtaken,
     Refused,
     ShardId,
     Sizes,
@@ -159,12 +158,12 @@ class FencedRows:
         self._parked.pop(shard, None)
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        for item in self._stream(fencing.load_checkpoint(self._held(shard))):
+        for item in self._stream(fencing.load_checkpoint(register.held(self._holds, shard))):
             if isinstance(item, bytes):
                 yield item
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        for item in self._stream(fencing.load_tail(self._held(shard))):
+        for item in self._stream(fencing.load_tail(register.held(self._holds, shard))):
             if isinstance(item, Frame):
                 yield item
 
@@ -195,12 +194,6 @@ class FencedRows:
         self._holds.clear()
         self._parked.clear()
         self.rows.close()
-
-    def _held(self, shard: ShardId) -> Hold:
-        hold = self._holds.get(shard)
-        if hold is None:
-            raise Overtaken(f"{shard} is not held here")
-        return hold
 
     def _run(self, statement: Statement) -> Reply:
         (reply,) = self.rows.run([statement])

@@ -213,7 +213,7 @@ class MemoryJournal:
     # ---- reading ----
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        hold, files = self._held(shard), self._files(shard)
+        hold, files = register.held(self._holds, shard), self._files(shard)
         position, key = hold.floor[0], hold.floor[:2]
         if position == 0:
             return
@@ -224,7 +224,7 @@ class MemoryJournal:
         yield from [row.body for row in rows[1:]]
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        hold, files = self._held(shard), self._files(shard)
+        hold, files = register.held(self._holds, shard), self._files(shard)
         if hold.manifest is None:
             raise Refused(f"{shard}: read the checkpoint first")
         floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
@@ -276,12 +276,6 @@ class MemoryJournal:
         if files is None:
             raise Refused(f"{shard} was never bootstrapped")
         return files
-
-    def _held(self, shard: ShardId) -> Hold:
-        hold = self._holds.get(shard)
-        if hold is None:
-            raise Overtaken(f"{shard} is not held here")
-        return hold
 
     def _trouble(self, hold: Hold, text: str) -> NoReturn:
         if self._files(hold.shard).register.epoch != hold.epoch:

@@ -225,7 +225,7 @@ class SqliteJournal:
     # ---- reading ----
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        hold = self._held(shard)
+        hold = register.held(self._holds, shard)
         position, epoch, _ = hold.floor
         manifest, number, total = None, 0, 0
         while position and not total:
@@ -247,7 +247,7 @@ class SqliteJournal:
             hold.checkpoint_read(manifest, total)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        hold = self._held(shard)
+        hold = register.held(self._holds, shard)
         if hold.manifest is None:
             raise Refused(f"{shard}: read the checkpoint first")
         last_position, last_chain = hold.last_position, hold.chain
@@ -330,9 +330,3 @@ class SqliteJournal:
     def _forget(self, shard: ShardId) -> None:
         self._holds.pop(shard, None)
         self._pending.pop(shard, None)
-
-    def _held(self, shard: ShardId) -> Hold:
-        hold = self._holds.get(shard)
-        if hold is None:
-            raise Overtaken(f"{shard} is not held here")
-        return hold

@@ -25,6 +25,7 @@ from peloton.runtime.ports import (
     Claimed,
     Cluster,
     Frame,
+    Overtaken,
     Refused,
     ShardId,
     Work,
@@ -114,6 +115,14 @@ class Hold:
         self.floor = (written.position, self.epoch, written.rows)
         self.manifest = written.manifest
         self.writing = None
+
+
+def held(holds: Mapping[ShardId, Hold], shard: ShardId) -> Hold:
+    """What a journal holds of the shard that it is to read. Raises Overtaken: it was ours once."""
+    hold = holds.get(shard)
+    if hold is None:
+        raise Overtaken(f"{shard} is not held here")
+    return hold
 
 
 class Plan(Struct, gc=False):
