@@ -26,7 +26,7 @@ class Hearing:
     def __init__(self) -> None:
         self._epochs: dict[ShardId, int] = {}
         self._raised: dict[ShardId, None] = {}
-        self.refused = 0  # envelopes, for figures
+        self.refused = 0  # letters, for figures
 
     def accepts(self, stamp: Stamp | None) -> bool:
         """Whether mail of this stamp may still be heard."""
@@ -34,6 +34,7 @@ class Hearing:
             return True
         highest = self._epochs.get(stamp.shard, 0)
         if stamp.epoch < highest:
+            self.refused += 1
             return False
         if stamp.epoch > highest:
             self._epochs[stamp.shard] = stamp.epoch
