@@ -26,8 +26,8 @@ class Cluster(Protocol):
     ) -> Future[Any]:
         """A command or a query."""
 
-    def views(self, kind: str) -> Future[Any]:
-        """Summaries of all entities of a kind."""
+    def shards_of(self, kind: str) -> list[Key]:
+        """Whom to ask for the summaries of a kind."""
 
     def quarantine(self) -> Future[Any]:
         """What is set aside: pairs (key, fact)."""

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
-from peloton.actors.job.messages import GetJob, JobSummary, JobView
+from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.job.slice.messages import (
     InstanceView,
     ListInstances,
@@ -24,7 +24,9 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.respool.messages import ROOT, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway.cluster import Cluster
+from peloton.gateway.listing import gather
 from peloton.gateway.texts import name_of
+from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.vocabulary import Key, Message, Query, SetAside, Unavailable
 
 ASK_S_MAX = 15.0
@@ -104,10 +106,16 @@ class Desk:
         found = self.ask(key, GetJob(), context=context)
         return found if isinstance(found, JobView) else None
 
-    def jobs(self, context: Context) -> list[JobSummary]:
-        """A line for each job."""
-        found: list[JobSummary] = self.wait(self.cluster.views("job"), context)
-        return found
+    def listing(self, query: ListViews, context: Context) -> Listed:
+        """The summaries that are wanted, of all shards or not at all."""
+
+        def wait(future: Future[Any]) -> Listed:
+            found = self.wait(future, context)
+            if not isinstance(found, Listed):
+                end(context, Code.INTERNAL, text="a shard did not answer with a list")
+            return found
+
+        return gather(self.cluster, query, wait=wait)
 
     def instances(
         self, job: JobView, start: int = 0, *, context: Context, stop: int | None = None

@@ -7,17 +7,27 @@ not supported yet (`later.py`).
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
+from peloton.actors.job.messages import DeleteJob, GetJob, JobStates, JobSummary, JobView
+from peloton.actors.job.totals import TERMINAL
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.desk import Code, Context, Desk, end
 from peloton.gateway.job_create import Creation
-from peloton.gateway.job_query import KEYWORD_JOBS_MAX, BadQuery, chosen, page, speaks_of
+from peloton.gateway.job_query import (
+    BY_ID,
+    KEYWORD_JOBS_MAX,
+    BadQuery,
+    page,
+    question,
+    speaks_of,
+)
 from peloton.gateway.texts import known_job, name_of
 from peloton.gateway.translate_job import config_of, info_of, runtime_of, summary_of
+from peloton.runtime.core.listing import AMONG, Listed, ListViews, Where
 from peloton.runtime.vocabulary import Refused
 
 NOT_FOUND = "job not found"
@@ -56,10 +66,12 @@ class JobManager:
         if not sent.HasField("spec"):
             return job.QueryResponse()
         try:
-            found = chosen(self._desk.jobs(context), sent, now_s=time.time())
+            found = self._desk.listing(question(sent, now_s=time.time()), context)
+            lines, matched = found.items, found.matched
             if sent.spec.keywords:
-                found = self._speaking(found, sent, context=context)
-            lines, pagination = page(found, sent.spec.pagination)
+                lines = self._speaking(found, sent, context=context)
+                matched = len(lines)
+            lines, pagination = page(lines, sent.spec.pagination, matched=matched)
         except BadQuery as error:
             told = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
             return job.QueryResponse(error=told)
@@ -84,26 +96,26 @@ class JobManager:
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
         """The ids of all jobs that have not ended."""
-        active = [line.job for line in self._desk.jobs(context) if line.state.name not in _ENDED]
-        ids = [peloton_pb2.JobID(value=name_of(key)) for key in sorted(active)]
+        found = self._desk.listing(ListViews("job", (_ACTIVE,), (BY_ID,)), context)
+        ids = [peloton_pb2.JobID(value=name_of(line.job)) for line in found.items]
         return job.GetActiveJobsResponse(ids=ids)
 
     def _speaking(
-        self, lines: list[JobSummary], sent: job.QueryRequest, *, context: Context
-    ) -> list[JobSummary]:
-        if len(lines) > KEYWORD_JOBS_MAX:
+        self, found: Listed, sent: job.QueryRequest, *, context: Context
+    ) -> Sequence[JobSummary]:
+        if found.matched > KEYWORD_JOBS_MAX:
             raise BadQuery(
-                f"keywords: {len(lines)} jobs to search, the limit is {KEYWORD_JOBS_MAX}: narrow "
-                "the query by name, owner, state, pool or time"
+                f"keywords: {found.matched} jobs to search, the limit is {KEYWORD_JOBS_MAX}: "
+                "narrow the query by name, owner, state, pool or time"
             )
-        views = self._desk.each(((line.job, GetJob()) for line in lines), context)
+        views = self._desk.each(((line.job, GetJob()) for line in found.items), context)
         return [
             line
-            for line, view in zip(lines, views, strict=True)
+            for line, view in zip(found.items, views, strict=True)
             if isinstance(view, JobView) and speaks_of(str(config_of(view)), sent.spec.keywords)
         ]
 
-    def _records(self, lines: list[JobSummary], context: Context) -> list[job.JobInfo]:
+    def _records(self, lines: Sequence[JobSummary], context: Context) -> list[job.JobInfo]:
         found = []
         views = self._desk.each(((line.job, GetJob()) for line in lines), context)
         for line, view in zip(lines, views, strict=True):
@@ -116,4 +128,4 @@ class JobManager:
         return found
 
 
-_ENDED = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
+_ACTIVE = Where("state", AMONG, numbers=tuple(float(s) for s in JobStates if s not in TERMINAL))

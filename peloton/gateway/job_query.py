@@ -1,21 +1,21 @@
 """JobManager.Query: which jobs, in which order, which page of them.
 
-Turns a QuerySpec into a choice among the lines of a listing. A bad query raises BadQuery; it must
-never answer a part of what was asked for as if it were the whole.
+Turns a QuerySpec into a question to the shards of jobs, of which each looks at its own and answers
+with its best; and what came of it into a page. A bad query raises BadQuery; it must never answer a
+part of what was asked for as if it were the whole.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.totals import TERMINAL
-from peloton.api.v0 import peloton_pb2
+from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
-from peloton.gateway.texts import name_of
+from peloton.runtime.core.listing import AMONG, BETWEEN, PAIR, PART, ListViews, Order, Where
 
 LIMIT_DEFAULT, FETCH_DEFAULT = 10, 100
 FINISHED_SHOWN_S = 7 * 24 * 3600 + 30
@@ -23,63 +23,61 @@ FINISHED_SHOWN_S = 7 * 24 * 3600 + 30
 KEYWORD_JOBS_MAX = 10_000
 """Jobs whose configs are searched in one query; a query for more has to be narrower."""
 
-ORDERS: dict[str, Callable[[JobSummary], Any]] = {
-    "creation_time": lambda line: line.created_at,
-    "completion_time": lambda line: line.completed_at,
-    "start_time": lambda line: line.started_at,
-    "update_time": lambda line: line.updated_at,
-    "name": lambda line: line.name,
-    "owner": lambda line: line.owner,
-    "job_type": lambda line: line.job_type,
-    "respool_id": lambda line: line.pool,
-    "state": lambda line: int(line.state),
-    "instance_count": lambda line: line.instances,
+ORDERS = {
+    "creation_time": "created_at",
+    "completion_time": "completed_at",
+    "start_time": "started_at",
+    "update_time": "updated_at",
+    "name": "name",
+    "owner": "owner",
+    "job_type": "job_type",
+    "respool_id": "pool",
+    "state": "state",
+    "instance_count": "instances",
 }
+"""What a client calls the fields of a line."""
+BY_ID = Order("job")
+"""Last in every order: pages of one query then neither overlap nor leave anything out."""
+ENDED = tuple(float(state) for state in sorted(TERMINAL))
 
 
 class BadQuery(ValueError):
     """The query cannot be meant."""
 
 
-def chosen(
-    lines: Iterable[JobSummary], request: job.QueryRequest, *, now_s: float
-) -> list[JobSummary]:
-    """The jobs that match all of the query but its keywords, in its order."""
+def question(request: job.QueryRequest, *, now_s: float) -> ListViews:
+    """All of the query but its keywords, for as many lines as its page needs."""
+    pages = request.spec.pagination
+    limit = min(pages.maxLimit or FETCH_DEFAULT, pages.offset + (pages.limit or LIMIT_DEFAULT))
+    if request.spec.keywords:
+        limit = KEYWORD_JOBS_MAX  # the keywords still choose among them
+    return ListViews("job", tuple(_tests(request, now_s)), _orders(pages), limit)
+
+
+def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
     spec = request.spec
     created = _between(spec, "creationTimeRange")
     completed = _between(spec, "completionTimeRange")
-    states = set(spec.jobStates)
-    oldest_s = 0.0
-    if states & {int(state) for state in TERMINAL} and not (created or completed):
-        oldest_s = now_s - FINISHED_SHOWN_S
-    found = [
-        line
-        for line in lines
-        if (not states or int(line.state) in states)
-        and line.created_at >= oldest_s
-        and (created is None or created[0] <= line.created_at <= created[1])
-        and (completed is None or completed[0] <= line.completed_at <= completed[1])
-        and _is_meant(line, request)
-    ]
-    return _ordered(found, spec.pagination)
-
-
-def _is_meant(line: JobSummary, request: job.QueryRequest) -> bool:
-    spec = request.spec
-    return (
-        (not request.respoolID.value or name_of(line.pool) == request.respoolID.value)
-        and (not spec.respool.value or line.pool_path == spec.respool.value)
-        and (not spec.owner or line.owner == spec.owner)
-        and spec.name in line.name
-        and all(_has(line, label) for label in spec.labels)
-    )
-
-
-def _has(line: JobSummary, label: peloton_pb2.Label) -> bool:
-    if not label.key:
+    states = tuple(float(state) for state in spec.jobStates)
+    if states:
+        yield Where("state", AMONG, numbers=states)
+    if any(state in ENDED for state in states) and not (created or completed):
+        created = now_s - FINISHED_SHOWN_S, float("inf")
+    if created:
+        yield Where("created_at", BETWEEN, numbers=created)
+    if completed:
+        yield Where("completed_at", BETWEEN, numbers=completed)
+    if request.respoolID.value:
+        yield Where("pool", AMONG, words=(pool_key(request.respoolID.value),))
+    if spec.respool.value:
+        yield Where("pool_path", AMONG, words=(spec.respool.value,))
+    if spec.owner:
+        yield Where("owner", AMONG, words=(spec.owner,))
+    if spec.name:
+        yield Where("name", PART, words=(spec.name,))
+    for label in spec.labels:
         # Older clients know that keys were not looked at, and leave them out.
-        return any(value == label.value for _, value in line.labels)
-    return (label.key, label.value) in line.labels
+        yield Where("labels", PAIR, words=(label.key, label.value))
 
 
 def _between(spec: job.QuerySpec, field: str) -> tuple[float, float] | None:
@@ -93,28 +91,25 @@ def _between(spec: job.QuerySpec, field: str) -> tuple[float, float] | None:
     return low_s, high_s
 
 
-def _ordered(lines: list[JobSummary], pages: query.PaginationSpec) -> list[JobSummary]:
-    by = list(pages.orderBy) or [
-        query.OrderBy(order=query.OrderBy.DESC, property=query.PropertyPath(value="creation_time"))
-    ]
-    lines.sort(key=lambda line: line.job)
-    for order in reversed(by):
-        key = ORDERS.get(order.property.value)
-        if key is None:
+def _orders(pages: query.PaginationSpec) -> tuple[Order, ...]:
+    orders = []
+    for by in pages.orderBy:
+        field = ORDERS.get(by.property.value)
+        if field is None:
             raise BadQuery(
-                f"no such property to order by: {order.property.value!r}; "
-                f"there is {', '.join(ORDERS)}"
+                f"no such property to order by: {by.property.value!r}; there is {', '.join(ORDERS)}"
             )
-        lines.sort(key=key, reverse=order.order == query.OrderBy.DESC)
-    return lines
+        orders.append(Order(field, by.order == query.OrderBy.DESC))
+    return (*(orders or [Order("created_at", down=True)]), BY_ID)
 
 
-def page(lines: list[Any], pages: query.PaginationSpec) -> tuple[list[Any], query.Pagination]:
-    """The page wanted of what may be fetched at most."""
-    fetched = lines[: pages.maxLimit or FETCH_DEFAULT]
-    limit = pages.limit or LIMIT_DEFAULT
-    told = query.Pagination(offset=pages.offset, limit=limit, total=len(fetched))
-    return fetched[pages.offset : pages.offset + limit], told
+def page(
+    lines: Sequence[Any], pages: query.PaginationSpec, *, matched: int
+) -> tuple[Sequence[Any], query.Pagination]:
+    """The page wanted of what may be fetched at most; `total` is how many would be fetched."""
+    fetch, limit = pages.maxLimit or FETCH_DEFAULT, pages.limit or LIMIT_DEFAULT
+    told = query.Pagination(offset=pages.offset, limit=limit, total=min(matched, fetch))
+    return lines[:fetch][pages.offset : pages.offset + limit], told
 
 
 def speaks_of(text: str, keywords: Iterable[str]) -> bool:

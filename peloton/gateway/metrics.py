@@ -6,8 +6,10 @@ anything itself: a second count would drift from the first.
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -15,8 +17,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from peloton.gateway.cluster import Cluster
+from peloton.gateway.listing import gather
+from peloton.runtime.core.listing import Listed, ListViews, Tally
 
 SCRAPE_S_MAX = 5.0
+COUNTED = ListViews("job", limit=0, tally=("state", "counts"))
+"""Each shard counts its own: no line of a job leaves it."""
 
 
 class ClusterCollector(Collector):
@@ -30,22 +36,27 @@ class ClusterCollector(Collector):
         well, _ = self._cluster.health()
         yield GaugeMetricFamily("peloton_healthy", "1 when all is well", float(well))
         try:
-            lines = self._cluster.views("job").result(SCRAPE_S_MAX)
+            jobs, instances = self._counted().tallies
         except TimeoutError:
             return
-        if not isinstance(lines, list):
-            return
-        jobs, instances = Counter[str](), Counter[str]()
-        for line in lines:
-            jobs[line.state.name] += 1
-            instances.update(dict(line.counts))
         yield _by_state("peloton_jobs", "Jobs by state", counts=jobs)
         yield _by_state("peloton_instances", "Instances of jobs by state", counts=instances)
 
+    def _counted(self) -> Listed:
+        until_s = time.monotonic() + SCRAPE_S_MAX
 
-def _by_state(name: str, text: str, *, counts: Counter[str]) -> Metric:
+        def wait(future: Future[Any]) -> Listed:
+            found = future.result(max(until_s - time.monotonic(), 0.0))
+            if not isinstance(found, Listed):
+                raise TimeoutError  # a shard is moving: what the others count is not all
+            return found
+
+        return gather(self._cluster, COUNTED, wait=wait)
+
+
+def _by_state(name: str, text: str, *, counts: Tally) -> Metric:
     family = GaugeMetricFamily(name, text, labels=["state"])
-    for state, count in sorted(counts.items()):
+    for state, count in counts:
         family.add_metric([state], count)
     return family
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.core.inspection import Listed
+from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import Packing
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Unavailable, key

@@ -7,10 +7,11 @@ order among them, `Redrive`, is the shard's own affair.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from peloton.runtime.core.changes import PAGE_MAX, Mark
 from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.story import Line
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Fact, Key, Message, Query, Unavailable, Value, key
@@ -24,12 +25,6 @@ SHARD = "shard"
 def shard_key(shard: ShardId) -> Key:
     """How a shard itself is addressed."""
     return key(SHARD, shard.group, shard.number)
-
-
-class ListViews(Query, frozen=True, gc=False, array_like=True):
-    """The summaries of all entities of a kind, as of the last safe frame; answered by `Listed`."""
-
-    kind: str
 
 
 class ListAside(Query, frozen=True, gc=False, array_like=True):
@@ -54,13 +49,6 @@ class Redrive(Message, frozen=True, gc=False, array_like=True):
     """A person's order: try again what was set aside, and lift the quarantine."""
 
     of: Key
-
-
-class Listed(NamedTuple):
-    """Summaries: values that their kind registered among its answers."""
-
-    kind: str
-    items: tuple[Any, ...]
 
 
 class Told(Value, frozen=True, gc=False, array_like=True):
@@ -90,7 +78,7 @@ ANSWERS: dict[int, type] = {501: Told, 502: Read, 503: Redriven}
 def answer(shard: Shard, query: Message | Query) -> Any:
     """What the shard says to that; called between two turns."""
     if isinstance(query, ListViews):
-        return Listed(query.kind, tuple(shard.views.of_kind(query.kind)))
+        return shard.views.page(query)
     if isinstance(query, ListAside):
         held = shard.held.dump().items()
         facts = [(of, fact) for of, some in held for fact in some]

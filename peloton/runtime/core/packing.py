@@ -20,6 +20,7 @@ import msgspec
 from peloton.runtime.core import inspection
 from peloton.runtime.core.codec import decode, encode
 from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.listing import Listed, Tally
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import (
     Absent,
@@ -75,6 +76,16 @@ class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
     who: str = ""
 
 
+class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A `Listed` as it travels: its items are answers of their kind."""
+
+    kind: str
+    items: list[msgspec.Raw]
+    matched: int = 0
+    tallies: tuple[Tally, ...] = ()
+    after: Key = Key("")
+
+
 class Mailed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     """Envelopes for one place, of one sender shard under one epoch (or of no shard at all)."""
 
@@ -102,6 +113,7 @@ class NotMine(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
 Letter = Mailed | Replied | NotMine
 _LETTERS: msgspec.msgpack.Decoder[Letter] = msgspec.msgpack.Decoder(Letter)
 _WIRES = msgspec.msgpack.Decoder(_Wire)
+_PAGES = msgspec.msgpack.Decoder(_Page)
 _ANSWERS = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 
@@ -208,8 +220,9 @@ class Packing:
 
     def _form(self, kind: str, answer: Any) -> tuple[int, int, Any]:
         cls = type(answer)
-        if cls is inspection.Listed:
-            return LISTED, 0, (answer.kind, [self._form(answer.kind, i) for i in answer.items])
+        if cls is Listed:
+            items = [self._form(answer.kind, item) for item in answer.items]
+            return LISTED, 0, (answer.kind, items, *answer[2:])
         if cls is list or cls is tuple:
             form = LIST if cls is list else TUPLE
             return form, 0, [self._form(kind, item) for item in answer]
@@ -227,8 +240,9 @@ class Packing:
         if form == VALUE:
             return decode(raw, OWN_ANSWERS.get(number) or self._answers[kind, number])
         if form == LISTED:
-            of, rows = msgspec.msgpack.decode(raw, type=tuple[str, list[msgspec.Raw]])
-            return inspection.Listed(of, tuple(self._read_answer(of, row) for row in rows))
+            page = _PAGES.decode(raw)
+            rows = tuple(self._read_answer(page.kind, row) for row in page.items)
+            return Listed(page.kind, rows, page.matched, page.tallies, page.after)
         items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
         found = [self._read_answer(kind, item) for item in items]
         return found if form == LIST else tuple(found)

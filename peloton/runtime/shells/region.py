@@ -21,7 +21,6 @@ from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.inspection import (
     ListAside,
-    ListViews,
     ReadChanges,
     Redrive,
     TellStory,
@@ -29,6 +28,7 @@ from peloton.runtime.core.inspection import (
     lines_of,
     shard_key,
 )
+from peloton.runtime.core.listing import Listed, ListViews, onwards
 from peloton.runtime.core.packing import Place
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
@@ -107,13 +107,15 @@ class Region:
 
     # ---- looking ----
 
+    def shards_of(self, kind: str) -> list[Key]:
+        """The shards that have the entities of a kind; each may be asked for `ListViews`."""
+        group = self._kinds[kind].group
+        return [shard_key(ShardId(group, number)) for number in range(self._sizes[group])]
+
     def views(self, kind: str) -> Future[Any]:
-        """Summaries of all entities of a kind, as of the last safe frames; never a part of them."""
-
-        def items(listed: list[Any]) -> list[Any]:
-            return [item for each in listed for item in each.items]
-
-        return _then(self._ask_all(self._kinds[kind].group, ListViews(kind)), items)
+        """All summaries of a kind, for those that are few; never a part of them."""
+        asked = [self._pages(shard, ListViews(kind)) for shard in self.shards_of(kind)]
+        return _then(_all(asked), lambda lists: [item for some in lists for item in some])
 
     def quarantine(self) -> Future[Any]:
         """What is set aside or in quarantine, anywhere: a list of (key, fact)."""
@@ -229,6 +231,25 @@ class Region:
     def _refuse(self, batch: list[Envelope], text: str) -> None:
         for ask in asks_of(batch):
             resolve(ask, Unavailable(text))
+
+    def _pages(self, shard: Key, query: ListViews) -> Future[Any]:
+        """All that a shard lists, one page after the other."""
+        whole: Future[Any] = Future()
+        found: list[Any] = []
+
+        def heard(part: Future[Any]) -> None:
+            listed = part.result()
+            if not isinstance(listed, Listed):
+                resolve(whole, listed)
+                return
+            found.extend(listed.items)
+            if listed.after:
+                self.ask(shard, onwards(query, listed.after)).add_done_callback(heard)
+            else:
+                resolve(whole, found)
+
+        self.ask(shard, query).add_done_callback(heard)
+        return whole
 
     def _ask_all(self, group: str, query: Query) -> Future[Any]:
         """The answers of all shards of a group; one that cannot makes the whole unavailable."""
