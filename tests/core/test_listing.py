@@ -177,3 +177,15 @@ def test_what_cannot_be_meant_is_refused_and_not_passed_over():
     for wrong in (l.Where("at", "newest"), l.Where("colour", l.AMONG, words=("red",))):
         with pytest.raises((ValueError, AttributeError)):
             l.matching(l.ListViews("note", (wrong,)), [line(1, chance)])
+
+
+def test_the_best_of_very_many_pages_holds_few_more_than_are_wanted():
+    chance = random.Random(1)
+    lines = [line(number, chance) for number in range(6000)]
+    query = l.ListViews("note", order=(l.Order("at", down=True), BY_NOTE), limit=50)
+    best = l.Best(query)
+    for start in range(0, len(lines), 50):
+        best.add(l.Listed("note", tuple(lines[start : start + 50]), 50))
+        assert len(best._items) <= 2 * query.limit + l.LOOK_MAX
+    items, matched = naive(query, lines)
+    assert ([*best.listed().items], best.listed().matched) == (items, matched)
