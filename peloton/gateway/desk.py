@@ -50,14 +50,17 @@ class Desk:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def wait(self, future: Future[Any], context: Context) -> Any:
+    def wait(self, future: Future[Any], context: Context, *, of: str = "the cluster") -> Any:
         """The answer, unless there is none, which ends the call."""
         left_s = context.time_remaining()
         try:
             answer = future.result(ASK_S_MAX if left_s is None else min(ASK_S_MAX, left_s))
         except TimesUp:
             future.cancel()
-            text = "no answer in time; a change may have happened all the same: look, then repeat"
+            text = (
+                f"no answer of {of} in time; a change may have happened all the same: "
+                "look, then repeat"
+            )
             end(context, Code.UNAVAILABLE, text=text)
         if isinstance(answer, Unavailable):
             end(context, Code.UNAVAILABLE, text=answer.text)
@@ -78,7 +81,7 @@ class Desk:
         told = dict(context.invocation_metadata() or ())
         who = told.get("username") or told.get("peloton-user") or told.get("rpc-caller") or ""
         future = self.cluster.ask(to, message, request=request, who=str(who))
-        return self.wait(future, context)
+        return self.wait(future, context, of=to)
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
         """The answers to many questions, in order, a few of them asked ahead."""
@@ -95,9 +98,12 @@ class Desk:
     # ---- what several services ask for ----
 
     def pools(self, context: Context) -> dict[Key, PoolView]:
-        """Every pool, parents before children; none before the root exists."""
+        """Every pool, parents before children."""
         found = self.ask(ROOT, ListPools(), context=context)
-        return {view.pool: view for view in found} if isinstance(found, tuple) else {}
+        if not isinstance(found, tuple):
+            # Else a pool that was not asked for yet would be said not to exist.
+            end(context, Code.UNAVAILABLE, text=f"{ROOT} has not begun yet: the cluster is young")
+        return {view.pool: view for view in found}
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
         """A job, or None where there is none of that name."""

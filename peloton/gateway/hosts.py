@@ -12,22 +12,21 @@ from peloton.actors.host.inventory.messages import HostView, ListHosts, inventor
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
-from peloton.gateway.desk import Context, Desk
+from peloton.gateway.desk import Code, Context, Desk, end
 from peloton.gateway.texts import name_of
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key
 
-INVENTORIES_MAX = 10_000
-"""No cluster has so many shards; what ends the search is the first number that nobody has."""
-
 
 def listed(desk: Desk, context: Context) -> list[ops.Host]:
-    """Every host, by name."""
+    """Every host, by name: one inventory that cannot answer makes the whole unavailable."""
     found: list[HostView] = []
-    for number in range(INVENTORIES_MAX):
-        views = desk.ask(inventory_key(number), ListHosts(), context=context)
+    inventories = [inventory_key(at) for at in range(len(desk.cluster.shards_of("inventory")))]
+    answers = desk.each(((inventory, ListHosts()) for inventory in inventories), context)
+    for inventory, views in zip(inventories, answers, strict=True):
         if not isinstance(views, tuple):
-            break  # they are numbered without a gap
+            text = f"{inventory} has not begun yet: the cluster is young"
+            end(context, Code.UNAVAILABLE, text=text)
         found += views
     return [_told(view) for view in sorted(found, key=lambda view: view.summary.host)]
 

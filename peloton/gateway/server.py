@@ -61,6 +61,9 @@ def build_server(
             ("grpc.max_send_message_length", -1),
             # Two servers on one port would share its calls, each with a part of them.
             ("grpc.so_reuseport", 0),
+            # Clients that wait for an answer ask now and then whether we are alive; left to
+            # itself gRPC takes that for an attack, and hangs up.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
         ],
     )
     desk = Desk(cluster)

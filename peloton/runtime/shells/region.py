@@ -157,6 +157,9 @@ class Region:
     def health(self) -> tuple[bool, list[str]]:
         """Whether all is well, and if not, why."""
         reasons = [f"{name}: {text}" for name, text in sorted(self._troubles.copy().items())]
+        if not reasons and not self.places.current:
+            # This process may have stood still, and its shells not have noticed yet.
+            reasons = ["membership: the session is in doubt"]
         return not reasons and not self.closed, reasons
 
     def owned(self) -> list[ShardId]:
@@ -221,7 +224,8 @@ class Region:
 
     def _send_away(self, to: Away, batch: list[Envelope], *, stamp: Stamp | None) -> None:
         if not to.peer:
-            self._refuse(batch, f"no owner of {to.place} is known here")
+            place = to.place if isinstance(to.place, str) else f"{to.place.group}-{to.place.number}"
+            self._refuse(batch, f"no owner of {place} is known here")
         elif self.post is None or self.closed:
             self._refuse(batch, "this daemon has left")
         else:

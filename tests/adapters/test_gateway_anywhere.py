@@ -1,0 +1,286 @@
+"""Every call that the gateway serves, asked of a daemon that owns nothing.
+
+One table of all calls says what each needs; it is held against the servicers, so that a new call
+has to be entered. Daemons are as they are wired, several in one process; store and membership are
+those of this process. What two daemons do under storms is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.job import job_pb2_grpc
+from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.api.v0.respool import respool_pb2_grpc
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v0.task import task_pb2_grpc
+from peloton.assembly_daemon import Daemon
+from peloton.gateway.job_manager import JobManager
+from peloton.gateway.ops import Ops
+from peloton.gateway.resource_manager import ResourceManager
+from peloton.gateway.task_manager import TaskManager
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.ops.v1 import ops_pb2_grpc
+from peloton.runtime.ports import Session, SessionState
+from tests.adapters.test_daemon_wiring import Fleet, town, until
+from tests.gateway.town import Town, default_config, named, pool_config
+
+BOUND_S = 5.0
+"""Nobody has to wait for a timeout to learn that nobody is there."""
+GROUPS = ("jobmgr", "resmgr", "hostmgr")
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+Code = grpc.StatusCode
+
+
+class Known(NamedTuple):
+    """What there is in the cluster of a test."""
+
+    town: Town
+    job: str
+    ended: str
+
+
+class Call(NamedTuple):
+    """One call: which groups must be there for it, and a request that is answered well."""
+
+    needs: str
+    request: Callable[[Known], Any]
+    command: bool = False
+    code: Code = Code.OK
+
+
+def id_of(known: Known) -> peloton_pb2.JobID:
+    return named(known.job)
+
+
+def new_pool(known: Known) -> respool.CreateRequest:
+    return respool.CreateRequest(config=pool_config(f"p{time.monotonic_ns()}", cpu=1.0))
+
+
+def same_pool(known: Known) -> respool.UpdateRequest:
+    pool = peloton_pb2.ResourcePoolID(value=known.town.pool)
+    return respool.UpdateRequest(id=pool, config=pool_config("work"))
+
+
+CALLS: dict[tuple[str, str], Call] = {
+    ("jobs", "Create"): Call("resmgr jobmgr", lambda k: k.town.request(), command=True),
+    ("jobs", "Get"): Call("jobmgr", lambda k: job.GetRequest(id=id_of(k))),
+    ("jobs", "Query"): Call("jobmgr", lambda k: job.QueryRequest(spec=job.QuerySpec())),
+    ("jobs", "GetActiveJobs"): Call("jobmgr", lambda k: job.GetActiveJobsRequest()),
+    ("jobs", "Delete"): Call(
+        "jobmgr", lambda k: job.DeleteRequest(id=id_of(k)), command=True, code=Code.INTERNAL
+    ),
+    ("tasks", "Get"): Call("jobmgr", lambda k: task.GetRequest(jobId=id_of(k))),
+    ("tasks", "List"): Call("jobmgr", lambda k: task.ListRequest(jobId=id_of(k))),
+    ("tasks", "Query"): Call("jobmgr", lambda k: task.QueryRequest(jobId=id_of(k))),
+    ("tasks", "Stop"): Call(
+        "jobmgr", lambda k: task.StopRequest(jobId=named(k.ended)), command=True
+    ),
+    ("tasks", "Start"): Call(
+        "jobmgr", lambda k: task.StartRequest(jobId=id_of(k)), code=Code.UNIMPLEMENTED
+    ),
+    ("tasks", "GetPodEvents"): Call("jobmgr", lambda k: task.GetPodEventsRequest(jobId=id_of(k))),
+    ("tasks", "BrowseSandbox"): Call("jobmgr", lambda k: task.BrowseSandboxRequest(jobId=id_of(k))),
+    ("pools", "CreateResourcePool"): Call("resmgr", new_pool, command=True),
+    ("pools", "GetResourcePool"): Call("resmgr", lambda k: respool.GetRequest()),
+    ("pools", "UpdateResourcePool"): Call("resmgr", same_pool, command=True),
+    ("pools", "DeleteResourcePool"): Call(
+        "resmgr",
+        lambda k: respool.DeleteRequest(path=respool.ResourcePoolPath(value="/none")),
+        command=True,
+    ),
+    ("pools", "LookupResourcePoolID"): Call(
+        "resmgr", lambda k: respool.LookupRequest(path=respool.ResourcePoolPath(value="/work"))
+    ),
+    ("pools", "Query"): Call("resmgr", lambda k: respool.QueryRequest()),
+    ("ops", "Why"): Call("jobmgr", lambda k: ops.WhyRequest(job_id=k.job)),
+    ("ops", "WaitJob"): Call("jobmgr", lambda k: ops.WaitJobRequest(job_id=k.job, timeout_s=0.1)),
+    ("ops", "ListQuarantine"): Call("jobmgr resmgr hostmgr", lambda k: ops.ListQuarantineRequest()),
+    ("ops", "Redrive"): Call(
+        "jobmgr resmgr hostmgr",
+        lambda k: ops.RedriveRequest(key=f"job/{k.job}"),
+        command=True,
+        code=Code.NOT_FOUND,
+    ),
+    ("ops", "Story"): Call("jobmgr", lambda k: ops.StoryRequest(key=f"job/{k.job}")),
+    ("ops", "ListHosts"): Call("hostmgr", lambda k: ops.ListHostsRequest()),
+}  # fmt: skip
+
+
+def said(known: Known, name: tuple[str, str]) -> tuple[Code, str, float]:
+    """The status of a call, its text, and how long it took."""
+    service, method = name
+    stub = getattr(known.town, service)
+    began_s = time.monotonic()
+    try:
+        getattr(stub, method)(CALLS[name].request(known), timeout=3 * BOUND_S)
+    except grpc.RpcError as error:
+        return error.code(), error.details(), time.monotonic() - began_s
+    return Code.OK, "", time.monotonic() - began_s
+
+
+def well(known: Known) -> None:
+    """Every call is answered as it should be."""
+    for name, call in CALLS.items():
+        code, text, _ = said(known, name)
+        assert code is call.code, (name, code, text)
+
+
+@contextmanager
+def fleet_with(*daemons: tuple[str, str]) -> Iterator[tuple[Fleet, Daemon, Known]]:
+    """These daemons, a job that runs and one that has ended, and a door that owns nothing."""
+    fleet = Fleet()
+    try:
+        for name, roles in daemons:
+            fleet.start(name, roles)
+        door = fleet.start("door", "api")
+        until(fleet.settled)
+        assert not door._region.owned()
+        with town(door) as clients:
+            running = clients.create(clients.request(defaultConfig=default_config(600.0)))
+            ended = clients.create(clients.request())
+            assert clients.ended(ended).done
+            clients.until(lambda: clients.job(running).runtime.state == job.RUNNING)
+            yield fleet, door, Known(clients, running, ended)
+    finally:
+        fleet.close()
+
+
+EACH = tuple((group, f"{group},placement" if group == "hostmgr" else group) for group in GROUPS)
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def ready(door: Daemon, known: Known) -> set[bool]:
+    """What all ways to ask for it say; one of them in it is unanimity."""
+    Check = health_pb2.HealthCheckResponse
+    answer = health_pb2_grpc.HealthStub(known.town.channel).Check(health_pb2.HealthCheckRequest())
+    found = {answer.status == Check.SERVING, door.health()[0]}
+    return found | {status(f"http://{door.http}/{path}") == 200 for path in ("health", "ready")}
+
+
+def test_the_table_has_every_call_that_is_served() -> None:
+    servicers = {"jobs": JobManager, "tasks": TaskManager, "pools": ResourceManager, "ops": Ops}
+    served = {
+        (name, method)
+        for name, servicer in servicers.items()
+        for method in vars(servicer)
+        if method[0].isupper()
+    }
+    assert served == CALLS.keys()
+
+
+def test_a_door_that_owns_nothing_answers_every_call() -> None:
+    with fleet_with(*EACH) as (_, door, known):
+        well(known)
+        assert ready(door, known) == {True}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_shards_without_an_owner_are_named_at_once_and_the_rest_is_answered(group: str) -> None:
+    with fleet_with(*EACH) as (fleet, _, known):
+        assert fleet.daemons.pop(group).stop()
+        until(lambda: not [shard for shard in fleet.service.owners if shard.group == group])
+        for name, call in CALLS.items():
+            code, text, took_s = said(known, name)
+            if group in call.needs.split():
+                assert code is UNAVAILABLE and f"{group}-" in text, (name, code, text)
+            else:
+                assert code is call.code, (name, code, text)
+            assert took_s < BOUND_S, name
+        fleet.start("again", dict(EACH)[group])
+        until(fleet.settled)
+        until(lambda: all(said(known, name)[0] is not UNAVAILABLE for name in CALLS))
+
+
+@contextmanager
+def waiting(known: Known) -> Iterator[Callable[[], Code]]:
+    """A call that waits for the job which runs on; it gives the status it ended with."""
+    request = ops.WaitJobRequest(job_id=known.job, timeout_s=50)
+    future = known.town.ops.WaitJob.future(request)
+    assert not future.done()
+
+    def ended() -> Code:
+        over = threading.Event()
+        future.add_done_callback(lambda done: over.set())
+        assert over.wait(3 * BOUND_S), "it still waits"
+        return Code(future.code())
+
+    yield ended
+    future.cancel()
+
+
+@pytest.mark.parametrize("owner", [False, True], ids=["door", "owner"])
+def test_a_daemon_that_lost_its_session_answers_nothing(owner: bool) -> None:
+    """It may be cut off from everybody else, who know better by now."""
+    with fleet_with(*EACH, ("rest", "jobmgr,api")) as (fleet, door, known):
+        name = "rest" if owner else "door"
+        line, daemon = fleet.lines[name], fleet.daemons[name]
+        with grpc.insecure_channel(str(daemon.grpc)) as channel, waiting(known):
+            here = known._replace(town=reached(known.town, channel))
+            with waiting(here) as ended:
+                join, line.join = line.join, lambda *words: None  # type: ignore[method-assign]
+                line.expire()
+                assert ended() is UNAVAILABLE
+            for call in CALLS:
+                code, text, took_s = said(here, call)
+                assert code is UNAVAILABLE, (call, code, text)
+                assert took_s < BOUND_S, call
+            assert ready(daemon, here) == {False}
+            line.join = join  # type: ignore[method-assign]
+        if owner:
+            well(known)  # the others go on, with its shards
+
+
+def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
+    """Commands go on: the journal refuses those of an owner that is none any more."""
+    with fleet_with(*EACH) as (fleet, door, known):
+        line = fleet.lines["door"]
+        places = door._region.places
+        with waiting(known) as ended:
+            # As after a pause of the process: nobody has told it anything yet.
+            sure_for_s, places.sure_for_s = places.sure_for_s, lambda: 0.0
+            assert ended() is UNAVAILABLE
+        for name, call in CALLS.items():
+            code, text, took_s = said(known, name)
+            assert code is UNAVAILABLE or (call.command and code is call.code), (name, code, text)
+            assert took_s < BOUND_S, name
+        assert ready(door, known) == {False}
+        line._tell(Session(line.member, SessionState.SUSPENDED))
+        until(lambda: any("session is suspended" in text for text in door.health()[1]))
+        assert said(known, ("jobs", "Get"))[0] is UNAVAILABLE
+        places.sure_for_s = sure_for_s
+        line._tell(Session(line.member, SessionState.CONNECTED, fleet.service.version))
+        until(lambda: ready(door, known) == {True})
+        well(known)
+
+
+def reached(town: Town, channel: grpc.Channel) -> Town:
+    """The same town, seen through another door."""
+    there = copy.copy(town)
+    there.channel = channel
+    there.pools = respool_pb2_grpc.ResourceManagerStub(channel)
+    there.jobs = job_pb2_grpc.JobManagerStub(channel)
+    there.tasks = task_pb2_grpc.TaskManagerStub(channel)
+    there.ops = ops_pb2_grpc.OpsStub(channel)
+    return there
