@@ -260,9 +260,13 @@ def streams(sides: dict[str, RawSide], asked: argparse.Namespace) -> Iterator[st
             )
         yield _rates(took)
     trips: dict[str, list[list[float]]] = defaultdict(list)
+    took = defaultdict(list)
     for name, side in _turns(sides, asked.pairs):
-        trips[name].append(side.trips(asked.trips))
+        with side.far.counted() as some:
+            trips[name].append(side.trips(asked.trips))
+        took[name] += some
     yield from _latencies("frame, there and back", trips)
+    yield from _single(took, count=2 * asked.trips * asked.pairs)
 
 
 def shells(sides: dict[str, ShellSide], asked: argparse.Namespace) -> Iterator[str]:
@@ -292,6 +296,13 @@ def _envelopes(what: str, took: dict[str, list[Took]], *, count: int) -> Iterato
             f"{here_s / every * 1e3:.1f} ms here, {far_s / every * 1e3:.1f} ms there"
         )
     yield _rates(took)
+
+
+def _single(took: dict[str, list[Took]], *, count: int) -> Iterator[str]:
+    """What a frame costs that travels alone: between daemons with little to say, most do."""
+    for name, some in took.items():
+        used_s = sum(each.cpu_s for each in some)
+        yield f"frame alone {name:<5} cpu {used_s / count * 1e6:,.0f} us, both sides"
 
 
 def _latencies(what: str, trips: dict[str, list[list[float]]]) -> Iterator[str]:
