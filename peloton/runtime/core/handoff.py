@@ -186,14 +186,14 @@ class Handoff:
 
     # ---- news of the membership ----
 
-    def _session(self, news: Session, now: float) -> None:  # noqa: ARG002
+    def _session(self, news: Session, now: float) -> None:
         self.session = news.state
         if news.state is SessionState.CONNECTED:
             self._joined = news.version
         elif news.state is SessionState.LOST:
             self._lose()
 
-    def _look(self, view: View, now: float) -> None:  # noqa: ARG002
+    def _look(self, view: View, now: float) -> None:
         if self.view is not None and view.version < self.view.version:
             return
         if self.member not in view.members and view.version >= self._joined:

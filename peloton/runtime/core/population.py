@@ -126,7 +126,7 @@ class Population:
     def _unpack_cell(self, body: bytes) -> Any:
         return self._codec.decode_entity(body)[1][0]
 
-    def _pack_crowd(self, key: Key, crowd: Crowd) -> bytes:  # noqa: ARG002
+    def _pack_crowd(self, key: Key, crowd: Crowd) -> bytes:
         return self._codec.encode_crowd(crowd)
 
     def _unpack_crowd(self, body: bytes) -> Crowd:

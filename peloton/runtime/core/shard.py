@@ -78,7 +78,7 @@ class Shard:
         *,
         sharding: Sharding,
         codec: Codec,
-        limits: ShardLimits = ShardLimits(),  # noqa: B008
+        limits: ShardLimits = ShardLimits(),
     ) -> None:
         self.id = shard
         self.kinds = kinds

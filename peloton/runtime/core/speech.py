@@ -169,7 +169,7 @@ class Speech:
         resolve = crowd_kind.resolve.get(type(message))
         if resolve is None:
             return [(message, raw)]
-        parent = self._population.cells[crowd_kind.parent(crowd.key)]
+        parent = self._population.cells[crowd.parent]
         groups = crowd.columns.groups("spec", raw)
         return [(resolve(parent, message, spec), members) for spec, members in groups]
 
@@ -178,8 +178,7 @@ def _targets(crowd: Crowd, raw: int, *, to: Any, envelope: Envelope) -> list[tup
     if isinstance(to, Column):
         return crowd.columns.groups(to.name, raw)
     if to is PARENT:
-        assert crowd.kind.crowd is not None
-        return [(crowd.kind.crowd.parent(crowd.key), raw)]
+        return [(crowd.parent, raw)]
     if to is SENDER and envelope.origins:
         pairs = ((sender, members & raw) for members, sender in envelope.origins)
         return [(sender, members) for sender, members in pairs if members]

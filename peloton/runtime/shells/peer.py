@@ -337,7 +337,9 @@ class PeerShell(Shell):
             self._exchange.send(link.stream, frame)
         since_s = link.down_since_s
         if since_s is None:
-            self._up(link.peer)
+            if link.peer in self._down:
+                self._up(link.peer)
+                self._hall.reached()
         elif now >= since_s + DOWN_S_MAX and link.peer not in self._down:
             self._down[link.peer] = None
             self._asks.give_up_all(f"{link.peer} is out of reach", link.peer)
@@ -347,7 +349,6 @@ class PeerShell(Shell):
         if peer in self._down:
             del self._down[peer]
             self._hall.trouble(f"peer-{peer}", "")
-            self._hall.reached()
 
     def _wakes(self) -> Iterator[float | None]:
         for link in self.links.values():
