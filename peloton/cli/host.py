@@ -1,6 +1,7 @@
 """`peloton host`: the machines of the cluster.
 
-Must not change one: to drain a host is not supported yet, and says so.
+To drain a host is not supported yet, and says so. Must not guess that a host is gone: daemons that
+are restarted one after the other differ in what they know, so a person says it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import click
 from peloton.cli.later import entries
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, show
-from peloton.cli.session import connected
+from peloton.cli.output import View, command, show
+from peloton.cli.session import connected, said
 
 HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
 
 host = LazyGroup(
     name="host",
     help="The machines of the cluster.",
-    table={"list": Entry(f"{__name__}:list_", "List hosts: state, free of total, what runs.")}
+    table={
+        "list": Entry(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
+        "forget": Entry(f"{__name__}:forget", "Say that a machine is no more."),
+    }
     | entries("query", "maintenance", "pool"),
 )
 
@@ -57,3 +61,25 @@ def row(one: Any) -> Sequence[object]:
 
 def share(free: float, total: float) -> str:
     return f"{free:.10g} of {total:.10g}"
+
+
+@click.command(cls=OwnCommand)
+@click.argument("name")
+@click.option("--lose-runs", is_flag=True, help="Also if it still holds runs: they are lost.")
+def forget(name: str, lose_runs: bool) -> None:
+    """Say that the machine NAME is not part of the cluster any more.
+
+    Nothing is placed there from now on, and the tasks of what it ran end as LOST, to begin again
+    elsewhere where their jobs let them. Take it out of the configs of all daemons first: the next
+    daemon that starts with it in its config brings it back.
+
+    \b
+    peloton host forget rack7-12
+    """
+    texts = {"FAILED_PRECONDITION": "{m}: `{again}` lets go of them"}
+    with connected() as peloton, said(texts, again=command("host", "forget", name, "--lose-runs")):
+        answer = peloton.ops.forget_host(name, lose_runs=lose_runs)
+    text = f"{name} is not part of the cluster any more"
+    if answer.runs_lost:
+        text += f"; it held {answer.runs_lost} runs, which are lost"
+    show(View(answer, text=text, names=lambda: [name]))

@@ -58,7 +58,7 @@ class Desk:
         except TimesUp:
             future.cancel()
             text = (
-                f"no answer of {of} in time; a change may have happened all the same: "
+                f"no answer in time from {of}; a change may have happened all the same: "
                 "look, then repeat"
             )
             end(context, Code.UNAVAILABLE, text=text)

@@ -1,7 +1,7 @@
 """The hosts as people see them: their state, what they have, what of it is free.
 
-Turns what inventories list into messages of the ops calls. It must not ask a host: the inventory of
-its shard follows each of them.
+Turns what inventories list into messages of the ops calls. To list them it must not ask a host: the
+inventory of its shard follows each of them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
-from peloton.actors.host.messages import GetHost
+from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.requests import request_of
 from peloton.gateway.texts import name_of
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Key, key
 
 
 def listed(desk: Desk, context: Context) -> list[ops.Host]:
@@ -34,6 +36,20 @@ def listed(desk: Desk, context: Context) -> list[ops.Host]:
 def known_host(desk: Desk, host: Key, *, context: Context) -> bool:
     """Whether there is a host of this key."""
     return isinstance(desk.ask(host, GetHost(), context=context), Host)
+
+
+def forget(desk: Desk, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
+    """A machine that is no more. Its daemon's config may still name it: then it comes back."""
+    host = key("host", sent.name)
+    found = desk.ask(host, GetHost(), context=context)
+    if not isinstance(found, Host) or found.removed:
+        end(context, Code.NOT_FOUND, text=f"no host is called {sent.name}")
+    held = sum(run.phase in HOLDING for run in found.runs.values())
+    if held and not sent.lose_runs:
+        text = f"{sent.name} holds {held} runs, which would be lost to their tasks"
+        end(context, Code.FAILED_PRECONDITION, text=text)
+    desk.ask(host, HostGone(), context=context, request=request_of(sent, context))
+    return ops.ForgetHostResponse(runs_lost=held)
 
 
 def _told(view: HostView) -> Any:

@@ -22,7 +22,7 @@ from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.desk import Code, Context, Desk, end
-from peloton.gateway.hosts import known_host, listed
+from peloton.gateway.hosts import forget, known_host, listed
 from peloton.gateway.reasons import Group, at_goal, grouped, rests, waits, why, why_rests
 from peloton.gateway.texts import canonical, known_job
 from peloton.ops.v1 import ops_pb2 as ops
@@ -153,6 +153,10 @@ class Ops:
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
         """Every host there is, by name."""
         return ops.ListHostsResponse(hosts=listed(self._desk, context))
+
+    def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
+        """A machine that is not part of the cluster any more."""
+        return forget(self._desk, sent, context=context)
 
     # ---- inside ----
 

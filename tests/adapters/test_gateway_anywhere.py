@@ -117,6 +117,12 @@ CALLS: dict[tuple[str, str], Call] = {
     ),
     ("ops", "Story"): Call("jobmgr", lambda k: ops.StoryRequest(key=f"job/{k.job}")),
     ("ops", "ListHosts"): Call("hostmgr", lambda k: ops.ListHostsRequest()),
+    ("ops", "ForgetHost"): Call(
+        "hostmgr",
+        lambda k: ops.ForgetHostRequest(name="nobody"),
+        command=True,
+        code=Code.NOT_FOUND,
+    ),
 }  # fmt: skip
 
 

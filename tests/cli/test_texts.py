@@ -453,6 +453,19 @@ def test_hosts(peloton: Terminal) -> None:
     assert peloton("host", "list", "-o", "name").out == "a\nb\n"
 
 
+def test_a_host_is_forgotten_by_name_and_not_by_chance(peloton: Terminal) -> None:
+    peloton.cluster.hosts = [ops.Host(name="a"), ops.Host(name="b", runs=2)]
+    printed = peloton("host", "forget", "a")
+    assert printed == Printed(0, "a is not part of the cluster any more\n", "")
+    printed = peloton("host", "forget", "a")
+    assert printed == Printed(66, "", "no host is called a\n")
+    printed = peloton("host", "forget", "b")
+    again = f"peloton --api {peloton.address} host forget b --lose-runs"
+    assert printed == Printed(73, "", f"it holds runs: `{again}` lets go of them\n")
+    printed = peloton("host", "forget", "b", "--lose-runs")
+    assert printed.out == "b is not part of the cluster any more; it held 2 runs, which are lost\n"
+
+
 def test_wait_within_a_time(peloton: Terminal) -> None:
     peloton.cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
     printed = peloton("wait", JOB, "--within", "50ms")

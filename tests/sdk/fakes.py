@@ -291,6 +291,15 @@ class Ops(ops_pb2_grpc.OpsServicer):
     def ListHosts(self, request: Any, context: Any) -> ops.ListHostsResponse:
         return ops.ListHostsResponse(hosts=self.cluster.hosts)
 
+    def ForgetHost(self, request: Any, context: Any) -> ops.ForgetHostResponse:
+        found = [host for host in self.cluster.hosts if host.name == request.name]
+        if not found:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no host is called {request.name}")
+        if found[0].runs and not request.lose_runs:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it holds runs")
+        self.cluster.hosts.remove(found[0])
+        return ops.ForgetHostResponse(runs_lost=found[0].runs)
+
     def ListQuarantine(self, request: Any, context: Any) -> ops.ListQuarantineResponse:
         return ops.ListQuarantineResponse(quarantined=self.cluster.set_aside)
 
