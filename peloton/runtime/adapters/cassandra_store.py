@@ -70,8 +70,8 @@ class Request:
         self._future = future
         self._rows: list[Any] = []
         self._failure: BaseException | None = None
-        # No `Event`: that is a lock, a condition and their lists for each of two statements a
-        # commit, a fourteenth of what a commit costs here. Told twice, the second word lies there.
+        # No `Event`: that is a condition, two locks and a list, twice a commit: a tenth of what a
+        # commit costs this process. A second word, should one come, is left lying.
         self._ended: SimpleQueue[None] = SimpleQueue()
         # Callbacks, and not a `try`: whatever the driver raises or will come to raise is a value
         # here, so no kind of failure can be forgotten in a list.
