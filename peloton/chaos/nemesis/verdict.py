@@ -98,15 +98,16 @@ def goals_missed(record: Record) -> Iterator[str]:
             wanted = ("SUCCEEDED", "KILLED") if stopped else ("SUCCEEDED",)
             if state not in wanted:
                 yield f"R15 {wish.job_id} is {state}, wanted {' or '.join(wanted)}"
-            if _gone_for_good(some):
+            if _gone_for_good(some, looks[-1]):
                 yield f"R1 {wish.job_id} was deleted, and is there at the end"
         elif not isinstance(last, Absent):
             yield f"R15 nobody answers for {wish.job_id}: {looks[-1:]}"
 
 
-def _gone_for_good(some: list[Operation]) -> bool:
-    """Deleted for certain, and no copy of a creation was left on its way by then."""
+def _gone_for_good(some: list[Operation], look: Operation) -> bool:
+    """Deleted for certain before that look, and no copy of a creation was on its way by then."""
     deletes = [each for each in some if each.what is What.DELETE and each.done]
+    deletes = [each for each in deletes if (each.ended_s or 0.0) <= look.begun_s]
     creates = [each for each in some if each.what is What.CREATE]
     if not deletes or any(each.tries > 1 for each in creates):
         return False
