@@ -105,7 +105,8 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
 @click.argument("instance", type=INSTANCE)
 @click.argument("run", metavar="[TASKID]", default="")
 @click.option("-f", "--filename", default="stdout", show_default=True)
-def logs(job: str, instance: int, run: str, filename: str) -> None:
+@click.option("--follow", is_flag=True, help="Go on until the run has ended, or Ctrl-C.")
+def logs(job: str, instance: int, run: str, **how: Any) -> None:
     """Print a file of the sandbox of one INSTANCE of JOB: of its newest run, or of the run TASKID.
 
     The files of the newest 1000 runs that have ended are kept; `peloton task get JOB INSTANCE`
@@ -115,10 +116,14 @@ def logs(job: str, instance: int, run: str, filename: str) -> None:
     peloton task logs JOB 0
     peloton task logs JOB 0 -f stderr
     peloton task logs JOB 0 JOB-0-1
+    peloton task logs JOB 0 --follow
     """
     with connected() as peloton, said(TEXTS, job=job, instance=instance):
-        for piece in peloton.tasks.logs(job, instance, run=run, filename=filename):
+        read = peloton.tasks.follow if how["follow"] else peloton.tasks.logs
+        for piece in read(job, instance, run=run, filename=how["filename"]):
             sys.stdout.buffer.write(piece)
+            if how["follow"]:
+                sys.stdout.buffer.flush()
     sys.stdout.buffer.flush()
 
 

@@ -11,6 +11,7 @@ import http.server
 import ipaddress
 import json
 import os
+import re
 import socket
 import stat
 import threading
@@ -29,6 +30,7 @@ from peloton.gateway.sandboxes import NoFile, Sandboxes
 SOCKET_S_MAX = 30.0
 CHUNK_BYTES = 64 * 1024
 CLOSE_LOOK_S = 0.05
+RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
 
 
@@ -144,14 +146,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _download(self, path: str) -> None:
         with self.boxes.open(path) as file:
             # A file that is still written is sent as far as it goes now.
-            left = os.fstat(file).st_size
-            self._begin(HTTPStatus.OK, BINARY, length=left)
+            size = os.fstat(file).st_size
+            start = self._start()
+            if start is None:
+                self._begin(HTTPStatus.OK, BINARY, length=size)
+            elif start >= size:
+                status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+                self._begin(status, TEXT, length=0, span=f"bytes */{size}")
+                return
+            else:
+                os.lseek(file, start, os.SEEK_SET)
+                span = f"bytes {start}-{size - 1}/{size}"
+                status = HTTPStatus.PARTIAL_CONTENT
+                self._begin(status, BINARY, length=size - start, span=span)
+            left = size - (start or 0)
             while left > 0:
                 piece = os.read(file, min(CHUNK_BYTES, left))
                 if not piece:
                     break
                 self.wfile.write(piece)
                 left -= len(piece)
+
+    def _start(self) -> int | None:
+        """From which byte on; other forms of ranges are passed over, as HTTP lets a server do."""
+        asked = RANGE.fullmatch(self.headers.get("Range", ""))
+        return int(asked[1]) if asked is not None else None
 
     def _say(self, status: HTTPStatus, text: str) -> None:
         body = text.encode()
@@ -162,8 +181,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._begin(HTTPStatus.OK, kind, length=len(body))
         self.wfile.write(body)
 
-    def _begin(self, status: HTTPStatus, kind: str, *, length: int) -> None:
+    def _begin(self, status: HTTPStatus, kind: str, *, length: int, span: str = "") -> None:
         self.send_response(status)
+        if span:
+            self.send_header("Content-Range", span)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(length))
         # What a task wrote is shown by no browser as a page of this server.

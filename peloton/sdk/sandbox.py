@@ -33,13 +33,19 @@ class File(NamedTuple):
         return f"http://{host}:{self.port or PORT}/files/download?{asked}"
 
 
-def download(file: File, *, timeout_s: float) -> Iterator[bytes]:
-    """The file in pieces. Connects at once, so that a file which is not there fails here."""
+def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]:
+    """The file in pieces, from byte `start` on.
+
+    Connects at once, so that a file which is not there fails here.
+    """
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    headers = {"Range": f"bytes={start}-"} if start else {}
     try:
-        answer = direct.open(file.url, timeout=timeout_s)
+        answer = direct.open(urllib.request.Request(file.url, headers=headers), timeout=timeout_s)
     except urllib.error.HTTPError as error:
         error.close()
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return iter(())  # it does not go so far yet
         if error.code == http.HTTPStatus.NOT_FOUND:
             raise NotFound(
                 f"{file.path} is no longer on {file.host}: files of old runs are removed, and "
@@ -51,10 +57,12 @@ def download(file: File, *, timeout_s: float) -> Iterator[bytes]:
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
         raise Unavailable(f"{file.host}:{file.port} does not answer: {reason}") from None
-    return pieces(answer, file)
+    whole = answer.status != http.HTTPStatus.PARTIAL_CONTENT
+    return pieces(answer, file, skip=start if whole else 0)
 
 
-def pieces(answer: http.client.HTTPResponse, file: File) -> Iterator[bytes]:
+def pieces(answer: http.client.HTTPResponse, file: File, *, skip: int = 0) -> Iterator[bytes]:
+    """What comes, less the first bytes where the agent knows no ranges and sends them again."""
     with answer:
         while True:
             try:
@@ -63,4 +71,7 @@ def pieces(answer: http.client.HTTPResponse, file: File) -> Iterator[bytes]:
                 raise Unavailable(f"{file.path} broke off: {error}") from None
             if not piece:
                 return
-            yield piece
+            skipped = min(skip, len(piece))
+            skip -= skipped
+            if skipped < len(piece):
+                yield piece[skipped:]

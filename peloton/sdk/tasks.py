@@ -5,6 +5,7 @@ Must not print. A range is a pair of instance numbers, the second one excluded; 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,13 +14,17 @@ from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import sandbox, translate
-from peloton.sdk.errors import NotFound, OutOfRange
+from peloton.sdk.errors import NotFound, OutOfRange, Unavailable
 from peloton.sdk.jobs import number_of
+from peloton.sdk.ops import Silence
 from peloton.sdk.wire import ONCE, Method, Wire, keyed
 
 INSTANCE_MAX = 2**31 - 1
 ALL = (0, INSTANCE_MAX)
 Range = tuple[int, int]
+# How often a file that is followed is looked at.
+FOLLOW_PAUSE_S = 0.5
+OVER = (task.SUCCEEDED, task.FAILED, task.KILLED, task.LOST, task.DELETED)
 # These two answers carry their errors beside the result, not in an `error` of their own.
 BESIDE = ("notFound", "outOfRange")
 
@@ -120,11 +125,53 @@ class Tasks:
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
     ) -> Iterator[bytes]:
         """The bytes of one file of the sandbox, piece by piece."""
+        file = self._file(job, instance, run=run, filename=filename)
+        return sandbox.download(file, timeout_s=self._wire.timeout_s)
+
+    def follow(
+        self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
+    ) -> Iterator[bytes]:
+        """The same, and what is added to it until the run has ended; waits for it to begin."""
+        silence, start, run_id = Silence(None), 0, run
+        while True:
+            asked_s = time.monotonic()
+            try:
+                if not run_id:
+                    run_id = self._begun(job, instance)
+                # Looked at first: what is read afterwards is then all there will ever be.
+                over = bool(run_id) and self._is_over(job, instance, run_id)
+                if run_id:
+                    file = self._file(job, instance, run=run_id, filename=filename)
+                    for piece in sandbox.download(
+                        file, timeout_s=self._wire.timeout_s, start=start
+                    ):
+                        start += len(piece)
+                        yield piece
+                silence.is_over()
+            except Unavailable as error:
+                silence.goes_on(asked_s, error)
+                over = False
+            if over:
+                return
+            time.sleep(FOLLOW_PAUSE_S)
+
+    def _begun(self, job: str, instance: int) -> str:
+        """The id of the run that has files; empty while there is none to come."""
+        runtime = self.get(job, instance).result.runtime
+        if not runtime.host and runtime.state not in OVER:
+            return ""
+        return str(runtime.mesosTaskId.value)
+
+    def _is_over(self, job: str, instance: int, run: str) -> bool:
+        """Whether nothing is added any more: it has ended, or another run has begun."""
+        runtime = self.get(job, instance).result.runtime
+        return runtime.mesosTaskId.value != run or runtime.state in OVER
+
+    def _file(self, job: str, instance: int, *, run: str, filename: str) -> sandbox.File:
         found = self.browse(job, instance, run=run)
         for path in found.paths:
             if path.rsplit("/", 1)[-1] == filename:
-                where = sandbox.File(found.hostname, found.port, path)
-                return sandbox.download(where, timeout_s=self._wire.timeout_s)
+                return sandbox.File(found.hostname, found.port, path)
         names = sorted({path.rsplit("/", 1)[-1] for path in found.paths})
         there = f"there is {', '.join(names)}" if names else "the sandbox is empty"
         raise NotFound(f"filename:{filename} not found in sandbox files: {there}")

@@ -153,3 +153,23 @@ def test_an_ill_cluster_says_why(tmp_path: Path) -> None:
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
         HttpServer(Address("0.0.0.0", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]
+
+
+def test_a_file_is_had_from_a_byte_on(town: Town, runs: Path) -> None:
+    """Who follows a file asks for what it has not had."""
+
+    def asked(span: str) -> tuple[int, str | None, bytes]:
+        connection = http.client.HTTPConnection(town.http.host, town.http.port, timeout=5)
+        path = "/files/download?path=/run-1/stdout"
+        connection.request("GET", path, headers={"Range": span} if span else {})
+        answer = connection.getresponse()
+        found = answer.status, answer.getheader("Content-Range"), answer.read()
+        connection.close()
+        return found
+
+    assert asked("bytes=2-") == (206, "bytes 2-5/6", b"llo\n")
+    assert asked("bytes=0-") == (206, "bytes 0-5/6", b"hello\n")
+    for beyond in ("6", "7", "9" * 18):
+        assert asked(f"bytes={beyond}-") == (416, "bytes */6", b"")
+    for other in ("", "bytes=1-2", "bytes=-2", "lines=1-", "bytes=" + "9" * 30 + "-", "bytes=x-"):
+        assert asked(other) == (200, None, b"hello\n"), other

@@ -9,13 +9,14 @@ import http.server
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import grpc
 import pytest
 
 from peloton.api.v0.job.job_pb2 import JobConfig
+from peloton.api.v0.task import task_pb2
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import errors
 from peloton.sdk.client import Client, JobQuery, Login
@@ -231,7 +232,14 @@ def agent(files: dict[str, bytes]) -> Iterator[int]:
         def log_message(self, format: str, *args: object) -> None:
             """Silence."""
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with listening(Handler) as port:
+        yield port
+
+
+@contextmanager
+def listening(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[int]:
+    """An HTTP server; its port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -254,6 +262,83 @@ def test_logs_are_the_bytes_of_the_file(client: Client, cluster: Cluster) -> Non
             client.tasks.logs(JOB, 0, filename="stderr")
     with pytest.raises(errors.Unavailable, match="does not answer"):
         client.tasks.logs(JOB, 0)
+
+
+class Growing:
+    """A file that an agent serves, with or without ranges, and that grows when it is looked at."""
+
+    def __init__(self, grow: Callable[[bytes], bytes], *, ranges: bool) -> None:
+        self.body = b""
+        self.asked: list[str] = []
+        growing = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                growing.body = grow(growing.body)
+                span = self.headers.get("Range", "")
+                growing.asked.append(span)
+                start = int(span[len("bytes=") : -1]) if span and ranges else 0
+                status = 206 if start else 200
+                if start and start >= len(growing.body):
+                    status = 416
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(growing.body[start:] if status != 416 else b"")
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silence."""
+
+        self.handler = Handler
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_file_is_followed_until_its_run_has_ended(
+    client: Client, cluster: Cluster, ranges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("peloton.sdk.tasks.FOLLOW_PAUSE_S", 0.01)
+    cluster.add_job("RUNNING", "PENDING")
+    runtime = cluster.tasks[JOB][0].runtime
+    pieces = [b"one\n", b"", b"two\n", b"", b"three"]
+
+    def grow(body: bytes) -> bytes:
+        piece = pieces.pop(0)
+        if not pieces:
+            # Ended after it was looked whether it had: what is added now is read all the same.
+            runtime.state = task_pb2.SUCCEEDED
+            pieces.extend([b" and the last", b""])
+        return body + piece
+
+    growing = Growing(grow, ranges=ranges)
+    with listening(growing.handler) as port:
+        cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
+        cluster.sandbox.paths.append(f"/{JOB}-0-1/stdout")
+        following = client.tasks.follow(JOB, 0)
+        found: list[bytes] = []
+        reader = threading.Thread(target=lambda: found.extend(following))
+        reader.start()
+        until, pause = time.monotonic() + 5, threading.Event()
+        while len(cluster.called("Get")) < 3 and time.monotonic() < until:
+            pause.wait(0.01)
+        assert not growing.asked, "there is nothing before it runs"
+        runtime.state, runtime.host = task_pb2.RUNNING, "agent0"
+        reader.join(10)
+    assert b"".join(found) == b"one\ntwo\nthree and the last"
+    assert growing.asked[0] == "" and growing.asked[1] == "bytes=4-"
+
+
+def test_following_ends_with_the_run_though_another_has_begun(
+    client: Client, cluster: Cluster
+) -> None:
+    cluster.add_job("RUNNING", "RUNNING")
+    runtime = cluster.tasks[JOB][0].runtime
+    runtime.mesosTaskId.value, runtime.host = f"{JOB}-0-2", "agent0"
+    growing = Growing(lambda body: b"first", ranges=True)
+    with listening(growing.handler) as port:
+        cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
+        cluster.sandbox.paths.append(f"/{JOB}-0-1/stdout")
+        assert [*client.tasks.follow(JOB, 0, run=f"{JOB}-0-1")] == [b"first"]
+    with pytest.raises(errors.NotFound, match="not found in sandbox files"):
+        next(client.tasks.follow(JOB, 0, filename="core"))
 
 
 def test_a_wait_among_too_many_goes_on_asking(client: Client, cluster: Cluster) -> None:
