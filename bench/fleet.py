@@ -201,8 +201,9 @@ def measure(cluster: Cluster, asked: argparse.Namespace) -> Iterator[tuple[str, 
 
 def _told(cluster: Cluster, ran: Ran, what: str) -> str:
     per_task = {name: s / ran.starts * 1e3 for name, s in ran.used.cpu_s.items()}
+    names = [daemon.name for daemon in cluster.daemons]
     each = ", ".join(
-        f"{name} {ms:.2f}" + (f" ({ran.of[name]} tasks)" if name in ran.of else "")
+        f"{name} {ms:.2f}" + (f" ({ran.of[name]} tasks)" if name in names else "")
         for name, ms in per_task.items()
     )
     daemons = sum(_daemons(cluster, ran.used)) / ran.starts * 1e3

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from bench import fleet
+from bench.parts.daemons import Shape
 from tests.servers import cassandra, zookeeper
 
 JOBS, SIZE, SINGLES, CALLS = 2, 10, 6, 6
@@ -23,6 +26,7 @@ def asked(*more: str) -> list[str]:
     return [*(str(word) for pair in counts.items() for word in pair), *more]
 
 
+@pytest.mark.timeout(300)  # six processes begin, on a machine that may be busy
 def test_two_daemons_share_the_tasks_and_all_of_them_are_counted() -> None:
     lines = [*fleet.run(fleet.options(asked("--shapes", "sqlite", "cassandrax2")))]
     for shape, daemons in (("sqlite x1", 1), ("cassandra x2", 2)):
@@ -37,3 +41,13 @@ def test_two_daemons_share_the_tasks_and_all_of_them_are_counted() -> None:
         owned = [int(count) for count in re.findall(r"d\d (\d+)", line)]
         assert len(owned) == daemons and sum(owned) == sum(SHARDS.values())
     assert any(line.startswith("# cassandra x2 / sqlite x1  single, starts/s: ") for line in lines)
+
+
+def test_ratios_are_of_the_shape_before_and_of_the_same_turn() -> None:
+    one, two = Shape("cassandra", 1), Shape("cassandra", 2)
+    found = {
+        one: [{"cpu": 2.0, "idle": 0.0}, {"cpu": 4.0, "idle": 0.0}],
+        two: [{"cpu": 3.0, "idle": 1.0, "Get other": 1.0}, {"cpu": 10.0, "idle": 1.0}],
+    }
+    (line,) = fleet.compare(found)  # nothing is a multiple of nothing
+    assert line == "# cassandra x2 / cassandra x1  cpu: 2.00 (1.50 to 2.50)"
