@@ -102,7 +102,7 @@ class ProcessRuns:
         folder: Path,
         report: Callable[[RunReport], None],
         *,
-        settings: KeeperSettings = KeeperSettings(),
+        settings: KeeperSettings = KeeperSettings(),  # noqa: B008
         silent_max_s: float = SILENT_MAX_S,
     ) -> None:
         self._folder = folder.resolve()

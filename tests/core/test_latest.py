@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.latest import RESEND_FAST_MAX, Pending
-from peloton.runtime.core.owed import RESEND_FAST_MAX as OWED_FAST_MAX
-from peloton.runtime.core.owed import RESEND_SLOW_TICKS, Owing
+from peloton.runtime.core.owed import RESEND_SLOW_TICKS
 from peloton.runtime.vocabulary import Seen, key
 from tests.toy import words as w
 
@@ -47,15 +46,6 @@ def test_who_hurries_says_what_waits_for_its_slow_time_once_and_at_once():
     pending.said(lamps(1), 0)
     last = ticks(pending, 1, 31)[-1]
     assert not pending.again(last + 1)
-    assert pending.again(last + 2, hurry=True)
+    pending.hurry()
+    assert pending.again(last + 2)
     assert not ticks(pending, last + 3, last + 3 + RESEND_FAST_MAX)
-
-
-def test_the_owed_that_are_slow_hurry_too():
-    owing = Owing()
-    owing.said(0b01)
-    first = RESEND_SLOW_TICKS + 1  # far from a slow tick
-    assert [owing.tick(first + at) for at in range(6)] == [0, *[0b01] * OWED_FAST_MAX, 0, 0]
-    owing.said(0b10)
-    assert owing.tick(first + 6, hurry=True) == 0b01, "who has just spoken waits for a tick"
-    assert owing.tick(first + 7) == 0b10, "once, for who is slow"

@@ -91,7 +91,7 @@ def test_what_is_owed_and_cannot_be_said_is_tried_again_after_recovery():
     worse = Broken("bulb", owed=broken)
     twin = worse.fresh()
     restore(twin, [], frames=bench.frames, floor=0)
-    assert twin.turns.speech.owing[bulbs("a")].all == 0b11
+    assert twin.turns.speech.owing.of(bulbs("a")) == 0b11
     worse.kinds["bulb"] = msgspec.structs.replace(worse.kinds["bulb"], owed=owed)
     twin = worse.fresh()
     restore(twin, [], frames=bench.frames, floor=0)

@@ -118,7 +118,7 @@ class Endings:
         for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
             self._turns.wheel.drop(name)
             self._turns.alarms.drop(name)
-            self._turns.speech.owing.pop(name, None)
+            self._turns.speech.owing.forget(name)
         if key in population.cells:
             population.drop(key)
         self._turns.revived.pop(key, None)

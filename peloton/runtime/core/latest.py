@@ -23,6 +23,7 @@ class Pending:
     def __init__(self) -> None:
         self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # tick, tries
         self._senders: dict[Key, int] = {}  # how many reports of each wait
+        self._hurry = False
 
     def said(self, envelope: Envelope, tick: int) -> None:
         """A report leaves; an older one to the same receiver is forgotten, with its tries."""
@@ -44,8 +45,13 @@ class Pending:
                 if not self._senders[to]:
                     del self._senders[to]
 
-    def again(self, tick: int, *, hurry: bool = False) -> list[Envelope]:
-        """The reports to say again at this tick; `hurry`: all that wait."""
+    def hurry(self) -> None:
+        """What was lost may be heard now: all that wait are due."""
+        self._hurry = True
+
+    def again(self, tick: int) -> list[Envelope]:
+        """The reports to say again at this tick."""
+        hurry, self._hurry = self._hurry, False
         due = []
         for name, (envelope, said, tries) in self._waiting.items():
             pause = RESEND_EVERY_TICKS if tries < RESEND_FAST_MAX else RESEND_SLOW_TICKS

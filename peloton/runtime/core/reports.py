@@ -52,9 +52,9 @@ class Reports:
                 continue
             self._say(key, sends, tick=tick)
 
-    def again(self, tick: int, *, hurry: bool = False) -> None:
-        """What was not seen in time is said again; `hurry`: without waiting for its time."""
-        for envelope in self.pending.again(tick, hurry=hurry):
+    def again(self, tick: int) -> None:
+        """What was not seen in time is said again."""
+        for envelope in self.pending.again(tick):
             self._turns.outbox.add(envelope)
 
     def _say(self, key: Key, sends: tuple[Send, ...], *, tick: int) -> None:

@@ -78,7 +78,7 @@ class Shard:
         *,
         sharding: Sharding,
         codec: Codec,
-        limits: ShardLimits = ShardLimits(),
+        limits: ShardLimits = ShardLimits(),  # noqa: B008
     ) -> None:
         self.id = shard
         self.kinds = kinds
@@ -115,7 +115,6 @@ class Shard:
         self._ahead_s: float | None = None
         self._tick = 0
         self._tick_due = 0.0
-        self._hurry = False
 
     # ---- what the shell calls ----
 
@@ -335,23 +334,22 @@ class Shard:
 
     def say_everything_owed(self) -> None:
         """After recovery: every cell and crowd says once what it owes."""
-        for key, owing in [*self.turns.speech.owing.items()]:
-            self.turns.speech.say_owed(key, owing.all)
+        self.turns.speech.say_all()
 
     def hurry(self) -> None:
         """Somebody may hear us again who could not: what was lost meanwhile is said at the next
         tick. Without this a run of moments waits half a minute for an owner that has been there
         since its first second."""
-        self._hurry = True
+        self.turns.speech.owing.hurry()
+        self.reports.pending.hurry()
 
     def _say_again(self) -> None:
         if self.turns.now < self._tick_due:
             return
         self._tick_due = self.turns.now + RESEND_TICK_S
         self._tick += 1
-        hurry, self._hurry = self._hurry, False
-        self.turns.speech.tick(self._tick, hurry=hurry)
-        self.reports.again(self._tick, hurry=hurry)
+        self.turns.speech.tick(self._tick)
+        self.reports.again(self._tick)
         if self._tick % ANSWERS_EXPIRE_TICKS == 0:
             self.answered.expire(self.turns.now)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.envelope import Envelope, Outbox
-from peloton.runtime.core.owed import Owing
+from peloton.runtime.core.owed import Owed
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.vocabulary import (
@@ -39,7 +39,7 @@ class Speech:
     """The voice of one shard's actors."""
 
     def __init__(self, population: Population, outbox: Outbox, *, on_failure: OnFailure) -> None:
-        self.owing: dict[Key, Owing] = {}
+        self.owing = Owed()
         self._population = population
         self._outbox = outbox
         self._on_failure = on_failure
@@ -66,13 +66,10 @@ class Speech:
 
     def owes(self, key: Key, raw: int) -> None:
         """Note that something owed was said."""
-        owing = self.owing.get(key)
-        if owing is None:
-            owing = self.owing[key] = Owing()
         if self._population.kind(key).crowd is None:
-            owing.said_more(raw)
+            self.owing.said_more(key, raw)
         else:
-            owing.said(raw)
+            self.owing.said(key, raw)
 
     def recover(self, key: Key) -> None:
         """After recovery: find out whether the cell or crowd owes anything.
@@ -98,35 +95,35 @@ class Speech:
         if isinstance(failure, Failure):
             self._on_failure(key, "owed", failure=failure)
 
-    def tick(self, number: int, *, hurry: bool = False) -> None:
-        """Say again whatever is due at this tick; `hurry`: what waits for a slow one too."""
+    def tick(self, number: int) -> None:
+        """Say again whatever is due at this tick."""
+        for key, due in self.owing.tick(number).items():
+            self.say_owed(key, due)
+
+    def say_all(self) -> None:
+        """After recovery: every cell and crowd says once what it owes."""
         for key in [*self.owing]:
-            due = self.owing[key].tick(number, hurry=hurry)
-            if due:
-                self.say_owed(key, due)
+            self.say_owed(key, self.owing.of(key))
 
     # ---- inside ----
 
     def _say_owed(self, key: Key, raw: int) -> None:
         kind = self._population.kind(key)
-        owing = self.owing[key]
         if kind.crowd is None:
             state = self._population.cells.get(key)
             sends = kind.owed(state) if state is not None else ()
             if not sends:
-                del self.owing[key]
+                self.owing.forget(key)
             elif raw:
                 self._from_cell(Envelope(key, NOTHING), sends)
             return
         crowd = self._population.crowd(key)
-        for state, members in crowd.split(owing.all):
+        for state, members in crowd.split(self.owing.of(key)):
             sends = kind.owed(state) if state is not None else ()
             if not sends:
-                owing.settled(members)
+                self.owing.settled(key, members)
             elif members & raw:
                 self._from_class(crowd, members & raw, sends=sends, envelope=Envelope(key, NOTHING))
-        if not owing.all:
-            del self.owing[key]
 
     def _note_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
         for send in sends:
