@@ -139,7 +139,7 @@ class Tasks:
                 if not run_id:
                     run_id = self._begun(job, instance)
                 # Looked at first: what is read afterwards is then all there will ever be.
-                over = bool(run_id) and self._is_over(job, instance, run_id)
+                over = bool(run_id) and self._is_over(job, instance, run=run_id)
                 if run_id:
                     file = self._file(job, instance, run=run_id, filename=filename)
                     for piece in sandbox.download(
@@ -162,7 +162,7 @@ class Tasks:
             return ""
         return str(runtime.mesosTaskId.value)
 
-    def _is_over(self, job: str, instance: int, run: str) -> bool:
+    def _is_over(self, job: str, instance: int, *, run: str) -> bool:
         """Whether nothing is added any more: it has ended, or another run has begun."""
         runtime = self.get(job, instance).result.runtime
         return runtime.mesosTaskId.value != run or runtime.state in OVER

@@ -34,6 +34,7 @@ from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.task_manager import TaskManager
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
+from peloton.runtime.core import listing, views
 from peloton.runtime.ports import Session, SessionState
 from tests.adapters.test_daemon_wiring import Fleet, town, until
 from tests.gateway.town import Town, default_config, named, pool_config
@@ -217,6 +218,47 @@ def test_shards_without_an_owner_are_named_at_once_and_the_rest_is_answered(grou
         fleet.start("again", dict(EACH)[group])
         until(fleet.settled)
         until(lambda: all(said(known, name)[0] is not UNAVAILABLE for name in CALLS))
+
+
+def test_pages_of_a_listing_neither_overlap_nor_leave_anything_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Shards of two daemons, each looking at two of its jobs for one question."""
+    for module in (listing, views):
+        monkeypatch.setattr(module, "LOOK_MAX", 2)
+    with fleet_with(*EACH, ("more", "jobmgr")) as (_, door, known):
+        jobs = known.town.jobs
+        made = [known.town.create(known.town.request(name=f"n{at % 3}")) for at in range(20)]
+        for each in made:
+            known.town.ended(each)
+        everything = {known.job, known.ended, *made}
+
+        def paged(**spec: Any) -> list[str]:
+            found: list[str] = []
+            while True:
+                asked = job.QueryRequest(spec=job.QuerySpec(**spec), summaryOnly=True)
+                asked.spec.pagination.offset, asked.spec.pagination.limit = len(found), 5
+                answer = jobs.Query(asked)
+                assert len(answer.results) == min(5, answer.pagination.total - len(found))
+                found += [line.id.value for line in answer.results]
+                if len(found) == answer.pagination.total:
+                    return found
+
+        found = paged()
+        assert len(found) == len(everything) and set(found) == everything
+        assert found[::-1][2:] == made, "the newest first"
+        assert paged(name="n1") == [each for each in found if each in made[1::3]]
+        assert paged(jobStates=[job.RUNNING]) == [known.job]
+        few = job.QueryRequest(spec=job.QuerySpec())
+        few.spec.pagination.maxLimit = few.spec.pagination.limit = 7
+        answer = jobs.Query(few)
+        assert (len(answer.results), len(answer.records), answer.pagination.total) == (7, 7, 7)
+        active = jobs.GetActiveJobs(job.GetActiveJobsRequest()).ids
+        assert [one.value for one in active] == [known.job]
+        with urllib.request.urlopen(f"http://{door.http}/metrics", timeout=5) as metrics:
+            text = metrics.read().decode()
+        assert 'peloton_jobs{state="SUCCEEDED"} 21.0' in text
+        assert 'peloton_instances{state="RUNNING"} 1.0' in text
 
 
 @contextmanager
