@@ -14,7 +14,6 @@ from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.desk import Code, Context, Desk, end
-from peloton.gateway.requests import request_of
 from peloton.gateway.texts import name_of
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, key
@@ -48,7 +47,7 @@ def forget(desk: Desk, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
     if held and not sent.lose_runs:
         text = f"{sent.name} holds {held} runs, which would be lost to their tasks"
         end(context, Code.FAILED_PRECONDITION, text=text)
-    desk.ask(host, HostGone(), context=context, request=request_of(sent, context))
+    desk.ask(host, HostGone(), context=context)
     return ops.ForgetHostResponse(runs_lost=held)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.sdk.errors import TryLater, Unavailable
-from peloton.sdk.wire import ONCE, WAIT, Method, Wire, keyed
+from peloton.sdk.wire import ONCE, WAIT, Method, Wire
 
 # One question of a wait; the server may answer earlier, and is asked again.
 WAIT_ASK_S = 20.0
@@ -131,7 +131,7 @@ class Ops:
     def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
         """Says that a machine is no more. Refused where it holds runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)
-        return self._wire.call(method("ForgetHost"), request, how=keyed(None))
+        return self._wire.call(method("ForgetHost"), request, how=ONCE)
 
     def quarantine(self) -> ops.ListQuarantineResponse:
         """The messages that were set aside because their actor failed on them too often."""

@@ -194,3 +194,20 @@ def test_starting_is_refused_as_the_original_refuses(town: Town, long: str) -> N
         with pytest.raises(grpc.RpcError) as caught:
             town.tasks.Start(task.StartRequest(jobId=named(name)))
         assert (caught.value.code(), caught.value.details()) == (code, text)
+
+
+def test_a_stop_may_be_said_twice_under_its_key(town: Town) -> None:
+    """A client that heard no answer says it again, and is answered though the job has ended."""
+    job_id = town.create(town.request(2, defaultConfig=default_config(seconds=60)))
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    for ranges in ([task.InstanceRange(**{"from": 0, "to": 1})], []):
+        sent = task.StopRequest(jobId=named(job_id), ranges=ranges)
+        key = [("peloton-request-key", f"stop-{len(ranges)}")]
+        for _ in range(2):
+            answer = town.tasks.Stop(sent, metadata=key)
+            assert not answer.HasField("error"), answer
+            town.until(lambda: town.task(job_id).result.runtime.state == task.KILLED)
+    assert town.ended(job_id).state == "KILLED"
+    unknown = task.StopRequest(jobId=named("00000000-0000-4000-8000-000000000000"))
+    for _ in range(2):
+        assert town.tasks.Stop(unknown, metadata=key).error.HasField("notFound")
