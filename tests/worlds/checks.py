@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import HostStates
-from peloton.actors.job.totals import TERMINAL
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
-from peloton.actors.task.state import ENDED, Room
 from peloton.chaos.cluster import checks as shared
+from peloton.chaos.cluster import view
 from peloton.chaos.cluster.checks import contents
 from peloton.chaos.cluster.checks import ledgers_equal_the_machines as ledgers_equal_the_machines
 from peloton.runtime.core.shard import Shard
@@ -109,23 +108,8 @@ def quiet(world: World) -> None:
 
 
 def over(world: World) -> bool:
-    """Every job in memory has ended or is gone, and nobody owes anybody anything."""
-    if any(order.answer is None for order in world.orders):
-        return False
-    jobs = world.cells("job").values()
-    if any(job.spec is None or job.state not in TERMINAL for job in jobs):
-        return False
-    if any(job.goal.name == "DELETED" for job in jobs):
-        return False
-    if world.machines.running or any(host.runs for host in world.cells("host").values()):
-        return False
-    if any(lot.waiting or lot.admitted for lot in world.cells("lot").values()):
-        return False
-    return all(
-        state.state in ENDED and state.room == Room.NONE
-        for crowd in world.crowds().values()
-        for state in crowd.classes
-    )
+    """Every order is answered, and all that there is of jobs is over."""
+    return all(order.answer is not None for order in world.orders) and view.over(world)
 
 
 def nothing_is_left(world: World, job: Key) -> None:

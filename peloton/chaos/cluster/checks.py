@@ -10,7 +10,7 @@ They must not change the cluster, nor take an actor's word for what its children
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
@@ -26,33 +26,10 @@ from peloton.chaos.cluster.books import Books
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import Cluster
 from peloton.chaos.cluster.history import Operation, What, faults
-from peloton.chaos.cluster.machines import Machines
+from peloton.chaos.cluster.view import View
 from peloton.runtime.simulation.checkers import Checkers
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key, members_of
-
-
-class View(Protocol):
-    """What is seen of a cluster, whatever it is made of."""
-
-    @property
-    def machines(self) -> Machines:
-        """The truth about what runs."""
-
-    def cells(self, kind: str) -> dict[Key, Any]:
-        """Every state of one kind that is in memory, wherever."""
-
-    def crowds(self) -> dict[Key, Any]:
-        """Every crowd of tasks that is in memory."""
-
-
-class Owners:
-    """A cluster, as the newest owners of its shards see it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.machines = cluster.machines
-        self.cells = cluster.world.cells
-        self.crowds = cluster.world.crowds
 
 
 class Checks:
@@ -62,7 +39,6 @@ class Checks:
         self.core = Checkers(cluster.world, contents=contents)
         self.books = Books(cluster.machines)
         self._cluster = cluster
-        self._view = Owners(cluster)
         self.core.hearers.append(self.books.hear)
         self._open: list[tuple[int, Operation]] = []
         self._noted = 0
@@ -91,8 +67,8 @@ class Checks:
     def quiet(self) -> None:
         """All of it, at a quiet point."""
         self.core.quiet()
-        quiet(self._view)
-        books_equal_the_actors(self.books, self._view)
+        quiet(self._cluster)
+        books_equal_the_actors(self.books, self._cluster)
         history = self._cluster.clients.history
         acknowledged_stands(self.books, history)
         wrong = faults([*history, *_beside(self._cluster.clients)])

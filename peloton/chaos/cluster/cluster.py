@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.job.messages import CreateJob, job_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
-from peloton.actors.job.totals import TERMINAL
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
-from peloton.actors.task.state import ENDED, Room
+from peloton.chaos.cluster import view
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.hands import BACKEND, Floor, Hands
 from peloton.chaos.cluster.history import Operation
@@ -116,21 +115,15 @@ class Cluster:
 
     def over(self) -> bool:
         """Every job has ended or is gone, nothing runs, nobody owes anybody anything."""
-        world = self.world
-        if self.clients.waiting or not world.whole():
-            return False
-        for job in world.cells("job").values():
-            if job.spec is None or job.state not in TERMINAL or job.goal.name == "DELETED":
-                return False
-        if self.machines.running or any(host.runs for host in world.cells("host").values()):
-            return False
-        if any(lot.waiting or lot.admitted for lot in world.cells("lot").values()):
-            return False
-        return all(
-            state.state in ENDED and state.room == Room.NONE
-            for crowd in world.crowds().values()
-            for state in crowd.classes
-        )
+        return not self.clients.waiting and self.world.whole() and view.over(self)
+
+    def cells(self, kind: str) -> dict[Key, Any]:
+        """Every state of one kind that is in memory at an owner."""
+        return self.world.cells(kind)
+
+    def crowds(self) -> dict[Key, Any]:
+        """Every crowd that is in memory at an owner."""
+        return self.world.crowds()
 
     # ---- inside ----
 
