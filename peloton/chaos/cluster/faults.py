@@ -23,31 +23,32 @@ def _host(storm: Storm, deed: Deed) -> Key:
     return hosts[deed.which % len(hosts)]
 
 
-def cut_host(storm: Storm, deed: Deed) -> None:
-    """Neither orders nor words pass; what runs there runs on."""
+def _for_a_while(
+    storm: Storm, deed: Deed, *, do: Callable[[Key], object], undo: Callable[[Key], object]
+) -> None:
+    """Something befalls a host, and passes."""
     host = _host(storm, deed)
     storm.strike(deed.name, f"{host} for {deed.for_s:.1f} s")
+    do(host)
+    storm.later(deed.for_s, partial(undo, host))
+
+
+def cut_host(storm: Storm, deed: Deed) -> None:
+    """Neither orders nor words pass; what runs there runs on."""
     floor = cluster_of(storm).floor
-    floor.cut(host)
-    storm.later(deed.for_s, lambda: floor.mend(host))
+    _for_a_while(storm, deed, do=floor.cut, undo=floor.mend)
 
 
 def switch_off(storm: Storm, deed: Deed) -> None:
     """A machine is gone with its runs, and comes back empty."""
-    host = _host(storm, deed)
-    storm.strike(deed.name, f"{host} for {deed.for_s:.1f} s")
     floor = cluster_of(storm).floor
-    floor.switch_off(host)
-    storm.later(deed.for_s, lambda: floor.mend(host))
+    _for_a_while(storm, deed, do=floor.switch_off, undo=floor.mend)
 
 
 def stand_still(storm: Storm, deed: Deed) -> None:
     """A machine stands still: late orders are obeyed, late words are said."""
-    host = _host(storm, deed)
-    storm.strike(deed.name, f"{host} for {deed.for_s:.1f} s")
     floor = cluster_of(storm).floor
-    floor.stop(host)
-    storm.later(deed.for_s, lambda: floor.go_on(host))
+    _for_a_while(storm, deed, do=floor.stop, undo=floor.go_on)
 
 
 def slow_to_die(storm: Storm, strength: float) -> None:
