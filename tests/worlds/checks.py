@@ -15,9 +15,9 @@ from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster import checks as shared
-from peloton.chaos.cluster import view
 from peloton.chaos.cluster.checks import contents
 from peloton.chaos.cluster.checks import ledgers_equal_the_machines as ledgers_equal_the_machines
+from peloton.chaos.cluster.view import over as all_over
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.simulation.checkers import rebuilt
 from peloton.runtime.vocabulary import Absent, Key, members_of
@@ -109,7 +109,7 @@ def quiet(world: World) -> None:
 
 def over(world: World) -> bool:
     """Every order is answered, and all that there is of jobs is over."""
-    return all(order.answer is not None for order in world.orders) and view.over(world)
+    return all(order.answer is not None for order in world.orders) and all_over(world)
 
 
 def nothing_is_left(world: World, job: Key) -> None:

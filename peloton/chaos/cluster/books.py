@@ -82,7 +82,7 @@ class Books:
         self.forgotten: dict[Key, None] = {}
         self.requests: dict[tuple[Key, str], None] = {}
         """Requests with an effect, since the entity last began to exist."""
-        self.refused: dict[tuple[Key, str], None] = {}
+        self.requests_refused: dict[tuple[Key, str], None] = {}
         self.requests_ever: dict[tuple[Key, str], None] = {}
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
@@ -307,9 +307,9 @@ class Books:
         """A request had an effect: its only one. One that stands alone was refused."""
         name = (entry.key, fact.request)
         if all(type(each) is RequestAnswered for each in entry.facts):
-            self.refused[name] = None
+            self.requests_refused[name] = None
             return
-        if name in self.refused:
+        if name in self.requests_refused:
             raise Contradiction(f"R2 request {fact.request} was refused, and done to {entry.key}")
         if name in self.requests:
             raise Contradiction(f"R1 request {fact.request} had an effect on {entry.key} again")
