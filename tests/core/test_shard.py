@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.listing import ListViews
@@ -244,11 +245,13 @@ def test_bits_of_a_line_find_a_members_story():
     assert bench.shard.turns.story.of(bulbs("a"), 2)[-1].because != "denied"
 
 
-def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame():
+@pytest.mark.parametrize("budget", [Budget(turns=1), Budget(bytes_soft=1)])
+def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame(budget):
+    """However full it is: who dies before the next one would have told its children nothing."""
     bench = Bench()
     bench.tell(panel("a"), w.Install(5))
     bench.rest()
-    bench.shard.pump.budget = Budget(turns=1)
+    bench.shard.pump.budget = budget
     bench.tell(panel("a"), w.Switch(True))
     bench.tell(panel("b"), w.Install(1))
     bench.once()

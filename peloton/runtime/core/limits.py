@@ -82,3 +82,7 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             others=self.others_turns_max,
             bytes_soft=self.frame_bytes_soft,
         )
+
+
+USUAL = ShardLimits()
+"""Those of production."""

@@ -23,6 +23,10 @@ OTHERS_TURNS_MAX = 256
 """Where local mail was left by the last frame: on that, and before it on mail and on parents. Who
 never stops talking to itself has its share of each frame, and so has everybody else."""
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
+LOCAL_BYTES_MAX = 7 * 1024 * 1024
+"""Beyond that, likewise on what entities of one shard say to each other; the turn that passes this
+bound still fits what the journal takes. A parent that tells its children something in another
+frame than it wrote it down in has lost it for ever if the shard dies between the two."""
 
 
 class Budget(NamedTuple):
@@ -33,6 +37,7 @@ class Budget(NamedTuple):
     left: int = LEFT_TURNS_MAX
     others: int = OTHERS_TURNS_MAX
     bytes_soft: int = FRAME_BYTES_SOFT
+    local_bytes: int = LOCAL_BYTES_MAX
 
 
 class Pump:
@@ -63,14 +68,17 @@ class Pump:
         if self._left:
             self._others()
             budget, beyond = self.budget.left, 0
-        while budget > beyond and self._fits():
+        while budget > beyond:
             budget -= 1
             # What entities of this shard say to each other is heard before the frame is closed,
-            # beyond the budget too: sender and receiver commit together, so nobody owes it. What
-            # does not fit even so waits for the next frame, and is owed like any other.
+            # beyond the budget and the bytes too: sender and receiver commit together, so nobody
+            # owes it. What does not fit even so, because somebody never stops talking to itself,
+            # waits for the next frame, and a death between the two loses what nobody owes.
             if self._local:
+                if self._turns.bytes >= self.budget.local_bytes:
+                    break
                 self._deliver(self._local.popleft())
-            elif budget < 0:
+            elif budget < 0 or not self._fits():
                 break
             elif self.inbox:
                 self._deliver(self.inbox.popleft())

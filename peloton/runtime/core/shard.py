@@ -23,7 +23,7 @@ from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
 from peloton.runtime.core.inspection import SHARD, Redrive
 from peloton.runtime.core.inspection import answer as inspect
-from peloton.runtime.core.limits import ShardLimits
+from peloton.runtime.core.limits import USUAL, ShardLimits
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.pump import Pump
@@ -78,7 +78,7 @@ class Shard:
         *,
         sharding: Sharding,
         codec: Codec,
-        limits: ShardLimits = ShardLimits(),  # noqa: B008
+        limits: ShardLimits = USUAL,
     ) -> None:
         self.id = shard
         self.kinds = kinds
