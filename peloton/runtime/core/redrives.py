@@ -37,6 +37,7 @@ class Redrives:
 
     def __init__(self, per_frame_max: int = REDRIVEN_PER_FRAME_MAX) -> None:
         self._per_frame_max = per_frame_max
+        self.waited = 0  # orders that a frame left to the next: storms ask whether any did
         self._wanted: dict[Key, _Order] = {}
         self._loading: dict[Key, _Order] = {}
 
@@ -83,6 +84,7 @@ class Redrives:
                 tries -= 1
                 order.left -= 1
                 self._try(shard, key, order=order)
+            self.waited += bool(order.left)
             if not order.left:
                 self._end(shard, key, error=order.error)
         return load

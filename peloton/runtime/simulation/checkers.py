@@ -22,12 +22,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.runtime.core.answered import KEYS_PER_CELL_MAX
-from peloton.runtime.core.changes import CHANGES_MAX
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.story import LINES_MAX
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import ClaimShell
 from peloton.runtime.shells.root import Root, RootShell
@@ -215,8 +213,8 @@ class Checkers:
             ("envelopes wait", mail, self._bounds.mail_max),
             ("actors owe", len(core.turns.speech.owing), self._bounds.owing_max),
             ("answers of one cell", answers, KEYS_PER_CELL_MAX),
-            ("changes kept", len(core.changes._kept), CHANGES_MAX),
-            ("lines of story", len(core.turns.story._lines), LINES_MAX),
+            ("changes kept", len(core.changes._kept), core.limits.changes_max),
+            ("lines of story", len(core.turns.story._lines), core.limits.lines_max),
         ):
             if count > most:
                 raise Contradiction(f"R17 {shard}: {count} {name}, at most {most}")

@@ -31,12 +31,18 @@ class Deed(
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One storm. `faults` are those that last, by name, with a strength from 0 to 1."""
+    """One storm. `faults` are those that last, by name, with a strength from 0 to 1.
+
+    `limits` are those that are tiny, by name; all others are as in production. Soft machines are
+    registered up to `furnish_s_max` after their daemon has begun: its session may come first.
+    """
 
     seed: int
     daemons: int = 3
     sizes: dict[str, int] = {}
     checkpoint_bytes_min: int = 1_000_000
+    limits: dict[str, int | float] = {}
+    furnish_s_max: float = 0.0
     faults: dict[str, float] = {}
     deeds: tuple[Deed, ...] = ()
     storm_s: float = 30.0

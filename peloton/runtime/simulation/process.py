@@ -32,6 +32,7 @@ class Process:
         self.shells: list[Shell] = []
         self._stepper = stepper
         self._rung: list[Shell] = []
+        self._waiting: dict[Shell, None] = {}  # for something outside, as a thread does
 
     # ---- what shells and their maker call ----
 
@@ -46,7 +47,7 @@ class Process:
 
     def rung(self, shell: Shell) -> None:
         """The shell has mail; while the process stands still nobody looks."""
-        if not self.frozen:
+        if not self.frozen and shell not in self._waiting:
             self._stepper.rung(shell)
         elif not shell.queued:
             shell.queued = True
@@ -69,18 +70,33 @@ class Process:
         """Stand still, as by SIGSTOP: what comes meanwhile waits, and time goes on unseen."""
         if not self.frozen:
             self.frozen = True
-            self._rung = self._stepper.hold(self.shells)
+            self._rung += self._stepper.hold(self.shells)
 
     def thaw(self) -> None:
         """Go on with what waits, believing what was believed."""
         if self.frozen:
             self.frozen = False
-            rung, self._rung = self._rung, []
-            for shell in rung:
-                shell.queued = False
-                self._stepper.rung(shell)
+            self._ring()
+
+    def wait(self, kind: type[Shell]) -> None:
+        """Shells of this kind get no answer from outside; all others go on."""
+        shells = [shell for shell in self.shells if isinstance(shell, kind)]
+        self._waiting.update(dict.fromkeys(shells))
+        self._rung += self._stepper.hold(shells)
+
+    def go_on(self) -> None:
+        """Whoever waited is answered."""
+        self._waiting = {}
+        if not self.frozen:
+            self._ring()
+
+    def _ring(self) -> None:
+        rung, self._rung = self._rung, []
+        for shell in rung:
+            shell.queued = False
+            self.rung(shell)
 
     def end(self) -> None:
         """The process is gone, with all its memory."""
         self._stepper.drop(self.shells)
-        self.shells, self._rung = [], []
+        self.shells, self._rung, self._waiting = [], [], {}

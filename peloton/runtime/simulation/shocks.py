@@ -262,7 +262,7 @@ def step_clock(storm: Storm, deed: Deed) -> None:
 # ---- what is weak in a place all through the storm ----
 
 
-def _weaken(storm: Storm, place: str, **faults: float) -> None:
+def weaken(storm: Storm, place: str, **faults: float) -> None:
     """Faults of the `store` or the `network` of a world, beside those that are on already."""
     there = getattr(storm.world, place)
     there.faults = replace(there.faults, **faults)
@@ -279,7 +279,7 @@ def _weakness(place: str, row: tuple[str, str, str, str, float]) -> Lasting:
     number, name, what, fault, share = row
 
     def begin(storm: Storm, strength: float) -> None:
-        _weaken(storm, place, **{fault: share * strength})
+        weaken(storm, place, **{fault: share * strength})
 
     def count(storm: Storm) -> int:
         struck: int = getattr(storm.world, place).struck[fault]
@@ -337,11 +337,11 @@ OTHERS = (
     ),
     Lasting(
         "F19", "store clocks differ", "times of plain writes are off",
-        lambda storm, strength: _weaken(storm, "store", skew_s=5.0 * strength), lambda storm: 1,
+        lambda storm, strength: weaken(storm, "store", skew_s=5.0 * strength), lambda storm: 1,
     ),
     Lasting(
         "F20", "parcels slow", "every frame takes its time",
-        lambda storm, strength: _weaken(storm, "network", delay_s=2.0 * strength), lambda storm: 1,
+        lambda storm, strength: weaken(storm, "network", delay_s=2.0 * strength), lambda storm: 1,
     ),
     Lasting(
         "F20", "views late", "members see old views, and skip some",

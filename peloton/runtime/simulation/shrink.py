@@ -1,4 +1,4 @@
-"""Makes a failing plan smaller: fewer faults, deeds, daemons, things; still the same failure.
+"""Makes a failing plan smaller: fewer faults, deeds, limits, daemons; still the same failure.
 
 Turns a plan and "does it fail alike?" into the smallest plan found within a number of tries. It
 must not know what a failure is, nor run anything itself.
@@ -49,6 +49,10 @@ def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
         yield replace(plan, faults={name: plan.faults[name] for name in faults})
     for deeds in _fewer(plan.deeds):
         yield replace(plan, deeds=deeds)
+    for names in _fewer(tuple(plan.limits)):
+        yield replace(plan, limits={name: plan.limits[name] for name in names})
+    if plan.furnish_s_max:
+        yield replace(plan, furnish_s_max=0.0)
     for daemons in _lower(plan.daemons, 1):
         yield replace(plan, daemons=daemons)
     yield from more(plan)

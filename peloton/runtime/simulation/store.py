@@ -36,6 +36,7 @@ from msgspec import Struct
 from peloton.runtime.adapters.memory_rows import CONDITIONAL, PLAIN, MemoryRows
 from peloton.runtime.core.statements import (
     Applied,
+    Bump,
     Conditional,
     CreateCluster,
     DeleteBucket,
@@ -43,6 +44,7 @@ from peloton.runtime.core.statements import (
     Done,
     Failed,
     Found,
+    Free,
     InsertRow,
     NotApplied,
     Plain,
@@ -79,6 +81,7 @@ class StoreFaults(Struct, frozen=True, kw_only=True):
 
     lose_reply: float = 0.0
     hold: float = 0.0
+    hold_turnover: float = 0.0  # likewise, but of those that change the owner
     either_order: float = 0.0
     complete_by_read: float = 0.0
     stale_read: float = 0.0
@@ -93,7 +96,8 @@ class StoreFaults(Struct, frozen=True, kw_only=True):
 
 CALM = StoreFaults()
 KINDS = (
-    "lose_reply", "hold", "either_order", "condition_columns", "complete_by_read", "stale_read",
+    "lose_reply", "hold", "hold_turnover", "either_order", "condition_columns", "complete_by_read",
+    "stale_read",
     "unavailable", "reorder_plain", "plain_after_delete", "power_cut", "cut",
 )  # fmt: skip
 
@@ -215,7 +219,9 @@ class SimulatedStore:
 
     def _conditional(self, ask: Conditional) -> Reply:
         behind = self._met(ask)
-        if self._strikes("hold", self.faults.hold):
+        turns_over = isinstance(ask, Bump | Free)
+        late = turns_over and self._strikes("hold_turnover", self.faults.hold_turnover)
+        if late or self._strikes("hold", self.faults.hold):
             self._keep(ask, 0)
             reply: Reply = Failed("timeout, before it was begun")
         else:

@@ -67,6 +67,8 @@ class World:
         self.parting: list[Daemon] = []  # told to leave for good, and not gone yet
         self.softs: Mapping[str, Mapping[int, type]] = {}
         self.furnish: Callable[[Daemon], None] = lambda daemon: None
+        self.furnish_s_max = 0.0
+        """How late that is done at most: as on another thread, which need not be the first."""
         self.on_call: Callable[[Call], bool] = lambda call: False
         """Whether the process dies at this very moment."""
         self.on_replies: list[Callable[[Daemon, list[tuple[Statement, Reply]]], None]] = []
@@ -95,11 +97,23 @@ class World:
         skew_s = self.chance.uniform(-self.skew_s, self.skew_s) if self.skew_s else 0.0
         try:
             daemon.begin(self.kinds, skew_s)
-            self.furnish(daemon)
+            self._furnish(daemon)
         except (Died, JournalError):
             # Out of reach, or dead already: whoever watches processes starts another.
             daemon.die()
             self.on_death(daemon)
+
+    def _furnish(self, daemon: Daemon) -> None:
+        if not self.furnish_s_max:
+            self.furnish(daemon)
+            return
+        life = daemon.lives
+
+        def then() -> None:
+            if daemon.alive and daemon.lives == life:
+                self.furnish(daemon)
+
+        self.later.at(self.now + self.chance.random() * self.furnish_s_max, then)
 
     def restart_soon(self, daemon: Daemon) -> None:
         """As a watcher of processes does."""
@@ -128,12 +142,13 @@ class World:
         self.network.heal()
         self.network.faults = type(self.network.faults)()
         self.store.faults = type(self.store.faults)()
-        for daemon in self.daemons.values():
+        for daemon in [*self.daemons.values(), *self.parting]:
             self.store.mend(daemon.name)
             daemon.thaw()
+            if daemon.process is not None:
+                daemon.process.go_on()
+        for daemon in self.daemons.values():
             self.restart(daemon)
-        for daemon in self.parting:
-            self.store.mend(daemon.name)
 
     def end(self) -> None:
         """Let go of all shells: pykka's registry would keep every world there ever was."""
