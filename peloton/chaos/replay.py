@@ -110,7 +110,8 @@ def head(plan: ClusterPlan) -> str:
     """What there is, and which faults."""
     return (
         f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
-        f"checkpoints from {plan.checkpoint_bytes_min} bytes, storm {plan.storm_s} s, "
+        f"checkpoints from {plan.checkpoint_bytes_min} bytes, limits {plan.limits}, "
+        f"machines up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
         f"faults {plan.faults}, {len(plan.deeds)} deeds"
     )
 

@@ -37,6 +37,7 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.speech import Speech
 from peloton.runtime.core.wire import FRAMES, Parcel
 from peloton.runtime.shells.letters import resolve
+from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.vocabulary import Decision
 
@@ -137,6 +138,17 @@ def _forgets_a_stop(table: Any) -> Any:
     return {**table, job_messages.StopJob: stop}
 
 
+def _unnamed(register: Any) -> Any:
+    """A soft machine that comes after the session began is not told its name."""
+
+    def silent(region: Any, *args: Any, **more: Any) -> None:
+        standing, region.places.standing = region.places.standing, None
+        register(region, *args, **more)
+        region.places.standing = standing
+
+    return silent
+
+
 # What storms do not find, and where it is found instead: parcels heard twice (test_network.py), a
 # job that says nothing again (test_nemeses.py: it takes two slices), crowds that go on under a
 # checkpoint and deletions that are not folded (tests/core). Reports said once, orphans that run on
@@ -179,6 +191,7 @@ PLANTED: dict[str, Planted] = {
     "a lost host keeps its word": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=26
     ),
+    "a late machine is not told its name": Planted(Region, "register_soft", _unnamed, seed=245),
     "room is not looked at": Planted(Resources, "fits", lambda _: lambda need, room: 1000, seed=2),
 }
 
@@ -201,8 +214,8 @@ def planted(fault: Planted) -> Iterator[None]:
 
 
 def _with_kind(kinds: Any, fault: Planted) -> Any:
-    def changed(sizes: Any) -> Any:
-        found = kinds(sizes)
+    def changed(sizes: Any, **more: Any) -> Any:
+        found = kinds(sizes, **more)
         kind = found[fault.where.name]
         value = fault.change(getattr(kind, fault.name))
         found[kind.name] = msgspec.structs.replace(kind, **{fault.name: value})

@@ -155,6 +155,15 @@ def test_what_may_be_is_no_fault(name: str) -> None:
     assert faults(RIGHT[name]) == []
 
 
+def test_what_has_ended_may_leave_the_listings_and_what_goes_on_may_not() -> None:
+    ended = [made(), listed(2), look(3, view(S.SUCCEEDED))]
+    assert faults(ended, may_leave=True) == [] != faults(ended)
+    goes_on = [made(), listed(2), look(3, view())]
+    assert [line for line in faults(goes_on, may_leave=True) if "R1" in line]
+    looked = [made(), look(2, ABSENT), look(3, view(S.SUCCEEDED))]
+    assert faults(looked, may_leave=True), "who asks for it by name finds it, ended or not"
+
+
 def test_who_looks_late_is_compared_with_all_who_heard_before() -> None:
     """The order is that of the answers, not that in which they were noted."""
     seen = [look(2, view(SUCCEEDED=1)), look(3, view(SUCCEEDED=2)), look(1, view(SUCCEEDED=0))]

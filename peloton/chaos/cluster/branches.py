@@ -2,10 +2,14 @@
 
 Turns names into where they are seen: a committed fact and its cause, a reason in a story, a
 statement to the store and its reply, a state of the world. `observer.py` looks. It must not name
-what happens in every world.
+what happens in every world, nor what can happen in none: no task is throttled while
+there are no services (tests/actors), and no peer forgets another as long as no view loses a member
+that is there and no shell of links breaks (tests/core/test_parcels.py, test_network.py).
 """
 
 from __future__ import annotations
+
+from peloton.chaos.cluster import tiny
 
 FACTS: dict[tuple[str, str, str], str] = {
     ("task", "LaunchRefused", "RunRefused"): "a host refused a launch",
@@ -19,7 +23,6 @@ FACTS: dict[tuple[str, str, str], str] = {
     ("task", "TaskKilling", "SetTaskGoal"): "a run was killed",
     ("task", "TaskRetried", "Ended"): "a run that failed was tried again",
     ("task", "TaskRetried", "Gone"): "a run that was cancelled by its host's loss was tried again",
-    ("task", "TaskThrottled", "Ended"): "a task that failed often has to wait",
     ("task", "TaskWithdrawn", "SetTaskGoal"): "a task was withdrawn before it asked for room",
     ("host", "HostLost", "Due"): "a host was out of reach past its timeout",
     ("host", "HostReachable", "LookAgain"): "a host looked again after a recovery",
@@ -130,7 +133,6 @@ STATES: dict[str, str] = {
     "mail of an older epoch refused": "a shard heard a younger owner first",
     "a gap in the parcels": "a link met a parcel too far ahead",
     "a parcel twice": "a link dropped a repeat",
-    "letters forgotten": "a peer began anew, and what it may have had is not said again",
     "a letter for nobody": "a peer refused what is not its own",
     "ended while cut off": "a run ended while nobody could ask its machine",
     "alive again": "a machine was switched off and runs something again",
@@ -154,6 +156,11 @@ def reason_name(kind: str, reason: str) -> str:
     return f"{kind}: {reason!r}"
 
 
+def limit_name(name: str) -> str:
+    """How a limit that was met is named."""
+    return f"limit: {name}"
+
+
 def statement_name(statement: str, reply: str) -> str:
     """How a statement and its reply are named."""
     return f"store: {statement}: {reply}"
@@ -164,4 +171,5 @@ BRANCHES: dict[str, str] = {
     **{reason_name(kind, reason): text for (kind, reason), text in REASONS.items()},
     **{statement_name(asked, reply): text for (asked, reply), text in STATEMENTS.items()},
     **{f"world: {name}": text for name, text in STATES.items()},
+    **{limit_name(name): each.what for name, each in tiny.ALL.items()},
 }

@@ -45,9 +45,17 @@ class Clients:
         self._chance = chance
         self._open = 0
 
-    def create(self, client: str, job: Key, *, message: CreateJob) -> Operation:
+    def create(
+        self,
+        client: str,
+        job: Key,
+        *,
+        message: CreateJob,
+        heard: Callable[[Any], None] | None = None,
+    ) -> Operation:
         """A job of that id."""
-        return self._say(Operation(client, What.CREATE, job=job, begun_s=self._now), message)
+        operation = Operation(client, What.CREATE, job=job, begun_s=self._now)
+        return self._say(operation, message, heard=heard)
 
     def stop(self, client: str, job: Key) -> Operation:
         """All of a job."""
@@ -72,11 +80,18 @@ class Clients:
         return self._say(Operation(client, What.GET, job=job, begun_s=self._now), GetJob())
 
     def command(
-        self, client: str, to: Key, *, message: Message, heard: Callable[[Any], None] | None = None
+        self,
+        client: str,
+        to: Key,
+        *,
+        message: Message,
+        heard: Callable[[Any], None] | None = None,
+        keyed: bool = True,
     ) -> None:
         """Any other command; the history knows nothing of it."""
         operation = Operation(client, What.GET, job=to, begun_s=self._now)
-        self._begin(operation, message, heard=heard)
+        name = f"{client}+{len(self.said)}" if keyed else ""
+        self._begin(Said(operation, message, _request(name, message), heard))
 
     @property
     def waiting(self) -> int:
@@ -87,26 +102,20 @@ class Clients:
     def _now(self) -> float:
         return self._world.now
 
-    def _say(self, operation: Operation, message: Message | Query | None) -> Operation:
-        self.history.append(operation)
-        self._begin(operation, message)
-        return operation
-
-    def _begin(
+    def _say(
         self,
         operation: Operation,
         message: Message | Query | None,
         *,
         heard: Callable[[Any], None] | None = None,
-    ) -> None:
-        request = None
-        if isinstance(message, Message) and not isinstance(message, Query):
-            body = zlib.crc32(repr(message).encode()).to_bytes(4, "big")
-            aside = heard is not None or not self.history or self.history[-1] is not operation
-            # Checks know an operation's request key by its number in the history.
-            number = f"+{len(self.said)}" if aside else f"-{len(self.history)}"
-            request = (f"{operation.client}{number}", body)
-        said = Said(operation, message, request, heard)
+    ) -> Operation:
+        self.history.append(operation)
+        # Checks know an operation's request key by its number in the history.
+        name = f"{operation.client}-{len(self.history)}"
+        self._begin(Said(operation, message, _request(name, message), heard))
+        return operation
+
+    def _begin(self, said: Said) -> None:
         self.said.append(said)
         self._open += 1
         self._try(said)
@@ -145,6 +154,13 @@ class Clients:
                     said.heard(answer)
 
         return heard
+
+
+def _request(name: str, message: Message | Query | None) -> tuple[str, bytes] | None:
+    """Under which key a command is said, so that its repeats are known for what they are."""
+    if not name or not isinstance(message, Message) or isinstance(message, Query):
+        return None
+    return name, zlib.crc32(repr(message).encode()).to_bytes(4, "big")
 
 
 def _asked(region: Region, said: Said) -> Future[Any]:

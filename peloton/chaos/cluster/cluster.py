@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
+from peloton.actors.host.state import HostStates
+from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import CreateJob, job_key
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
@@ -30,7 +32,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.simulation.daemon import Daemon
 from peloton.runtime.simulation.world import World
-from peloton.runtime.vocabulary import Key, key
+from peloton.runtime.vocabulary import Key, key, kind_of
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
 ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
@@ -47,6 +49,8 @@ class Setup(NamedTuple):
     fates: Fates = lambda run: Fate()
     unreachable_timeout_s: float = 60.0
     """After so long out of reach a host counts as lost."""
+    finished_jobs_max: int = FINISHED_JOBS_MAX
+    furnish_s_max: float = 0.0
 
 
 class Cluster:
@@ -61,7 +65,9 @@ class Cluster:
         sizes: Mapping[str, int] = SIZES,
         setup: Setup = Setup(),  # noqa: B008
     ) -> None:
-        self.world = World(kinds(sizes), seed=seed, sizes=sizes, limits=setup.limits)
+        found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max)
+        self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
+        self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
         self.world.furnish = self._furnish
         self.world.softs = SOFTS
@@ -137,7 +143,8 @@ class Cluster:
         if self.ready():
             return
         for daemon in self.world.living()[:1]:
-            daemon.region.tell(self._greetings())
+            said = self._greetings()
+            daemon.region.tell([each for each in said if not self._is_known(each)])
         self.world.later.at(self.world.now + GREET_S, self._greet)
 
     def _greetings(self) -> list[Envelope]:
@@ -152,3 +159,11 @@ class Cluster:
             *(Envelope(host, host_messages.BackendUp()) for host in self.hosts),
             Envelope(POOL, CreatePool(config)),
         ]
+
+    def _is_known(self, greeting: Envelope) -> bool:
+        """What was heard is not said again: on a link with little room it would keep the rest out,
+        each time anew, since nobody who is greeted says that he was."""
+        heard = self.world.cells(kind_of(greeting.to)).get(greeting.to)
+        if isinstance(greeting.message, host_messages.BackendUp):
+            return heard is not None and heard.state == HostStates.UP
+        return heard is not None

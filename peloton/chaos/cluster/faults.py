@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from peloton.chaos.cluster import workload
+from peloton.chaos.cluster import larger, workload
 from peloton.chaos.cluster.cluster import Cluster
 from peloton.chaos.cluster.workload import cluster_of
-from peloton.runtime.simulation import shocks
+from peloton.runtime.simulation import outages, shocks
 from peloton.runtime.simulation.plan import Deed
 from peloton.runtime.simulation.storms import Fault, Lasting, Storm, Stroke
 from peloton.runtime.vocabulary import Key
@@ -110,7 +110,7 @@ def _floor_rows() -> list[Fault]:
 
 def rows() -> dict[str, Fault]:
     """Every fault there is, by name."""
-    mine = [*_floor_rows(), *STROKES, *OTHERS, *workload.STROKES]
+    mine = [*_floor_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES]
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
 
@@ -122,4 +122,6 @@ def calm(cluster: Cluster) -> None:
 
 
 FAULTS = rows()
-DEEDS: dict[str, Callable[[Storm, Deed], None]] = workload.WORK
+ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
+"""Drawn apart from all others, so that the seeds of before mean what they meant."""
+DEEDS: dict[str, Callable[[Storm, Deed], None]] = {**workload.WORK, **larger.WORK}

@@ -87,10 +87,14 @@ class Sight(NamedTuple):
 
 
 class Story(NamedTuple):
-    """All that was wanted of one job, and all that was seen of it, in the order of the answers."""
+    """All that was wanted of one job, and all that was seen of it, in the order of the answers.
+
+    `may_leave`: what has ended may leave the listings, as it does where many jobs have ended.
+    """
 
     wanted: list[Operation]
     sights: list[Sight]
+    may_leave: bool
 
     def some(self, *what: What) -> list[Operation]:
         """What may have happened: all that was not refused."""
@@ -105,7 +109,7 @@ class Story(NamedTuple):
         return deleted_s if late else float("inf")
 
 
-def faults(history: list[Operation]) -> list[str]:
+def faults(history: list[Operation], *, may_leave: bool = False) -> list[str]:
     """Everything that contradicts itself, each as a line."""
     jobs: dict[Key, list[Operation]] = {}
     for operation in history:
@@ -114,7 +118,8 @@ def faults(history: list[Operation]) -> list[str]:
     lists = [_listed(each) for each in history if each.what is What.LIST and each.known]
     found: list[str] = []
     for job, some in jobs.items():
-        found += [f"{job}: {text}" for text in _of_job(_story(job, some, lists=lists))]
+        told = _of_job(_story(job, some, lists=lists)._replace(may_leave=may_leave))
+        found += [f"{job}: {text}" for text in told]
     for operation, listed in lists:
         found += [f"R2 {job}: nobody made it, yet it is listed: {operation}" for job in listed
                   if job not in jobs]  # fmt: skip
@@ -138,7 +143,7 @@ def _story(
             sights.append(_sight(each, view.summary if view is not None else None, view=view))
     sights += [_sight(each, listed.get(job), view=None) for each, listed in lists]
     sights.sort(key=lambda sight: sight.ended_s)
-    return Story([each for each in some if each.what is not What.GET], sights)
+    return Story([each for each in some if each.what is not What.GET], sights, may_leave=False)
 
 
 def _sight(by: Operation, summary: JobSummary | None, *, view: JobView | None) -> Sight:
@@ -171,12 +176,24 @@ def _is_there(story: Story) -> Iterator[str]:
     gone_s = _first_done(story.some(What.DELETE)) + DELETED_S_MAX
     for sight in story.sights:
         if sight.summary is None:
+            if story.may_leave and sight.by.what is What.LIST and not _goes_on(story, sight):
+                continue
             if made_s < sight.begun_s and sight.ended_s < deleted_s:
                 yield f"R1 acknowledged at {made_s:.3f}, then absent: {sight.by}"
         elif sight.ended_s < _first_begun(possible):
             yield f"R2 refused or not asked for, yet there: {sight.by}"
         elif sight.begun_s > gone_s and sight.ended_s < story.reborn_s:
             yield f"R1 deleted at {gone_s - DELETED_S_MAX:.3f}, yet there: {sight.by}"
+
+
+def _goes_on(story: Story, sight: Sight) -> bool:
+    """Whether somebody who looked later saw that it had not ended by then."""
+    return any(
+        later.begun_s > sight.ended_s
+        and later.summary is not None
+        and later.summary.state not in TERMINAL
+        for later in story.sights
+    )
 
 
 class _Newest:

@@ -7,13 +7,23 @@ at every few steps only.
 
 from __future__ import annotations
 
-from peloton.chaos.cluster import branches
+from collections.abc import Iterator, Mapping
+
+from peloton.chaos.cluster import branches, tiny
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster
 from peloton.chaos.cluster.history import What
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.statements import Failed, InsertRow, NotApplied, Reply, Statement
-from peloton.runtime.ports import ShardId
+from peloton.runtime.core.statements import (
+    DeleteSegment,
+    Failed,
+    FrameRow,
+    InsertRow,
+    NotApplied,
+    Reply,
+    Statement,
+)
+from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.simulation.checkers import Frame
 from peloton.runtime.simulation.daemon import Daemon
@@ -32,7 +42,6 @@ HEALTH = {
 LINKS = {
     "gaps": "a gap in the parcels",
     "repeats": "a parcel twice",
-    "forgotten": "letters forgotten",
 }
 
 
@@ -43,6 +52,7 @@ class Observer:
         self._storm = storm
         self._cluster = cluster
         self._world = cluster.world
+        self._limits = storm.plan.limits
         self._reached: dict[str, None] = {}
         self._owners: dict[ShardId, int] = {}  # the epoch whose recovery was seen
         self._vanished: dict[str, None] = {}
@@ -81,12 +91,17 @@ class Observer:
 
     def _replied(self, daemon: Daemon, said: list[tuple[Statement, Reply]]) -> None:
         for statement, reply in said:
+            for name in _hit_in_store(statement, self._limits):
+                self._hit(name)
             if isinstance(reply, Failed | NotApplied):
                 text = reply.text if isinstance(reply, Failed) else "NotApplied"
                 name = type(statement).__name__
                 if isinstance(statement, InsertRow):
                     name += f" {type(statement.row).__name__}"
                 self._reached[branches.statement_name(name, text)] = None
+
+    def _hit(self, limit: str) -> None:
+        self._reached[branches.limit_name(limit)] = None
 
     def _state(self, name: str) -> None:
         assert name in branches.STATES, name
@@ -123,6 +138,8 @@ class Observer:
                 self._state("an owner without its node")
             if core.hearing.refused:
                 self._state("mail of an older epoch refused")
+            for name in tiny.hit_in_shard(core, self._limits):
+                self._hit(name)
             if self._owners.get(shard, 0) < core.epoch:
                 self._owners[shard] = core.epoch
                 self._recovered(shard, core)
@@ -158,6 +175,8 @@ class Observer:
                 if text in reason:
                     self._state(name)
         for shell in daemon.process.shells:
+            for limit in tiny.hit_in_shell(shell, self._limits):
+                self._hit(limit)
             if type(shell) is PeerShell:
                 self._links(shell)
         for node in self._world.ensemble.members.values():
@@ -197,3 +216,17 @@ class Observer:
                 self._state("absent")
         if self._storm.struck[KEY_REUSED]:
             self._state("key reused")
+
+
+def _hit_in_store(statement: Statement, limits: Mapping[str, int | float]) -> Iterator[str]:
+    """Which limits are met by what is said to the store."""
+    if isinstance(statement, DeleteSegment) and "segment_frames" in limits:
+        yield "segment_frames"
+    if not isinstance(statement, InsertRow):
+        return
+    row = statement.row
+    if isinstance(row, FrameRow) and row.part and "frame_part_bytes_max" in limits:
+        yield "frame_part_bytes_max"
+    left = isinstance(row, EndedRow) and row.kind == "job" and not row.deleted
+    if left and "finished_jobs_max" in limits:
+        yield "finished_jobs_max"

@@ -21,13 +21,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from peloton.actors.job.messages import JobStates
+from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.aftermath import faults_of
 from peloton.chaos.cluster.cluster import Cluster, Setup
 from peloton.chaos.cluster.machines import FAILURE, Fate
-from peloton.runtime.adapters import memory_rows
-from peloton.runtime.core import fencing
 from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation import cells, scan
 from peloton.runtime.simulation.daemon import Call, Daemon, Moment
 from peloton.runtime.simulation.store import StoreFaults
 from peloton.runtime.simulation.world import NotReached
@@ -171,14 +169,8 @@ class Deaths:
 @contextmanager
 def short_segments(frames: int = 2) -> Iterator[None]:
     """So few frames a segment that even a small history leaves something to cut."""
-    before = [(module, module.SEGMENT_FRAMES) for module in (fencing, memory_rows, cells, scan)]
-    for module, _ in before:
-        module.SEGMENT_FRAMES = frames  # type: ignore[attr-defined]
-    try:
+    with tiny.rows({"segment_frames": frames}):
         yield
-    finally:
-        for module, usual in before:
-            module.SEGMENT_FRAMES = usual  # type: ignore[attr-defined]
 
 
 def fates(run: str) -> Fate:

@@ -14,13 +14,13 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from peloton.chaos.cluster import workload
+from peloton.actors.job.kind import FINISHED_JOBS_MAX
+from peloton.chaos.cluster import larger, tiny, workload
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster, Setup
-from peloton.chaos.cluster.faults import DEEDS, FAULTS, calm
+from peloton.chaos.cluster.faults import ADDED, DEEDS, FAULTS, calm
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
 from peloton.chaos.cluster.observer import Observer
-from peloton.runtime.shells.house import Limits
 from peloton.runtime.simulation.plan import Deed, Plan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import Lasting, Storm, drawn
@@ -36,7 +36,8 @@ QUIET_S = 40.0
 STEPS_MAX = 300_000
 """A hundred times an ordinary storm: somebody is busy for ever, and virtual time stands still."""
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
-POISON = "poison"
+POISON = ("poison", "redrive")
+ADDED_SHARE = 0.12
 STRENGTHS = (0.2, 0.5, 1.0)
 
 
@@ -83,15 +84,13 @@ def draw(seed: int) -> ClusterPlan:
     """The plan of a seed: which faults there are, then how strong, then when."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
-    faults: dict[str, float] = {}
-    deeds: list[Deed] = []
-    for name in some_of(chance, [*FAULTS]):
-        fault = FAULTS[name]
-        if isinstance(fault, Lasting):
-            faults[name] = chance.choice(STRENGTHS)
-        else:
-            deeds += drawn(chance, fault, storm_s=storm_s)
+    names = [*some_of(chance, [name for name in FAULTS if name not in ADDED])]
+    faults, deeds = _faults(chance, names, storm_s=storm_s)
     deeds += workload.drawn(chance, deeds=chance.randint(3, 14), storm_s=storm_s)
+    # What was added later has a chance of its own: the seeds of before mean what they meant.
+    more = random.Random(f"{seed} added")
+    added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
+    deeds += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
     return ClusterPlan(
         seed=seed,
         daemons=chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 7)),
@@ -102,7 +101,9 @@ def draw(seed: int) -> ClusterPlan:
             "hostmgr": chance.choice((1, 2, 2, 3, 8)),
         },
         checkpoint_bytes_min=chance.choice(CHECKPOINTS),
-        faults=faults,
+        limits=tiny.drawn(seed),
+        furnish_s_max=_late(seed),
+        faults={**faults, **added[0]},
         deeds=tuple(sorted(deeds, key=lambda deed: deed.at_s)),
         storm_s=storm_s,
         duration_s=chance.choice((0.5, 2.0, 15.0)),
@@ -111,10 +112,32 @@ def draw(seed: int) -> ClusterPlan:
     )
 
 
+def _faults(
+    chance: random.Random, names: list[str], *, storm_s: float
+) -> tuple[dict[str, float], list[Deed]]:
+    """How strong those are that last, and when the others strike."""
+    faults: dict[str, float] = {}
+    deeds: list[Deed] = []
+    for name in names:
+        fault = FAULTS[name]
+        if isinstance(fault, Lasting):
+            faults[name] = chance.choice(STRENGTHS)
+        else:
+            deeds += drawn(chance, fault, storm_s=storm_s)
+    return faults, deeds
+
+
+def _late(seed: int) -> float:
+    """When machines are registered; drawn apart, like limits, so that all else stays as it was."""
+    return random.Random(f"{seed} furnish").choice((0.0, 0.0, 0.05, 3.0))
+
+
 def _fates(plan: ClusterPlan) -> Fates:
     def fate(run: str) -> Fate:
         chance = random.Random(f"{plan.seed} {run}")
         outcome = FAILURE if chance.random() < plan.failing else SUCCESS
+        if larger.LARGE_NAME in run:
+            return Fate(chance.choice((0.5, 1.0, plan.duration_s)), outcome)
         return Fate(chance.uniform(0.1, plan.duration_s), outcome)
 
     return fate
@@ -125,16 +148,19 @@ class Stage:
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
+        finished = plan.limits.get("finished_jobs_max", FINISHED_JOBS_MAX)
         setup = Setup(
-            Limits(checkpoint_bytes_min=plan.checkpoint_bytes_min),
+            tiny.limits(plan.limits, checkpoint_bytes_min=plan.checkpoint_bytes_min),
             _fates(plan),
             plan.unreachable_timeout_s,
+            int(finished),
+            plan.furnish_s_max,
         )
         self.cluster = Cluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
         self.checks = Checks(self.cluster)
-        self.checks.core.poisoned = any(deed.name == POISON for deed in plan.deeds)
+        self.checks.core.poisoned = any(deed.name in POISON for deed in plan.deeds)
         self.storm = Storm(self.cluster.world, plan, faults=FAULTS, about=self.cluster)
         self.storm.deeds.update(DEEDS)
         self.cluster.world.checks.append(self._goes_on)
@@ -143,7 +169,8 @@ class Stage:
     def play(self) -> Played:
         """All of it."""
         try:
-            calm_s = self._play()
+            with tiny.rows(self.plan.limits):
+                calm_s = self._play()
         except Exception as error:
             raise Failed(self.storm, error) from error
         world, storm = self.cluster.world, self.storm

@@ -32,7 +32,9 @@ class View(Protocol):
 def over(view: View) -> bool:
     """Every job in memory has ended or is gone, nothing runs, and nobody holds or wants room."""
     for job in view.cells("job").values():
-        if job.spec is None or job.state not in TERMINAL or job.goal.name == "DELETED":
+        # A job of which only pieces were said is nobody's goal: it is forgotten some time.
+        said = job.spec is not None
+        if said and (job.state not in TERMINAL or job.goal.name == "DELETED"):
             return False
     if view.machines.running or any(host.runs for host in view.cells("host").values()):
         return False

@@ -1,0 +1,149 @@
+"""The limits that storms make tiny, one by one, and how it is seen that one was met.
+
+Turns a chance into limits by name, names into the values that a daemon, its kinds or the rows of
+its store are given, and what counts its refusals into "it was hit". A limit that is large hides
+its edge from any number of histories. The module must not patch a limit that can be handed in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from peloton.actors.job.kind import FINISHED_JOBS_MAX
+from peloton.runtime.adapters import memory_rows
+from peloton.runtime.core import fencing, register
+from peloton.runtime.core.parcels import Link
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.ports import FRAME_PART_BYTES_MAX, SEGMENT_FRAMES
+from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.peer import PeerShell
+from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shell import Shell
+from peloton.runtime.shells.soft import SoftShell
+from peloton.runtime.simulation import cells, scan
+from peloton.runtime.simulation.plan import some_of
+
+Number = int | float
+
+
+class Tiny(NamedTuple):
+    """One limit: what it may be, what happens at it, and who has counted that."""
+
+    values: tuple[Number, ...]
+    what: str
+    hit: Callable[..., object] = lambda where: False
+
+
+SHARDS: dict[str, Tiny] = {
+    "part_bytes": Tiny((100, 1_000), "a checkpoint has several parts",
+                       lambda core: core.checkpointer.counts["parts"]),
+    "piece_bytes_max": Tiny((50, 300), "a thing is cut to fit a checkpoint's part",
+                            lambda core: core.checkpointer.counts["pieces"]),
+    "frame_bytes_soft": Tiny((1, 200, 2_000), "a frame takes no more bytes",
+                             lambda core: core.pump.counts["full"]),
+    "turns_per_frame_max": Tiny((1, 2, 4), "the turns of a frame are up",
+                                lambda core: core.pump.counts["spent"]),
+    "commands_max": Tiny((1, 2, 4), "a full mailbox refuses a command",
+                         lambda core: core.held.full),
+    "ended_rows_per_round": Tiny((1, 2, 3), "final states wait for the next round",
+                                 lambda core: core.endings.full),
+    "redriven_per_frame_max": Tiny((1,), "a redrive takes several frames",
+                                   lambda core: core.redrives.waited),
+    "changes_max": Tiny((1, 8), "the change feed lets old changes go",
+                        lambda core: core.changes.dropped),
+    "lines_max": Tiny((100,), "a story forgets its oldest lines",
+                      lambda core: len(core.turns.story._lines) >= core.limits.lines_max),
+    "cold_after_s": Tiny((0.2, 1.0, 5.0), "an idle entity is packed",
+                         lambda core: core.population.cells.cold or core.population.crowds.cold),
+    "cold_per_look_max": Tiny((1, 2), "more are idle than one look packs",
+                              lambda core: core.idleness.full),
+}  # fmt: skip
+"""Of a shard, counted by its core. How much of what is said within a shard a frame takes is not
+among them: what a parent told its children belongs into the frame that says so."""
+SHELLS: dict[str, Tiny] = {
+    "waiting_mail_max": Tiny((0, 1, 3), "a recovering shard takes no more mail",
+                             lambda shell: isinstance(shell, ShardShell) and shell.refused),
+    "held_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
+                          lambda shell: isinstance(shell, SoftShell) and shell.dropped),
+    "letter_bytes": Tiny((1, 500), "what is for one place takes several letters",
+                         lambda shell: isinstance(shell, PeerShell) and shell.counts["split"]),
+}  # fmt: skip
+LINKS: dict[str, Tiny] = {
+    "parcel_bytes": Tiny((1, 1_000), "letters take several parcels",
+                         lambda link: link.counts["split"]),
+    "window_parcels": Tiny((1, 2), "a window is full", lambda link: link.counts["waits"]),
+    "window_bytes": Tiny((1, 1_000), "a window is full", lambda link: link.counts["waits"]),
+    "link_bytes_max": Tiny((3_000, 10_000), "a letter finds no room to wait",
+                           lambda link: link.counts["dropped"]),
+}  # fmt: skip
+STORE: dict[str, Tiny] = {
+    "finished_jobs_max": Tiny((0, 1, 3), "a finished job leaves the memory"),
+    "segment_frames": Tiny((1, 2, 8), "a segment is cut"),
+    "frame_part_bytes_max": Tiny((40, 200), "a frame takes several rows"),
+}
+"""Seen in what is said to the store."""
+ALL = {**SHARDS, **SHELLS, **LINKS, **STORE}
+USUAL: dict[str, Number] = {
+    **{name: getattr(Limits(), name) for name in (*SHARDS, *SHELLS, *LINKS)},
+    "finished_jobs_max": FINISHED_JOBS_MAX,
+    "segment_frames": SEGMENT_FRAMES,
+    "frame_part_bytes_max": FRAME_PART_BYTES_MAX,
+}
+COLD_LOOK_S = 0.5
+"""Who is to be packed early is looked for early."""
+
+
+def drawn(seed: int) -> dict[str, Number]:
+    """Of half of all storms some. Their chance is their own: faults stay what they were."""
+    chance = random.Random(f"{seed} limits")
+    if chance.random() < 0.5:
+        return {}
+    return {name: chance.choice(ALL[name].values) for name in some_of(chance, [*ALL])}
+
+
+def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> Limits:
+    """Those of a daemon."""
+    own: dict[str, Any] = {name: value for name, value in drawn.items() if name not in STORE}
+    if "cold_after_s" in own or "cold_per_look_max" in own:
+        own = {"cold_after_s": 1.0, **own, "cold_look_s": COLD_LOOK_S}
+    return Limits(checkpoint_bytes_min=checkpoint_bytes_min, **own)
+
+
+@contextlib.contextmanager
+def rows(drawn: Mapping[str, Number]) -> Iterator[None]:
+    """How the rows of a store are cut, for as long as one world is played.
+
+    All who ever read a store have to agree upon that, so nobody can be handed his own: it is a
+    constant of the program, and another program is played here.
+    """
+    segment, part = drawn.get("segment_frames"), drawn.get("frame_part_bytes_max")
+    before = [
+        *((module, "SEGMENT_FRAMES", segment) for module in (fencing, memory_rows, cells, scan)),
+        (register, "FRAME_PART_BYTES_MAX", part),
+    ]
+    usual = [(module, name, getattr(module, name)) for module, name, _ in before]
+    for module, name, value in before:
+        if value is not None:
+            setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, was in usual:
+            setattr(module, name, was)
+
+
+def hit_in_shard(core: Shard, names: Mapping[str, Number]) -> Iterator[str]:
+    """Which of these a shard has met."""
+    yield from (name for name in names if name in SHARDS and SHARDS[name].hit(core))
+
+
+def hit_in_shell(shell: Shell, names: Mapping[str, Number]) -> Iterator[str]:
+    """Which of these a shell, or one of its links, has met."""
+    yield from (name for name in names if name in SHELLS and SHELLS[name].hit(shell))
+    links: list[Link] = [*shell.links.values()] if isinstance(shell, PeerShell) else []
+    yield from (
+        name for name in names if name in LINKS and any(LINKS[name].hit(link) for link in links)
+    )
