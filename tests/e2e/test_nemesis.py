@@ -28,7 +28,7 @@ from peloton.sdk.errors import AlreadyExists, NotFound, ServerError, TimedOut
 JOB = "6f1f0a1e-7d0b-4b3e-9f0e-0c8d1d9b7c11"
 MINUTES = 1.5
 SEED = 4
-OPERATIONS_MIN = 150
+OPERATIONS_MIN = 60
 WITHIN_S = 560
 
 
