@@ -327,6 +327,20 @@ def test_a_stream_on_which_nothing_moves_is_given_up() -> None:
     assert pair.a.look(pair.now) == ""
 
 
+def test_a_peer_that_talks_on_does_not_hide_that_ours_was_lost() -> None:
+    """With a full window nothing follows that would show the gap."""
+    pair = joined(Limits(window_parcels=1))
+    say(pair.a, 1, 2)
+    assert len(pair.a.frames(NOW)) == 1, "and it is lost"
+    for second in range(1, int(STALL_S_MAX) + 1):
+        assert pair.a.look(NOW + second - 0.1) == ""
+        pair.now = NOW + second
+        say(pair.b, second)
+        assert pair.hear(pair.a, pair.b.frames(pair.now)) == ""
+        pair.a.frames(pair.now)
+    assert pair.a.look(pair.now) == "nothing moves"
+
+
 def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> None:
     pair, pauses = Pair(), []
     for stream in range(8):

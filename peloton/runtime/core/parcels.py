@@ -111,6 +111,7 @@ class Link:
         self._under_way_bytes = 0
         self._window = (0, 0)
         self._moved_s = 0.0  # when something last moved on the stream
+        self._taken_s = 0.0  # when something of ours did: was acknowledged, or began to wait for it
         self._greeted_s = 0.0
         self._retry_after_s = RETRY_FIRST_S
         self._retry_s = 0.0
@@ -238,7 +239,9 @@ class Link:
         """When the stream is given up unless something moves; None where nothing has to."""
         if self.stream is None or (self.greeted and not self._under_way):
             return None
-        return self._moved_s + STALL_S_MAX
+        # What the peer says shows that it is there, and nothing of what became of our parcel: one
+        # that was lost would fill the window for as long as the peer has something to say.
+        return (self._taken_s if self.greeted else self._moved_s) + STALL_S_MAX
 
     def ping_s(self) -> float | None:
         """When `frames` has something to send though nothing waits."""
@@ -324,6 +327,7 @@ class Link:
             return self._trouble(f"parcel {number} was never sent")
         if number >= self._first():
             self._drop_until(number)
+            self._taken_s = now
             self._progress(now)
         return NOTHING
 
@@ -362,7 +366,7 @@ class Link:
 
     def _send(self, sealed: _Sealed, now: float) -> bytes:
         if not self._under_way:
-            self._moved_s = now
+            self._moved_s = self._taken_s = now
         self._under_way += 1
         self._under_way_bytes += len(sealed.body)
         return sealed.body
