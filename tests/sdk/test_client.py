@@ -18,7 +18,7 @@ import pytest
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task import task_pb2
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.sdk import errors
+from peloton.sdk import errors, tasks
 from peloton.sdk.client import Client, JobQuery, Login
 from tests.sdk.fakes import JOB, POOL, Cluster, serving
 
@@ -295,7 +295,7 @@ class Growing:
 def test_a_file_is_followed_until_its_run_has_ended(
     client: Client, cluster: Cluster, ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peloton.sdk.tasks.FOLLOW_PAUSE_S", 0.01)
+    monkeypatch.setattr(tasks, "FOLLOW_PAUSE_S", 0.01)
     cluster.add_job("RUNNING", "PENDING")
     runtime = cluster.tasks[JOB][0].runtime
     pieces = [b"one\n", b"", b"two\n", b"", b"three"]
