@@ -49,6 +49,7 @@ from peloton.backends.simulated import DURATION_VARIABLE  # noqa: E402
 CALL_S_MAX = 30.0
 END_S_MAX = 300.0
 LOAD_THREADS = 8
+LOOK_S = 1.0
 WARM_UP = 100
 SHARDS = "jobmgr=128,resmgr=1,hostmgr=64"
 QUICK_S = 0.2
@@ -89,10 +90,11 @@ class Load:
             some = list(itertools.islice(self._turns, jobs))
             ids = list(pool.map(lambda daemon: self.create(daemon, size, duration_s), some))
         if look:
-            self._wait("RUNNING", jobs * size)
+            self._wait(("RUNNING", "SUCCEEDED"), self._tasks + jobs * size)
             memory = cluster.resident_bytes() - resident
+            time.sleep(duration_s)
         self._tasks += jobs * size
-        self._wait("SUCCEEDED", self._tasks)
+        self._wait(("SUCCEEDED",), self._tasks)
         used = cluster.used().since(before)
         starts = [found for job_id in ids for found in self._starts(job_id)]
         last_s = max(at for at, _ in starts)
@@ -124,7 +126,7 @@ class Load:
             took_s = time.perf_counter() - begun
             found[f"Create {self._relation(daemon, ids[-1])}"].append(took_s)
         self._tasks += count
-        self._wait("SUCCEEDED", self._tasks)
+        self._wait(("SUCCEEDED",), self._tasks)
         for job_id in ids:
             for daemon in self._cluster.daemons:
                 asked = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
@@ -147,14 +149,17 @@ class Load:
         task.command.environment.variables.add(name=DURATION_VARIABLE, value=str(duration_s))
         return config
 
-    def _wait(self, state: str, count: int) -> None:
+    def _wait(self, states: Sequence[str], count: int) -> None:
+        """Until so many tasks are there. Seldom looked at: a look asks every shard."""
+
         def there() -> bool:
             found = self._cluster.daemons[0].instances()
             if found.get("FAILED", 0) or found.get("LOST", 0) or found.get("KILLED", 0):
                 raise SystemExit(f"{self._cluster.shape}: tasks went wrong: {found}")
-            return found.get(state, 0) >= count
+            return sum(found.get(state, 0) for state in states) >= count
 
-        until(there, f"{self._cluster.shape}: {count} tasks {state}", limit_s=END_S_MAX)
+        what = f"{self._cluster.shape}: {count} tasks {' or '.join(states)}"
+        until(there, what, limit_s=END_S_MAX, again_s=LOOK_S)
 
     def _starts(self, job_id: str) -> Iterator[tuple[float, str]]:
         """When each task started, by its own stamp, and as which run."""

@@ -7,7 +7,6 @@ has used and owns. It must not load them, nor leave one behind.
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import sqlite3
 import subprocess
@@ -66,13 +65,15 @@ class Sizes(NamedTuple):
     shards: Mapping[str, int]
 
 
-def until(holds: Callable[[], bool], what: str, *, limit_s: float = START_S_MAX) -> None:
+def until(
+    holds: Callable[[], bool], what: str, *, limit_s: float = START_S_MAX, again_s: float = LOOK_S
+) -> None:
     """Look again and again; ends the run when it takes too long."""
     late = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > late:
             raise SystemExit(f"{what}: not within {limit_s:g} s")
-        time.sleep(LOOK_S)
+        time.sleep(again_s)
 
 
 class Daemon:
@@ -292,8 +293,3 @@ def shapes_of(words: Sequence[str]) -> list[Shape]:
         journal, _, count = word.partition("x")
         found.append(Shape(journal, int(count or 1)))
     return found
-
-
-def dump(figures: Mapping[str, Mapping[str, float]]) -> str:
-    """All figures in one line, for programs."""
-    return json.dumps(figures, sort_keys=True)
