@@ -281,3 +281,26 @@ def test_a_refusal_under_a_request_key_stands_when_a_copy_of_the_request_comes_l
     bench.rest()
     assert [answer for answer in bench.answers() if isinstance(answer, Refused)] == [refused] * 2
     assert not bench.shard.population.cells[x].closed, "its client was told that it was not done"
+
+
+def test_a_command_that_is_answered_with_nothing_may_carry_a_request_key_too():
+    def mute(note, message, at):
+        return msgspec.structs.replace(decide[w.Close](note, message, at), reply=None)
+
+    decide = KINDS["note"].decide
+    kind = msgspec.structs.replace(KINDS["note"], decide={**decide, w.Close: mute})
+    bench = Bench()
+    bench.shard = Shard(
+        bench.id, {**KINDS, "note": kind}, sharding=bench.shard._sharding, codec=bench.codec
+    )
+    x = key("note", "x")
+    bench.tell(x, w.Add(1))
+    for ask in (1, 2):
+        bench.tell(x, w.Close(), ask=ask, request=("k", b"c"))
+        bench.rest()
+    assert bench.answers() == [None, None]
+    assert not bench.shard.held.aside, "it was done, and once"
+    bench.shard = bench.replay()
+    bench.tell(x, w.Close(), ask=3, request=("k", b"c"))
+    bench.rest()
+    assert bench.answers() == [None]

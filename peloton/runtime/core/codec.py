@@ -34,7 +34,7 @@ CELL, CROWD = 0, 1
 
 MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
 """What the runtime itself says to any kind: it can fail and be set aside like all else."""
-OWN_ANSWERS: dict[int, type] = {900: Refused}
+OWN_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
 _OWN_NUMBERS = {cls: number for number, cls in MESSAGES.items()}
 
 
