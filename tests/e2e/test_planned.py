@@ -128,6 +128,7 @@ def test_a_door_shuts_out_one_process_and_no_other() -> None:
         visitor.stdin.write("hello\n")
         assert visitor.stdout.readline() == "heard\n"
         with socket.create_connection(("127.0.0.1", door.port)) as ours:
+            ours.settimeout(10)
             door.part(visitor.pid, silent=True)
             ours.sendall(b"hello")
             assert ours.recv(100) == b"hello", "ours is another process"

@@ -27,11 +27,14 @@ from peloton.chaos.cluster.machines import Machines
 from peloton.chaos.nemesis.clients import Record
 from peloton.chaos.nemesis.journal import JournalWatch, Recovered
 from peloton.chaos.nemesis.words import MARK
+from peloton.runtime.core.codec import UnknownFact
 from peloton.runtime.ports import JournalError
 from peloton.runtime.simulation.checkers import Frame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Absent
 
+DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError)
+"""What a fact raises that meets another state than it was written for: a finding, not our end."""
 BOOKS_WRONG_MAX = 5
 """Books that were wrong once are wrong about all that follows."""
 
@@ -151,8 +154,8 @@ def _recovered(
 ) -> Recovered | None:
     try:
         return Recovered(watch.recovered(), books._machines)
-    except (Contradiction, JournalError) as wrong:
-        find(f"R5 {type(wrong).__name__}: {wrong}")
+    except (Contradiction, JournalError, *DOES_NOT_FOLD) as wrong:
+        find(f"R5 not recovered: {type(wrong).__name__}: {wrong}")
         return None
 
 
