@@ -173,7 +173,7 @@ PLANTED: dict[str, Planted] = {
     "an end nobody knows is not seen": Planted(
         _Kind("task"), "absent", _silent(task_messages.Ended), seed=26
     ),
-    "a leave of no lot is not answered": Planted(_Kind("lot"), "absent", _silent(Leave), seed=4),
+    "a leave of no lot is not answered": Planted(_Kind("lot"), "absent", _silent(Leave), seed=14),
     "what was seen is not forgotten": Planted(
         _Kind("host"), "decide", _silent(host_messages.RunSeen)
     ),

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import larger, tiny, workload
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster, Setup
@@ -91,6 +92,10 @@ def draw(seed: int) -> ClusterPlan:
     more = random.Random(f"{seed} added")
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
     deeds += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
+    limits = tiny.drawn(seed)
+    if any(deed.count > SLICE_SIZE for deed in deeds):
+        # A thousand words a few at a time, each few half a minute after the last, is no stop.
+        limits.pop("link_bytes_max", None)
     return ClusterPlan(
         seed=seed,
         daemons=chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 7)),
@@ -101,7 +106,7 @@ def draw(seed: int) -> ClusterPlan:
             "hostmgr": chance.choice((1, 2, 2, 3, 8)),
         },
         checkpoint_bytes_min=chance.choice(CHECKPOINTS),
-        limits=tiny.drawn(seed),
+        limits=limits,
         furnish_s_max=_late(seed),
         faults={**faults, **added[0]},
         deeds=tuple(sorted(deeds, key=lambda deed: deed.at_s)),
