@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 
 from peloton.chaos.nemesis.fleet import Daemon, Fleet
 from peloton.chaos.nemesis.timeline import Timeline
@@ -36,9 +37,8 @@ class Probe:
         for shard, job_id in canaries.items():
             self._heard[shard] = []
             for daemon in self._fleet.daemons:
-                thread = threading.Thread(
-                    target=self._ask, args=(shard, job_id, daemon), daemon=True
-                )
+                asking = partial(self._ask, shard, job_id, daemon=daemon)
+                thread = threading.Thread(target=asking, daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
@@ -63,7 +63,7 @@ class Probe:
             found[shard] = max(b - a for a, b in zip(times, times[1:], strict=False))
         return found
 
-    def _ask(self, shard: ShardId, job_id: str, daemon: Daemon) -> None:
+    def _ask(self, shard: ShardId, job_id: str, *, daemon: Daemon) -> None:
         with Client(daemon.address, timeout_s=ASK_S) as client:
             while not self._over.wait(AGAIN_S):
                 if not daemon.alive or daemon.frozen:
