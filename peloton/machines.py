@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peloton.placement.placer import Placer
+from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
@@ -20,17 +20,23 @@ class PlacerMachine:
 
     def __init__(self, inventories: list[Key]) -> None:
         self._inventories = inventories
-        self._key = key("placer", 0)
+        self._key, self._part, self._parts = key("placer", 0), 0, 1
         self.reset()
 
     def reset(self) -> None:
         """A placer that raised is thrown away."""
-        self._placer = Placer(self._key, inventories=self._inventories)
+        settings = PlacerSettings(part=self._part, parts=self._parts)
+        self._placer = Placer(self._key, settings, inventories=self._inventories)
 
-    def rename(self, member: str) -> None:
-        """What was said to us under the old name finds nobody: begin anew."""
-        self._key = key("placer", member)
-        self.reset()
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """What was said to us under the old name finds nobody: begin anew. With more or fewer
+        placers beside us, each goes on in another part of the hosts."""
+        self._part, self._parts = number, count
+        if self._key == key("placer", member):
+            self._placer.index.take_part(number, count)
+        else:
+            self._key = key("placer", member)
+            self.reset()
 
     @property
     def wake_at(self) -> float | None:

@@ -134,7 +134,7 @@ class ProcessBackend:
         for name in [*self._hosts]:
             self._say_whether_up(key("host", name), only_down=False)
 
-    def rename(self, member: str) -> None:
+    def rename(self, member: str, *, number: int, count: int) -> None:
         """The keeper does not care who we are: only for which epoch of a host we speak."""
 
     def close(self) -> None:

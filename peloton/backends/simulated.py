@@ -87,7 +87,7 @@ class SimulatedBackend:
         out += self._due(now)
         return out
 
-    def rename(self, member: str) -> None:
+    def rename(self, member: str, *, number: int, count: int) -> None:
         """A run comes out the same, whoever of the daemons pretends to run it."""
 
     def stop_all(self, grace_s: float) -> bool:

@@ -1,12 +1,15 @@
 """What a placer believes about hosts, as arrays with one row a host.
 
 Takes summaries in, subtracts the placer's own proposals, and forgets a proposal once its host has
-spoken later than it was made. It must never grant room: the host does, and a belief that is wrong
+spoken later than it was made, but not while it may still be on its way to the host: what the host
+says then does not count it, and the next member would be sent where it will be refused. It must
+never grant room: the host does, and a belief that is wrong
 costs one refusal. It must not know constraints or strategies.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,6 +31,9 @@ EXCLUSIVE = "peloton/exclusive"
 
 PROPOSAL_KEEP_S = 5.0
 """How long a proposal is subtracted when its host stays silent; then the launch was lost."""
+
+FLIGHT_S = 0.2
+"""A proposal takes so long to its slice and on to its host, whatever that says meanwhile."""
 
 KEPT_MAX = 16
 """Orders kept at once; each is told of every change."""
@@ -69,7 +75,7 @@ def need_of(shape: Shape) -> Need:
 class Proposal(NamedTuple):
     """Members proposed at one moment: `counts[i]` of them to `rows[i]`."""
 
-    expires_at: float
+    made_at: float
     need: Need
     rows: Ints
     counts: Ints
@@ -80,9 +86,9 @@ class Proposal(NamedTuple):
 class HostIndex:
     """Hosts in rows that never move; a row that is free serves the next new host.
 
-    Of several placers each begins in its own part, so that they seldom want the same host: every
-    `parts`-th row is of one part, which stays true while hosts come and go. Rows without a host
-    are simply down.
+    Of several placers each begins in its own part, so that they seldom want the same host. Which
+    part a host is of follows from its name, since each placer has its own rows. Rows without a
+    host are simply down.
     """
 
     def __init__(
@@ -93,11 +99,10 @@ class HostIndex:
         keep_s: float = PROPOSAL_KEEP_S,
         mend_rows: int | None = None,
     ) -> None:
-        if not 0 <= part < parts:
-            raise ValueError(f"part {part} of {parts}")
-        self.part, self.parts, self.keep_s = part, parts, keep_s
+        self.part, self.parts, self.keep_s = 0, 1, keep_s
         self._mend_rows = mend_rows
         self.room = np.zeros((5, 0), np.int64)  # free, less own proposals
+        self._flying = np.zeros((5, 0), np.int64)  # proposals that their hosts cannot count yet
         self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; ports are not told
         self.has_host = np.zeros(0, np.bool_)
         self.up = np.zeros(0, np.bool_)
@@ -118,8 +123,10 @@ class HostIndex:
         self._inventory: list[Key] = []
         self._members: dict[Key, dict[int, None]] = {}  # inventory → its rows
         self._spare: list[int] = []  # descending, so the lowest is taken first
+        self._in_flight: deque[Proposal] = deque()
         self._proposals: deque[Proposal] = deque()
         self._any_tells_tasks = False
+        self.take_part(part, parts)
 
     @property
     def size(self) -> int:
@@ -130,6 +137,16 @@ class HostIndex:
     def groups(self) -> int:
         """How many values `group` has."""
         return 2 * self.parts
+
+    def take_part(self, part: int, parts: int) -> None:
+        """Begin in part `part` of `parts` from now on."""
+        if not 0 <= part < parts:
+            raise ValueError(f"part {part} of {parts}")
+        if (part, parts) != (self.part, self.parts):
+            self.part, self.parts = part, parts
+            for name, row in self.rows.items():
+                self.group[row] = self._group(name, bool(self.has_gpu[row]))
+            self._changed([*self.rows.values()])
 
     def host_counts(self, label: Label) -> Ints:
         """How many labels like this each host has; every host has its name as a label."""
@@ -204,7 +221,7 @@ class HostIndex:
         self._spare.sort(reverse=True)
 
     def _hear_room(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
-        self.room[:, rows] = np.array(room, np.int64).T
+        self.room[:, rows] = np.array(room, np.int64).T - self._flying[:, rows]
         self.heard[rows] += 1
         for kept in self._kept.values():
             kept.touch(rows)
@@ -227,13 +244,17 @@ class HostIndex:
             return
         self.has_host[row], self.up[row], self.has_gpu[row] = True, host.up, has_gpu
         self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
-        self.group[row] = has_gpu * self.parts + (row - self.part) % self.parts
+        self.group[row] = self._group(host.host, has_gpu)
         self._labels[row] = host.labels
         told = [(label, 1) for label in host.labels if label.key != HOSTNAME]
         self.host_labels.replace(row, ())
         for label, count in told:  # one by one: an attribute may carry a value twice
             self.host_labels.change(row, label, by=count)
         self._changed([row])
+
+    def _group(self, host: Key, has_gpu: bool) -> int:
+        part = zlib.crc32(host.encode()) % self.parts
+        return has_gpu * self.parts + (part - self.part) % self.parts
 
     def _changed(self, rows: list[int]) -> None:
         self.outlook += 1
@@ -254,7 +275,9 @@ class HostIndex:
 
     def _grow(self, extra: int) -> None:
         size = self.size
-        self.room = np.concatenate((self.room, np.zeros((5, extra), np.int64)), axis=1)
+        more_room = np.zeros((5, extra), np.int64)
+        self.room = np.concatenate((self.room, more_room), axis=1)
+        self._flying = np.concatenate((self._flying, more_room), axis=1)
         more_capacity = np.zeros((4, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
@@ -283,12 +306,20 @@ class HostIndex:
         if need.shape.labels and self._any_tells_tasks:
             self._label(need, rows, counts=counts)
             told = self.told[rows]
-        heard = self.heard[rows]
-        self._proposals.append(Proposal(now + self.keep_s, need, rows, counts, heard, told))
+        self._fly(need, rows, counts=counts)
+        self._in_flight.append(Proposal(now, need, rows, counts, self.heard[rows], told))
 
     def expire(self, now: float) -> None:
-        """Give back what was proposed long ago to hosts that have said nothing since."""
-        while self._proposals and self._proposals[0].expires_at <= now:
+        """Give back what was proposed long ago to hosts that have said nothing since, and what has
+        landed to those that have: their word counts it, or it was lost."""
+        while self._in_flight and self._in_flight[0].made_at + FLIGHT_S <= now:
+            landed = self._in_flight.popleft()
+            self._fly(landed.need, landed.rows, counts=-landed.counts)
+            spoke = self.heard[landed.rows] != landed.heard
+            if spoke.any():
+                self._take(landed.need, landed.rows[spoke], counts=-landed.counts[spoke])
+            self._proposals.append(landed)
+        while self._proposals and self._proposals[0].made_at + self.keep_s <= now:
             old = self._proposals.popleft()
             silent = self.heard[old.rows] == old.heard
             if silent.any():
@@ -298,17 +329,13 @@ class HostIndex:
                 self._label(old.need, old.rows[silent], counts=-old.counts[silent])
 
     def _take(self, need: Need, rows: Ints, *, counts: Ints) -> None:
-        if len(rows) == 1:  # a scalar at a time is three times as fast as the general way
-            row, count = int(rows[0]), int(counts[0])
-            for column, amount in enumerate(need.amounts):
-                if amount:
-                    self.room[column, row] -= amount * count
-            touched = [row]
-        else:
-            self.room[:, rows] -= need.vector * counts
-            touched = rows.tolist()
+        _add(self.room, need, rows=rows, counts=-counts)
+        touched = rows.tolist()
         for kept in self._kept.values():
             kept.touch(touched)
+
+    def _fly(self, need: Need, rows: Ints, *, counts: Ints) -> None:
+        _add(self._flying, need, rows=rows, counts=counts)
 
     def _label(self, need: Need, rows: Ints, *, counts: Ints) -> None:
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
@@ -340,3 +367,14 @@ class HostIndex:
         if -EPSILON < gpu < 0:
             gpu = 0  # as good as none; but what is less fits nobody, and must not look as if
         return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row
+
+
+def _add(room: Ints, need: Need, *, rows: Ints, counts: Ints) -> None:
+    """So many members' need, in these rows."""
+    if len(rows) == 1:  # a scalar at a time is three times as fast as the general way
+        row, count = int(rows[0]), int(counts[0])
+        for column, amount in enumerate(need.amounts):
+            if amount:
+                room[column, row] += amount * count
+    else:
+        room[:, rows] += need.vector * counts

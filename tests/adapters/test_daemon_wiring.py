@@ -214,7 +214,7 @@ class Named:
     def reset(self) -> None:
         """It holds nothing."""
 
-    def rename(self, member: str) -> None:
+    def rename(self, member: str, *, number: int, count: int) -> None:
         self.name = member
 
 

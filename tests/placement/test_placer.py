@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.machines import PlacerMachine
 from peloton.placement.feeds import QUIET_S, SNAPSHOT_RETRY_S
-from peloton.placement.index import PROPOSAL_KEEP_S
+from peloton.placement.index import FLIGHT_S, PROPOSAL_KEEP_S
 from peloton.placement.messages import (
     Constraint,
     HostDeltas,
@@ -18,6 +19,7 @@ from peloton.placement.messages import (
 )
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import PACK, Strategy
+from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, Send
 
 from .hosts import INVENTORY, SLICE, ask, host, label, res, tell, told
@@ -191,7 +193,8 @@ def test_own_proposals_are_subtracted_until_the_host_speaks() -> None:
     tell(placer, [host("a", res(2), 1)], 2)  # the same word again: older than the proposal
     assert ask(placer, ONE)[0] == []
     tell(placer, [host("a", res(1), 2)], 3)
-    assert ask(placer, ONE, 2)[0] == ["a"]
+    assert ask(placer, ONE)[0] == [], "they may be on their way, and the host does not count them"
+    assert ask(placer, ONE, 2, now=FLIGHT_S)[0] == ["a"]
 
 
 def test_own_proposals_are_given_back_once_to_a_silent_host() -> None:
@@ -294,10 +297,15 @@ def test_a_quiet_inventory_is_doubted_while_members_find_no_host() -> None:
 
 
 def test_placers_begin_in_their_own_parts() -> None:
-    hosts = [host(f"h{n}", res(1)) for n in range(6)]
-    first = [ask(told(hosts, PlacerSettings(part=n, parts=3)), ONE, 6)[0] for n in range(3)]
-    assert [hosts[:2] for hosts in first] == [["h0", "h3"], ["h1", "h4"], ["h2", "h5"]]
-    assert all(sorted(hosts) == [f"h{n}" for n in range(6)] for hosts in first)
+    """Though each has heard of the hosts in another order."""
+    hosts = [host(f"h{n}", res(1)) for n in range(30)]
+    orders = [hosts, hosts[::-1], hosts[15:] + hosts[:15]]
+    chosen = [
+        ask(told(heard, PlacerSettings(part=n, parts=3)), ONE, 30)[0]
+        for n, heard in enumerate(orders)
+    ]
+    assert all(sorted(each) == sorted(f"h{n}" for n in range(30)) for each in chosen)
+    assert len({name for each in chosen for name in each[:5]}) == 15, "none wants another's first"
 
 
 def test_another_strategy_can_be_registered() -> None:
@@ -311,3 +319,17 @@ def test_another_strategy_can_be_registered() -> None:
 def test_an_unknown_message_is_a_broken_belief() -> None:
     with pytest.raises(TypeError, match="SnapshotWanted"):
         told([]).receive([(None, SnapshotWanted(Key("x/y")))], 0.0)
+
+
+def test_a_placer_goes_on_in_another_part_with_all_it_knows() -> None:
+    hosts = [host(f"h{n}", res(1)) for n in range(30)]
+    machine = PlacerMachine([])
+    machine.rename("m1", number=0, count=1)
+    machine.receive([Envelope(Key("placer/m1"), HostDeltas(INVENTORY, 1, tuple(hosts), True))], 0.0)
+    machine.rename("m1", number=1, count=2)
+    (said,) = machine.receive([Envelope(Key("placer/m1"), Wish(SLICE, 1, Bits.span(0, 9), ONE))], 1)
+    settings = PlacerSettings(part=1, parts=2)
+    placed = said.message
+    assert isinstance(placed, Placed)
+    names = [name.partition("/")[2] for name in placed.hosts]
+    assert sorted(names) == sorted(ask(told(hosts, settings), ONE, 9)[0])

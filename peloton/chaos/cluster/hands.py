@@ -183,7 +183,7 @@ class Hands:
     def reset(self) -> None:
         """Nothing is held here."""
 
-    def rename(self, member: str) -> None:
+    def rename(self, member: str, *, number: int, count: int) -> None:
         """Machines do not care who we are: only for which epoch we speak."""
 
     def _order(self, message: Message) -> None:

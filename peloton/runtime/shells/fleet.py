@@ -16,7 +16,7 @@ from peloton.runtime.core.packing import Packing
 from peloton.runtime.ports import Exchange, MemberNode, Membership, ShardId
 from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.house import House, Limits
-from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, Renamed, tell
+from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, tell
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.post import Peers
 from peloton.runtime.shells.region import Region
@@ -69,12 +69,10 @@ class RootSteward:
     def stands(self, standing: Standing) -> None:
         """The region, the links and the soft machines learn who we are and who else there is."""
         places = self._region.places
-        renamed = places.me != standing.member
         moved = _moved(places.standing, standing)
         places.standing = standing
-        if renamed:
-            for soft in [*places.softs.values()]:  # registered on other threads
-                tell(soft, Renamed(standing.member))
+        for prefix, soft in [*places.softs.items()]:  # registered on other threads
+            tell(soft, places.named(prefix))
         tell(self._peers, Peers(places.view, standing.addresses(), standing.member))
         self._region.trouble("membership", standing.trouble)
         if moved:

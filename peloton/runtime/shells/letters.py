@@ -193,10 +193,15 @@ class Reached(NamedTuple):
 # ---- to a soft machine ----
 
 
-class Renamed(NamedTuple):
-    """Our member id is another one from now on: we are new to all others."""
+class Named(NamedTuple):
+    """Our member id, and which of the members that have such a machine we are.
+
+    With another id than before we are new to all others.
+    """
 
     member: str
+    number: int = 0
+    count: int = 1
 
 
 # ---- to the claim shell ----

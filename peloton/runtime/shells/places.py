@@ -20,7 +20,7 @@ from peloton.runtime.core.packing import Place
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import Standing
-from peloton.runtime.shells.letters import Ref
+from peloton.runtime.shells.letters import Named, Ref
 from peloton.runtime.vocabulary import Key, Kind, kind_of
 
 ANY, ALL = "any", "all"
@@ -68,6 +68,14 @@ class Places:
         else:
             self.shards[shard] = ref
             self.since[shard] = self.view
+
+    def named(self, soft: str) -> Named:
+        """What a soft machine of ours is to know of itself."""
+        role = self.roles.get(soft)
+        members = self._members(role) if role is not None else []
+        if self.me not in members:
+            return Named(self.me)
+        return Named(self.me, members.index(self.me), len(members))
 
     def is_late(self, place: Place, view: int) -> bool:
         """Whether a letter was packed for an earlier stay of the shard: it went and came back.

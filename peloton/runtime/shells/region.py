@@ -34,7 +34,7 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import answer
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.letters import Look, Mail, Reached, Ref, Renamed, asks_of, resolve, tell
+from peloton.runtime.shells.letters import Look, Mail, Reached, Ref, asks_of, resolve, tell
 from peloton.runtime.shells.places import Away, Places
 from peloton.runtime.shells.post import Arrived, Outbound
 from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
@@ -185,7 +185,7 @@ class Region:
         # sets the name first and then looks who there is, here it is the other way round, so one
         # of the two tells it. A machine without its name would wait for answers to a stranger.
         if self.places.me:
-            tell(ref, Renamed(self.places.me))
+            tell(ref, self.places.named(prefix))
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.house import HELD_MAIL_MAX
-from peloton.runtime.shells.letters import Broke, Mail, Ref, Renamed, Wake, asks_of, resolve, tell
+from peloton.runtime.shells.letters import Broke, Mail, Named, Ref, Wake, asks_of, resolve, tell
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.vocabulary import Unavailable
 
@@ -37,8 +37,9 @@ class Soft(Protocol):
     def reset(self) -> None:
         """Forget everything: it raised, and what it holds cannot be trusted."""
 
-    def rename(self, member: str) -> None:
-        """In a fleet: `<prefix>/<member>` is the key it speaks under from now on."""
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """In a fleet: `<prefix>/<member>` is the key it speaks under from now on, as number
+        `number` (from 0) of the `count` members that have such a machine."""
 
 
 class SoftShell(Shell):
@@ -49,6 +50,7 @@ class SoftShell(Shell):
         self.machine = machine
         self._region = region
         self._root = root
+        self._named: Named | None = None
         self.outward = False  # acts on the world: not while our session is in doubt
         self.held_mail_max = HELD_MAIL_MAX
         self.dropped = 0  # for figures
@@ -59,9 +61,8 @@ class SoftShell(Shell):
         """Gather, and call the machine once at the end of the grant."""
         if isinstance(letter, Mail):
             self._mail += letter.envelopes
-        elif isinstance(letter, Renamed):
-            self._mail.clear()  # orders of shards that are no more ours
-            self.machine.rename(letter.member)
+        elif isinstance(letter, Named):
+            self._rename(letter)
         elif not isinstance(letter, Wake):
             return
         if not self.actor_inbox.at_end():
@@ -89,6 +90,15 @@ class SoftShell(Shell):
     def failed(self, error: BaseException) -> None:
         """The machine could not even be reset."""
         tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
+
+    def _rename(self, named: Named) -> None:
+        """Told at every change of the view, most of which are none to us."""
+        if named == self._named:
+            return
+        if self._named is None or named.member != self._named.member:
+            self._mail.clear()  # orders of shards that are no more ours
+        self._named = named
+        self.machine.rename(named.member, number=named.number, count=named.count)
 
     def _speak(self, said: list[Envelope | Reply]) -> None:
         envelopes: list[Envelope] = []
