@@ -261,6 +261,8 @@ class MemberNode(Struct, frozen=True, gc=False):
     unfit: tuple[str, ...] = ()
     """Groups it could not serve lately: others come first there."""
     leaving: bool = False
+    damaged: tuple[ShardId, ...] = ()
+    """Shards it could not recover: another, perhaps of a later version, may."""
 
 
 class View(Struct, frozen=True, gc=False):

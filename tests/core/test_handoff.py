@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from peloton.runtime.core import handoff as rules
 from peloton.runtime.core.handoff import Handoff, Unasked
@@ -170,6 +171,13 @@ def test_the_unfit_count_only_where_nobody_is_fit():
     assert ranked(A, members) == ["fit"]
     assert len(ranked(A, crowd(3, unfit=("a",)))) == 3
     assert len(ranked(A, crowd(3, unfit=("b",)))) == 3
+
+
+def test_who_found_a_shard_damaged_does_not_count_for_it_even_where_nobody_else_is():
+    members = {"bad": replace(NODE, damaged=(A,)), OTHER: NODE}
+    assert ranked(A, members) == [OTHER]
+    assert ranked(A, {"bad": members["bad"]}) == []
+    assert sorted(ranked(ShardId("a", 1), members)) == sorted(members)
 
 
 # ---- taking ----
@@ -363,7 +371,8 @@ def test_the_only_one_keeps_its_node_and_goes_on_trying():
 def test_a_damaged_shard_is_not_touched_again_not_even_in_a_new_session():
     bench = Bench().open()
     bench.lost(damaged="chain broken")
-    assert bench.new() == [order(Verb.LOOK, None), order(Verb.REMOVE)]
+    assert bench.new() == [order(Verb.LOOK, None), order(Verb.ANNOUNCE, None), order(Verb.REMOVE)]
+    assert bench.handoff.node.damaged == (A,), "another, of a later version perhaps, may read it"
     bench.answer(NodeOutcome.GONE).view().tick(1000)
     bench.hear(Session(ME, SessionState.LOST)).connected().view().tick(1000)
     assert bench.new() == [order(Verb.JOIN, None)]

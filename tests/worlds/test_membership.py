@@ -169,6 +169,24 @@ def test_a_damaged_shard_is_left_to_a_person():
     assert root.standing.trouble == "a-1: chain"
 
 
+def test_a_shard_that_one_finds_damaged_is_tried_by_each_of_the_others_once():
+    """They may be of a later version, which can read what the first one could not."""
+    town = Town(8, sizes={"a": 3}, daemons=3)
+    bad = ShardId("a", 1)
+    for daemon in town.daemons.values():
+        daemon.root.trouble = lambda shard: (
+            Lost(shard, "no such fact", damaged=True) if shard == bad else None
+        )
+    town.run(60)
+    assert bad not in town.ensemble.owners
+    tried = town.orders()["OWN"]
+    town.run(120)
+    assert town.orders()["OWN"] == tried, "nobody goes round and round"
+    later = town.start()
+    town.run(60)
+    assert bad in later.root.running
+
+
 def test_draining_leaves_no_node_and_moves_each_shard_once():
     town = Town(9, sizes={"a": 30}, daemons=3)
     settle(town)

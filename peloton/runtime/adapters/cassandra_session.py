@@ -22,6 +22,7 @@ from cassandra.cluster import (
     ExecutionProfile,
     NoHostAvailable,
 )
+from cassandra.connection import ConnectionException
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
@@ -51,7 +52,7 @@ RECONNECT_DELAY_S = 0.5
 CONDITIONAL = "conditional"
 """Name of the profile whose answers come with the names of their columns."""
 
-FAILURES = (NoHostAvailable, DriverException, ErrorMessage)
+FAILURES = (NoHostAvailable, DriverException, ErrorMessage, ConnectionException)
 """What a request outside of the journal's own may end with; the driver has no root for them."""
 
 

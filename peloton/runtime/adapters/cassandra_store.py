@@ -137,6 +137,8 @@ class CassandraRows:
             prepared = self._connected.session.prepare(text)
         except InvalidRequest as error:
             raise _no_schema(self._connected.session.keyspace, error) from error
+        except cassandra_session.FAILURES as error:
+            raise Unreachable(f"the store went away while it was joined: {error}") from error
         if kind in LINEARIZABLE:
             # The profile's serial level reaches conditional writes only.
             prepared.consistency_level = SERIAL

@@ -147,6 +147,7 @@ class Handoff:
                 self._say()
         if damaged:
             self.damaged[shard] = damaged
+            self._say()
         self._happened(shard, News.LOST)
         return self._settle(now)
 
@@ -238,7 +239,12 @@ class Handoff:
 
     def _say(self) -> None:
         """Our node changes; to ourselves it counts at once, to others when they see it."""
-        node = replace(self.node, unfit=tuple(sorted(self._unfit)), leaving=self.leaving)
+        node = replace(
+            self.node,
+            unfit=tuple(sorted(self._unfit)),
+            leaving=self.leaving,
+            damaged=tuple(sorted(self.damaged)),
+        )
         if node != self.node:
             self.node = node
             self._orders.append(Order(Verb.ANNOUNCE))

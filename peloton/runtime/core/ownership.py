@@ -192,10 +192,15 @@ def ranked(shard: ShardId, members: Mapping[str, MemberNode]) -> list[str]:
     """Who should own the shard, and who comes next: the same on every daemon.
 
     The highest digest of (shard, member) wins, so a member that comes or goes moves only its own
-    share. The unfit count only where nobody is fit: a shard nobody tries is lost for sure.
+    share. The unfit count only where nobody is fit: a shard nobody tries is lost for sure. Who
+    found this very shard damaged never counts: what does not fold today does not fold tomorrow.
     """
     group = shard.group
-    able = [m for m, node in members.items() if group in node.roles and not node.leaving]
+    able = [
+        member
+        for member, node in members.items()
+        if group in node.roles and not node.leaving and shard not in node.damaged
+    ]
     fit = [m for m in able if group not in members[m].unfit]
     return sorted(fit or able, key=lambda member: (_weight(shard, member), member), reverse=True)
 
