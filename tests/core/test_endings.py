@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
+from peloton.runtime.core.pump import Budget
 from peloton.runtime.vocabulary import Absent, Key, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
@@ -200,3 +201,21 @@ def _deleted_after(bench: Bench, floor: int) -> list[str]:
 
 def _was_deleted(bench: Bench, name: Key) -> bool:
     return name in _deleted_after(bench, 0)
+
+
+def test_who_has_yet_to_look_what_to_report_stays_until_it_has_reported():
+    """After a recovery all parents have to look, and a frame takes only so many of them."""
+    bench, names = Bench(), [f"p{number}" for number in range(6)]
+    for name in names:
+        bench.tell(panel(name), w.Install(2))
+        bench.tell(panel(name), w.Retire())
+    bench.rest()
+    assert not bench.ended, "the owner dies before anything is reported"
+    bench.shard = bench.replay()
+    bench.shard.pump.budget = Budget(turns=1)
+    bench.rest()
+    bench.after(2)
+    assert {*bench.ended} >= {panel(name) for name in names}
+    notes = [key("note", name) for name in names]
+    told = [bench.shard.turns.story.of(note) for note in notes]
+    assert all(any(line.cause == "Lamps" for line in lines) for lines in told)

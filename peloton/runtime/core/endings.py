@@ -246,6 +246,8 @@ class Endings:
         state = population.cells.get(key)
         if state is None or not self._has_ended(kind, key, state=state):
             return False
+        if key in population.dirty:
+            return False  # its children have changed, and it has not yet looked what to report
         if kind.owed(state) or reports.pending.from_key(key):
             return False
         if kind.follows is None:
