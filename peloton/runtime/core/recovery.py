@@ -151,12 +151,15 @@ def _fold_record(shard: Shard, key: Key, *, fact: object) -> None:
 
 def _leave(shard: Shard, key: Key) -> None:
     kind = shard.population.kind(key)
-    shard.population.cells.pop(key, None)
+    state = shard.population.cells.pop(key, None)
     shard.population.since.pop(key, None)
     shard.endings.there(key)
     if kind.follows is not None:
         shard.population.crowds.pop(kind.follows(key), None)
-    shard.answered.forget(key)
+    # What an ended one answered went into its row. Pieces that were dropped have none, and who was
+    # refused before them would be heard, if a copy of his words came late.
+    if state is None or not _unfinished(shard, key, state=state):
+        shard.answered.forget(key)
 
 
 def _drop_unfinished(shard: Shard) -> None:
