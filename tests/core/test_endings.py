@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.core.pump import Budget
-from peloton.runtime.vocabulary import Absent, Key, key
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.vocabulary import Absent, Decision, Key, Refused, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import bulbs, panel
+from tests.toy.kinds import KINDS, bulbs, panel
 
 X = key("note", "x")
 
@@ -219,3 +223,37 @@ def test_who_has_yet_to_look_what_to_report_stays_until_it_has_reported():
     notes = [key("note", name) for name in names]
     told = [bench.shard.turns.story.of(note) for note in notes]
     assert all(any(line.cause == "Lamps" for line in lines) for lines in told)
+
+
+class Piecemeal(Bench):
+    """Notes below nothing are pieces that nobody finished; who closes none is refused."""
+
+    def fresh(self) -> Shard:
+        note = KINDS["note"]
+        refused = Decision(reply=Refused("NO", "there is no such note"))
+        kind = replace(
+            note,
+            absent={**note.absent, w.Close: lambda message, at: refused},
+            unfinished=lambda state: state.total < 0,
+        )
+        kinds = {**KINDS, "note": kind}
+        return Shard(self.id, kinds, sharding=Sharding(kinds, self.sizes), codec=self.codec)
+
+
+def test_a_refusal_outlives_pieces_that_were_dropped_after_it():
+    bench = Piecemeal()
+    request = ("k", b"c")
+    bench.tell(X, w.Close(), ask=1, request=request)
+    bench.rest()
+    bench.tell(X, w.Add(-1))
+    bench.rest()
+    bench.shard = bench.replay()
+    assert X not in bench.shard.population.cells, "nobody finished it"
+    bench.tell(X, w.Add(5))
+    bench.rest()
+    bench.shard = bench.replay()
+    bench.tell(X, w.Close(), ask=2, request=request)
+    bench.rest()
+    first, late = bench.answers()
+    assert isinstance(first, Refused) and late == first, "its client may know that it was refused"
+    assert not bench.shard.population.cells[X].closed
