@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 
 from peloton.runtime.core import parcels as p
 from peloton.runtime.core.codec import encode
-from peloton.runtime.core.parcels import PING_S, STALL_S_MAX, Limits, Link
+from peloton.runtime.core.parcels import ACK_S, PING_S, STALL_S_MAX, Limits, Link
 from peloton.runtime.core.wire import read_hello
 
 NOW = 1000.0
-WIDE = Limits()
+
+
+def at_once(**limits: int) -> Limits:
+    """Limits of links that acknowledge what they hear without waiting for a parcel of theirs."""
+    return Limits(ack_s=0.0, **limits)
+
+
+WIDE = at_once()
 
 
 def words(*numbers: int) -> list[bytes]:
@@ -124,7 +131,7 @@ def test_a_repeat_is_dropped_and_acknowledged() -> None:
 
 
 def test_a_gap_closes_the_stream_and_the_next_one_goes_on_after_what_arrived() -> None:
-    pair = joined(Limits(window_parcels=9))
+    pair = joined(at_once(window_parcels=9))
     lost = []
     for number in range(4):
         say(pair.a, number)
@@ -160,7 +167,7 @@ def pair_trouble(frame: bytes) -> str:
 
 
 def test_the_window_is_the_receivers_in_parcels() -> None:
-    pair = joined(Limits(window_parcels=2))
+    pair = joined(at_once(window_parcels=2))
     frames = []
     for number in range(5):
         say(pair.a, number)
@@ -172,7 +179,7 @@ def test_the_window_is_the_receivers_in_parcels() -> None:
 
 
 def test_the_window_is_the_receivers_in_bytes_and_one_parcel_may_always_go() -> None:
-    pair = joined(Limits(window_bytes=10))
+    pair = joined(at_once(window_bytes=10))
     pair.a.say(bytes(100), 1)
     assert len(pair.a.frames(NOW)) == 1
     pair.a.say(bytes(100), 1)
@@ -180,7 +187,7 @@ def test_the_window_is_the_receivers_in_bytes_and_one_parcel_may_always_go() -> 
 
 
 def test_after_a_new_stream_the_window_holds_too() -> None:
-    pair = joined(Limits(window_parcels=2))
+    pair = joined(at_once(window_parcels=2))
     for number in range(2):
         say(pair.a, number)
         pair.a.frames(NOW)
@@ -209,7 +216,7 @@ def test_letters_of_one_view_share_a_parcel_up_to_its_size() -> None:
 
 
 def test_what_waits_is_bounded_and_what_left_makes_room() -> None:
-    pair, letter = joined(Limits(link_bytes_max=250)), encode(bytes(100))
+    pair, letter = joined(at_once(link_bytes_max=250)), encode(bytes(100))
     assert pair.a.say(letter, 1) and pair.a.say(letter, 1)
     assert not pair.a.say(letter, 1) and pair.a.counts["dropped"] == 1
     frames = pair.a.frames(NOW)
@@ -329,7 +336,7 @@ def test_a_stream_on_which_nothing_moves_is_given_up() -> None:
 
 def test_a_peer_that_talks_on_does_not_hide_that_ours_was_lost() -> None:
     """With a full window nothing follows that would show the gap."""
-    pair = joined(Limits(window_parcels=1))
+    pair = joined(at_once(window_parcels=1))
     say(pair.a, 1, 2)
     assert len(pair.a.frames(NOW)) == 1, "and it is lost"
     for second in range(1, int(STALL_S_MAX) + 1):
@@ -387,7 +394,7 @@ def test_how_long_a_peer_is_out_of_reach() -> None:
 def test_over_any_stream_each_letter_arrives_once_and_in_order(seed: int) -> None:
     """Frames are lost, repeated and swapped; streams die; the last one is good."""
     chance = random.Random(seed)
-    pair = Pair(Limits(window_parcels=chance.randint(1, 4), window_bytes=chance.randint(1, 200)))
+    pair = Pair(at_once(window_parcels=chance.randint(1, 4), window_bytes=chance.randint(1, 200)))
     said = 0
     for _ in range(chance.randrange(30)):
         if pair.a.stream is None:
@@ -411,7 +418,7 @@ def test_over_any_stream_each_letter_arrives_once_and_in_order(seed: int) -> Non
 
 def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     """The other side may have words that wait for it, and may not dial."""
-    a, b = Link("a", "b", birth=1, limits=Limits()), Link("b", "a", birth=1, limits=Limits())
+    a, b = Link("a", "b", birth=1, limits=at_once()), Link("b", "a", birth=1, limits=at_once())
     hello = read_hello(a.dialled(1, 0.0))
     assert hello is not None
     answer, trouble = b.met(1, hello, now=0.0)
@@ -424,3 +431,30 @@ def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     assert a.idle and a.look(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
     a.frames(2 * PING_S)  # and now nobody answers
     assert a.look(2 * PING_S + STALL_S_MAX) == "nothing moves"
+
+
+def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
+    pair = joined(Limits())
+    say(pair.a, 1)
+    pair.hear(pair.b, pair.a.frames(pair.now))
+    assert pair.b.frames(pair.now) == [] and pair.b.ack_s() == pair.now + ACK_S
+    say(pair.b, 2)
+    (carrier,) = pair.b.frames(pair.now)
+    assert pair.hear(pair.a, [carrier]) == "" and pair.a.idle
+    assert pair.b.ack_s() is None
+    pair.now += ACK_S
+    assert pair.b.frames(pair.now) == []
+    (alone,) = pair.a.frames(pair.now)
+    assert pair.hear(pair.b, [alone]) == "" and pair.b.idle
+
+
+@pytest.mark.parametrize("limits", [Limits(window_parcels=6), Limits(window_bytes=150)])
+def test_what_fills_half_of_the_window_is_acknowledged_at_once(limits: Limits) -> None:
+    """Else who sends would wait for its credit as long as an acknowledgement may."""
+    pair = joined(limits)
+    for number in range(3):
+        assert pair.b.frames(pair.now) == []
+        pair.a.say(encode(bytes([number]) * 20), 1)
+        for frame in pair.a.frames(pair.now):
+            assert not pair.b.heard(frame, pair.now).trouble
+    assert len(pair.b.frames(pair.now)) == 1

@@ -268,6 +268,9 @@ class Alone:
         self.ref = PeerShell.start(
             "b", self.stepper, exchange=self.page, packing=PACKING, hall=self.hall
         )
+        shell = self.stepper.shells[-1]
+        assert isinstance(shell, PeerShell)
+        shell.limits = Limits(ack_s=0.0)  # what it hears it answers, and the test can see it
         self.a = Link("a", "b", birth=1, limits=Limits())
         tell(self.ref, Peers(1, {"a": "at-a", "b": "at-b"}))
         self.run()

@@ -51,6 +51,10 @@ STALL_S_MAX = 5.0
 PING_S = 5.0
 """An idle stream carries an empty parcel so often. It is the dialler's, who alone can dial again:
 its end of a dead stream may look alive for ever, while the other side waits to be dialled."""
+ACK_S = 0.02
+"""An acknowledgement waits so long for a parcel to carry it: a frame alone costs as much as twenty
+do together. What half fills the sender's window is acknowledged at once."""
+ACK_PARCELS_MAX = 16
 RETRY_FIRST_S = 0.1
 RETRY_S_MAX = 5.0
 
@@ -62,6 +66,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     window_parcels: int = WINDOW_PARCELS
     window_bytes: int = WINDOW_BYTES
     parcel_bytes: int = PARCEL_BYTES
+    ack_s: float = ACK_S
 
 
 class Heard(NamedTuple):
@@ -102,7 +107,8 @@ class Link:
         self._dial = 0
         self._peer_birth = 0
         self._heard = 0  # the last parcel that arrived
-        self._owes_ack = False
+        self._unacknowledged = self._unacknowledged_bytes = 0  # parcels that arrived
+        self._ack_s = 0.0  # when to say so at the latest
         self._waiting: deque[tuple[int, bytes, Sequence[int]]] = deque()
         self._sealed: deque[_Sealed] = deque()
         self._under_way = 0  # so many of the sealed ones were sent on this stream
@@ -148,15 +154,16 @@ class Link:
         while self._waiting and self._under_way == len(self._sealed) and self._has_credit():
             self._sealed.append(self._seal())
             out.append(self._send(self._sealed[-1], now))
-            self._owes_ack = False
+            self._owe_no_ack()
         self.counts["waits"] += bool(self._waiting) and not self._has_credit()
         ping_s = self.ping_s()
         if ping_s is not None and ping_s <= now:
             self._sealed.append(self._parcel([], view=0, asks=[]))
             out.append(self._send(self._sealed[-1], now))
-            self._owes_ack = False
-        if self._owes_ack:
-            self._owes_ack = False
+            self._owe_no_ack()
+        ack_s = self.ack_s()
+        if ack_s is not None and ack_s <= now:
+            self._owe_no_ack()
             out.append(encode(Acknowledged(self._heard)))
         return out
 
@@ -204,7 +211,7 @@ class Link:
         acknowledged = self._acknowledged(frame.acknowledged, now)
         if acknowledged.trouble:
             return acknowledged
-        self._owes_ack = True
+        self._owe_ack(len(data), now)
         if frame.number <= self._heard:
             self.counts["repeats"] += 1
             return NOTHING
@@ -247,11 +254,29 @@ class Link:
         """When `frames` has something to send though nothing waits."""
         return self._moved_s + PING_S if self.dials and self.greeted and self.idle else None
 
+    def ack_s(self) -> float | None:
+        """When `frames` has to say what arrived; None where that was said."""
+        return self._ack_s if self.greeted and self._unacknowledged else None
+
     # ---- inside ----
+
+    def _owe_ack(self, size: int, now: float) -> None:
+        if not self._unacknowledged:
+            self._ack_s = now + self._limits.ack_s
+        self._unacknowledged += 1
+        self._unacknowledged_bytes += size
+        limits = self._limits
+        many = self._unacknowledged >= min(ACK_PARCELS_MAX, limits.window_parcels // 2)
+        if many or self._unacknowledged_bytes >= limits.window_bytes // 2:
+            self._ack_s = now
+
+    def _owe_no_ack(self) -> None:
+        self._unacknowledged = self._unacknowledged_bytes = 0
 
     def _begin(self, stream: int, now: float) -> None:
         self.stream, self.greeted = stream, False
         self._under_way = self._under_way_bytes = 0
+        self._owe_no_ack()  # the greeting says it
         self._moved_s = now
         self.counts["streams"] += 1
 
@@ -338,8 +363,7 @@ class Link:
     def _has_credit(self) -> bool:
         """One parcel may always be under way, else a window below its size would be a stop."""
         parcels, size = self._window
-        few = self._under_way < parcels and self._under_way_bytes < size
-        return few or not self._under_way
+        return not self._under_way or (self._under_way < parcels and self._under_way_bytes < size)
 
     def _seal(self) -> _Sealed:
         view, letter, numbers = self._waiting.popleft()

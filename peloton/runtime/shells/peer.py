@@ -355,6 +355,7 @@ class PeerShell(Shell):
             yield link.dial_s()
             yield link.stall_s()
             yield link.ping_s()
+            yield link.ack_s()
             if link.down_since_s is not None and link.peer not in self._down:
                 yield link.down_since_s + DOWN_S_MAX
         yield from (since_s + STRANGER_S_MAX for since_s in self._strangers.values())
