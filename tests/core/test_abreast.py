@@ -1,8 +1,8 @@
-"""Several shards at once: what one waits for must not be added to what the others wait for."""
+"""Several shards, or several claims of one, at once: none may wait or answer for another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
@@ -42,3 +42,47 @@ def test_unclear_shards_are_settled_abreast() -> None:
     assert [type(answer) for answer in answers] == [Unclear, Unclear, Fenced]
     rows.frozen = False
     assert journal.settle(SHARDS[:2]) == [Committed(), Committed()]
+
+
+class Late(MemoryRows):
+    """A store that does something else just before it fails to answer a frame's commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = None
+
+    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+        meanwhile = self.meanwhile
+        if meanwhile is not None and any(isinstance(each, Advance) for each in statements):
+            self.meanwhile = None
+            meanwhile()
+            return [Failed("no answer") for _ in statements]
+        return super().run(statements)
+
+
+def test_a_talk_of_an_older_claim_leaves_a_younger_one_alone() -> None:
+    """1. a commit waits for the store; 2. the shard is dropped and claimed anew by another thread;
+    3. the commit ends in doubt. The new claim has nothing to settle, and goes on."""
+    rows, shard = Late(), SHARDS[0]
+    journal = FencedRows(rows, process=bytes(16))
+    journal.bootstrap({"g": 1})
+    assert isinstance(journal.claim(shard, "x"), Claimed)
+    rows.meanwhile = lambda: journal.claim(shard, "x")
+    (answer,) = journal.commit([Work(shard, 1, Frame(1, b"old"))])
+    assert isinstance(answer, Unclear)
+    journal.drop(shard, 1)
+    assert journal.commit([Work(shard, 2, Frame(1, b"new"))]) == [Committed()]
+
+
+def test_an_older_claim_that_is_fenced_does_not_take_a_younger_one_along() -> None:
+    rows, shard = Late(), SHARDS[0]
+    journal = FencedRows(rows, process=bytes(16))
+    journal.bootstrap({"g": 1})
+    assert isinstance(journal.claim(shard, "x"), Claimed)
+    rows.meanwhile = lambda: None
+    assert isinstance(journal.commit([Work(shard, 1, Frame(1, b"old"))])[0], Unclear)
+    (held,) = journal._parked.values()
+    assert isinstance(journal.claim(shard, "x"), Claimed)
+    answers = journal._drive({shard: held})  # as if it had been on its way all the time
+    assert isinstance(answers[shard], Fenced)
+    assert journal.commit([Work(shard, 2, Frame(1, b"new"))]) == [Committed()]

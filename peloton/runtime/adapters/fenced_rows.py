@@ -2,11 +2,17 @@
 
 A talk whose answer is in doubt is parked, and `settle` lets it go on. The module must not judge
 an answer, and must not send anything that the talk did not say.
+
+One thread commits and others claim, so a shard may be claimed anew while the last talk of the claim
+before is still on its way. What that talk comes to is that claim's affair: it may neither be parked
+under the younger hold, which would have to settle what it never said, nor take that hold along.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import Piece, Reading, Talk
@@ -40,6 +46,15 @@ from peloton.runtime.ports import (
 )
 
 OwnersTalk = Talk[Committed | Fenced]
+
+
+class Held(NamedTuple):
+    """A talk, and the hold it speaks for."""
+
+    hold: Hold
+    talk: OwnersTalk
+
+
 BOOTSTRAP_SHARDS_AT_ONCE = 64
 
 
@@ -50,7 +65,8 @@ class FencedRows:
         self.rows = rows
         self._ops = Ops(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._parked: dict[ShardId, OwnersTalk] = {}
+        self._parked: dict[ShardId, Held] = {}
+        self._lock = threading.Lock()  # of the two, for the moment of a change
 
     def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
         self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
@@ -75,18 +91,21 @@ class FencedRows:
                 ask = talk.send(tuple(self.rows.run(ask)))
             except StopIteration as end:
                 if isinstance(end.value, Hold):
-                    self._holds[shard] = end.value
+                    with self._lock:
+                        self._holds[shard] = end.value
+                        self._parked.pop(shard, None)
                     return end.value.claimed()
                 fenced: Fenced = end.value
                 return fenced
         return ask
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        talks: dict[ShardId, OwnersTalk] = {}
+        talks: dict[ShardId, Held] = {}
         answers: dict[ShardId, Answer] = {}
         for work in works:
-            hold = self._holds.get(work.shard)
-            if work.shard in self._parked:
+            with self._lock:
+                hold, parked = self._holds.get(work.shard), work.shard in self._parked
+            if parked:
                 raise Refused(f"{work.shard}: settle what is pending first")
             if work.shard in talks:
                 raise Refused(f"{work.shard} comes twice in one round")
@@ -94,31 +113,33 @@ class FencedRows:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
                 answers[work.shard] = Fenced(text, definite=True)
             else:
-                talks[work.shard] = fencing.commit(hold, register.plan(hold, work, ops=self._ops))
+                plan = register.plan(hold, work, ops=self._ops)
+                talks[work.shard] = Held(hold, fencing.commit(hold, plan))
         answers.update(self._drive(talks))
         return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
-        parked = {shard: self._parked.pop(shard, None) for shard in shards}
+        with self._lock:
+            parked = {shard: self._parked.pop(shard, None) for shard in shards}
         answers = self._drive({shard: talk for shard, talk in parked.items() if talk is not None})
         return [answers[shard] if shard in answers else _nothing(shard) for shard in shards]
 
-    def _drive(self, talks: dict[ShardId, OwnersTalk]) -> dict[ShardId, Answer]:
+    def _drive(self, talks: dict[ShardId, Held]) -> dict[ShardId, Answer]:
         """All talks step by step; what they ask in one step goes to the store together."""
         answers: dict[ShardId, Answer] = {}
         replies: dict[ShardId, tuple[Reply, ...]] = {}
         while talks:
             asks: dict[ShardId, tuple[Statement, ...]] = {}
-            for shard, talk in list(talks.items()):
+            for shard, (hold, talk) in list(talks.items()):
                 try:
                     ask = talk.send(replies[shard]) if shard in replies else next(talk)
                 except StopIteration as end:
-                    answers[shard] = self._ended(shard, end.value)
+                    answers[shard] = self._ended(hold, end.value)
                     del talks[shard]
                     continue
                 if isinstance(ask, Unclear):
                     answers[shard] = ask
-                    self._parked[shard] = talks.pop(shard)
+                    self._park(talks.pop(shard))
                 else:
                     asks[shard] = ask
             flat = self.rows.run([statement for ask in asks.values() for statement in ask])
@@ -128,17 +149,22 @@ class FencedRows:
                 at += len(ask)
         return answers
 
-    def _ended(self, shard: ShardId, answer: Committed | Fenced) -> Answer:
+    def _park(self, held: Held) -> None:
+        shard = held.hold.shard
+        with self._lock:
+            if self._holds.get(shard) is held.hold:
+                self._parked[shard] = held
+
+    def _ended(self, hold: Hold, answer: Committed | Fenced) -> Answer:
         if isinstance(answer, Fenced):
-            self.drop(shard)
+            with self._lock:
+                if self._holds.get(hold.shard) is hold:
+                    del self._holds[hold.shard]
         return answer
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
-        hold, pending = self._holds.get(shard), shard in self._parked
-        if hold is not None and hold.is_younger(epoch):
-            return
-        self.drop(shard)
-        if hold is None or pending:
+        hold, parked = self._let_go(shard, epoch)
+        if hold is None or parked is not None:
             # While a write is in doubt no other may follow it: if it was done, ours would read
             # as the store's loss. The next owner bumps the epoch anyway.
             return
@@ -151,11 +177,15 @@ class FencedRows:
             pass
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
-        hold = self._holds.get(shard)
-        if hold is not None and hold.is_younger(epoch):
-            return
-        self._holds.pop(shard, None)
-        self._parked.pop(shard, None)
+        self._let_go(shard, epoch)
+
+    def _let_go(self, shard: ShardId, epoch: int) -> tuple[Hold | None, Held | None]:
+        """What was held; nothing where that is of a younger claim than the one that is meant."""
+        with self._lock:
+            hold = self._holds.get(shard)
+            if hold is not None and hold.is_younger(epoch):
+                return None, None
+            return self._holds.pop(shard, None), self._parked.pop(shard, None)
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         for item in self._stream(fencing.load_checkpoint(register.held(self._holds, shard))):
