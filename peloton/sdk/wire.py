@@ -129,12 +129,16 @@ class Wire:
         pause_s = PAUSE_FIRST_S
         for turn in itertools.count(1):
             try:
-                return self._ask_all(call, self._places.of(method.role))
-            except _Over as over:
-                trouble, again = over.trouble, True
+                addresses = self._places.of(method.role)
             except errors.Unavailable as error:
                 # Nobody knows where they are. Whoever was there before may be found again.
                 trouble, again = error, turn > 1
+            else:
+                try:
+                    return self._ask_all(call, addresses)
+                except _Over as over:
+                    # Nothing else is caught: what may have been heard is not said again.
+                    trouble, again = over.trouble, True
             # Clients that lost the same server must not come back in step.
             wait_s = pause_s * random.uniform(0.5, 1.5)
             more = again and (self._places.patient or turn < ROUNDS_MAX)

@@ -14,6 +14,8 @@ import pytest
 from peloton.sdk import errors
 from peloton.sdk.client import Client
 from peloton.sdk.places import Found, Written, addresses_of
+from peloton.sdk.tasks import Tasks
+from peloton.sdk.wire import Wire
 from tests.sdk.fakes import JOB, Cluster, serving
 
 GONE = grpc.StatusCode.UNAVAILABLE
@@ -69,6 +71,41 @@ def test_a_change_without_a_key_goes_to_one_that_is_there() -> None:
     cluster.add_job("RUNNING", "RUNNING")
     with serving(cluster) as address, Client((NOBODY, address), timeout_s=5) as client:
         client.tasks.start(JOB)
+    assert len(cluster.called("Start")) == 1
+
+
+class Late:
+    """Places where nobody is at first, and then somebody."""
+
+    patient = True
+
+    def __init__(self, *later: tuple[str, ...]) -> None:
+        self._turns = [(NOBODY,), *later]
+
+    def of(self, role: str) -> tuple[str, ...]:
+        return self._turns[0]
+
+    def who(self, role: str) -> str:
+        return role
+
+    def answered(self, role: str, address: str) -> None:
+        """It is where it is."""
+
+    def look_again(self) -> None:
+        if len(self._turns) > 1:
+            self._turns.pop(0)
+
+
+def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -> None:
+    """The answer UNAVAILABLE may mean that it happened, on the second turn as on the first."""
+    cluster = Cluster()
+    cluster.add_job("RUNNING", "RUNNING")
+    cluster.fail("Start", GONE, GONE, GONE)
+    with serving(cluster) as address:
+        wire = Wire(Late((address,)), timeout_s=10)
+        with pytest.raises(errors.Unavailable, match="planted"):
+            Tasks(wire).start(JOB)
+        wire.close()
     assert len(cluster.called("Start")) == 1
 
 
