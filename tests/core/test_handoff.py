@@ -368,15 +368,18 @@ def test_the_only_one_keeps_its_node_and_goes_on_trying():
     assert bench.tick(0.5).new() == [order(Verb.CREATE)]
 
 
-def test_a_damaged_shard_is_not_touched_again_not_even_in_a_new_session():
+def test_a_damaged_shard_is_not_touched_for_long_not_even_in_a_new_session():
     bench = Bench().open()
     bench.lost(damaged="chain broken")
     assert bench.new() == [order(Verb.LOOK, None), order(Verb.ANNOUNCE, None), order(Verb.REMOVE)]
     assert bench.handoff.node.damaged == (A,), "another, of a later version perhaps, may read it"
-    bench.answer(NodeOutcome.GONE).view().tick(1000)
-    bench.hear(Session(ME, SessionState.LOST)).connected().view().tick(1000)
+    bench.answer(NodeOutcome.GONE).view().tick(10)
+    bench.hear(Session(ME, SessionState.LOST)).connected().view().tick(rules.DAMAGED_S - 11)
     assert bench.new() == [order(Verb.JOIN, None)]
     assert bench.handoff.damaged == {A: "chain broken"}
+    bench.tick(1)
+    assert bench.new() == [order(Verb.ANNOUNCE, None), order(Verb.CREATE)], "it may be mended"
+    assert not bench.handoff.damaged and not bench.handoff.node.damaged
 
 
 # ---- sessions ----

@@ -49,3 +49,12 @@ def test_who_hurries_says_what_waits_for_its_slow_time_once_and_at_once():
     pending.hurry()
     assert pending.again(last + 2)
     assert not ticks(pending, last + 3, last + 3 + RESEND_FAST_MAX)
+
+
+def test_a_hurried_try_brings_the_slow_rate_no_nearer():
+    pending = Pending()
+    pending.said(lamps(1), 0)
+    for tick in range(1, 20):
+        pending.hurry()
+        pending.again(tick)
+    assert ticks(pending, 20, 26), "a fleet that moved for long has not used up its tries"

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from peloton.runtime.core import parcels as p
 from peloton.runtime.core.codec import encode
-from peloton.runtime.core.parcels import ACK_S, PING_S, STALL_S_MAX, Limits, Link
+from peloton.runtime.core.parcels import (
+    ACK_S,
+    PING_S,
+    SLOWEST_BYTES_PER_S,
+    STALL_S_MAX,
+    Limits,
+    Link,
+)
 from peloton.runtime.core.wire import read_hello
 
 NOW = 1000.0
@@ -458,3 +465,13 @@ def test_what_fills_half_of_the_window_is_acknowledged_at_once(limits: Limits) -
         for frame in pair.a.frames(pair.now):
             assert not pair.b.heard(frame, pair.now).trouble
     assert len(pair.b.frames(pair.now)) == 1
+
+
+def test_a_large_parcel_on_a_slow_link_has_its_time() -> None:
+    """Given up after five seconds it would begin anew on every stream, and never arrive."""
+    pair = joined()
+    pair.a.say(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
+    (large,) = pair.a.frames(NOW)
+    assert pair.a.look(NOW + STALL_S_MAX + 7.9) == ""
+    assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "nothing moves"
+    assert len(large) > 8 * SLOWEST_BYTES_PER_S

@@ -49,6 +49,9 @@ CLAIMS_IN_FLIGHT_MAX = 8
 DRAINS_IN_FLIGHT_MAX = 8
 """Shards it hands over at once: those that wait for a busy claimer had better go on working."""
 UNFIT_S = 60.0
+DAMAGED_S = 600.0
+"""After so long a shard that could not be recovered is tried again: what a read of a store that was
+mended meanwhile did not find, or another version put there, may be whole by now."""
 FAILS_MAX = 3
 """Claims of one shard that fail in a row before the daemon calls itself unfit."""
 FAIL_FIRST_S = 0.5
@@ -104,6 +107,7 @@ class Handoff:
         self._lives = 0
         self._joined = 0
         self._unfit: dict[str, float] = {}
+        self._damaged_until: dict[ShardId, float] = {}
         self._orders: list[Order] = []
         self._counts = dict.fromkeys(State, 0) | {State.OUT: len(self.places)}
 
@@ -146,7 +150,7 @@ class Handoff:
                 self._unfit[shard.group] = now + UNFIT_S
                 self._say()
         if damaged:
-            self.damaged[shard] = damaged
+            self.damaged[shard], self._damaged_until[shard] = damaged, now + DAMAGED_S
             self._say()
         self._happened(shard, News.LOST)
         return self._settle(now)
@@ -173,7 +177,7 @@ class Handoff:
 
     def wake_at_s(self, now: float) -> float | None:
         """When `tick` is due; None when only news can change anything."""
-        moments = [*self._unfit.values()]
+        moments = [*self._unfit.values(), *self._damaged_until.values()]
         for place in self.places.values():
             if place.state in (State.OUT, State.LEFT) and self._wants(place):
                 moments += [place.claim_at_s, place.node_at_s]
@@ -260,9 +264,7 @@ class Handoff:
 
     def _settle(self, now: float) -> list[Order]:
         """Go on with every shard as far as it goes by itself."""
-        if any(until_s <= now for until_s in self._unfit.values()):
-            self._unfit = {group: at_s for group, at_s in self._unfit.items() if at_s > now}
-            self._say()
+        self._look_again(now)
         for shard, place in self.places.items():
             self._happened(shard, News.OURS if place.owner == self.member else News.NOT_OURS)
             while self._may(shard, now) and self._happened(shard, self._wish(shard)):
@@ -272,6 +274,17 @@ class Handoff:
             self._orders.append(Order(Verb.LEAVE))
         orders, self._orders = self._orders, []
         return orders
+
+    def _look_again(self, now: float) -> None:
+        """What was said of us long ago need not be so any more."""
+        mended = [shard for shard, until_s in self._damaged_until.items() if until_s <= now]
+        for shard in mended:
+            del self.damaged[shard], self._damaged_until[shard]
+        fit = [group for group, until_s in self._unfit.items() if until_s <= now]
+        for group in fit:
+            del self._unfit[group]
+        if mended or fit:
+            self._say()
 
     def _wish(self, shard: ShardId) -> Wish:
         place = self.places[shard]

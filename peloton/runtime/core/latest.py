@@ -8,8 +8,10 @@ and must not be journaled: recovery reports anew.
 
 from __future__ import annotations
 
+import itertools
+
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.owed import RESEND_SLOW_TICKS
+from peloton.runtime.core.owed import HURRIED_PER_TICK_MAX, RESEND_SLOW_TICKS
 from peloton.runtime.vocabulary import Key, Latest, Seen
 
 _Name = tuple[Key, Key, str]
@@ -24,6 +26,7 @@ class Pending:
         self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # tick, tries
         self._senders: dict[Key, int] = {}  # how many reports of each wait
         self._hurry = False
+        self._hurried: dict[_Name, None] = {}
 
     def said(self, envelope: Envelope, tick: int) -> None:
         """A report leaves; an older one to the same receiver is forgotten, with its tries."""
@@ -46,19 +49,29 @@ class Pending:
                     del self._senders[to]
 
     def hurry(self) -> None:
-        """What was lost may be heard now: all that wait are due."""
+        """What was lost may be heard now: all that wait have a try soon."""
         self._hurry = True
 
     def again(self, tick: int) -> list[Envelope]:
         """The reports to say again at this tick."""
-        hurry, self._hurry = self._hurry, False
-        due = []
+        hurried, due = self._some_hurried(), []
         for name, (envelope, said, tries) in self._waiting.items():
             pause = RESEND_EVERY_TICKS if tries < RESEND_FAST_MAX else RESEND_SLOW_TICKS
-            if hurry or tick - said >= pause:
-                self._waiting[name] = (envelope, tick, tries + 1)
+            late = tick - said >= pause
+            if late or name in hurried:
+                # A hurried try is one more: it must not bring the slow rate nearer.
+                self._waiting[name] = (envelope, tick, tries + late)
                 due.append(envelope)
         return due
+
+    def _some_hurried(self) -> dict[_Name, None]:
+        if self._hurry:
+            self._hurry = False
+            self._hurried |= dict.fromkeys(self._waiting)
+        some = dict.fromkeys(itertools.islice(self._hurried, HURRIED_PER_TICK_MAX))
+        for name in some:
+            del self._hurried[name]
+        return some
 
     def from_key(self, sender: Key) -> bool:
         """Whether a report of this entity is still unseen."""

@@ -77,6 +77,7 @@ class Owed:
         self._fast: dict[Key, None] = {}
         self._slots: list[dict[Key, None]] = [{} for _ in range(RESEND_SLOW_TICKS)]
         self._next_slot = itertools.cycle(range(RESEND_SLOW_TICKS))
+        self._hurry = False
         self._hurried: dict[Key, None] = {}
 
     def said(self, key: Key, raw: int) -> None:
@@ -104,8 +105,9 @@ class Owed:
         self._of.pop(key, None)
 
     def hurry(self) -> None:
-        """What was lost may be heard now: the slow ones too have a try soon."""
-        self._hurried |= dict.fromkeys(key for key, owing in self._of.items() if owing.slow)
+        """What was lost may be heard now: the slow ones too have a try soon. Said many times
+        between two ticks, as while a whole fleet moves, it is looked after once."""
+        self._hurry = True
 
     def tick(self, number: int) -> dict[Key, int]:
         """One tick has passed: who is due for another try now, and which members."""
@@ -158,6 +160,10 @@ class Owed:
         return due
 
     def _some_hurried(self) -> list[Key]:
+        if self._hurry:
+            self._hurry = False
+            # Who is still in line keeps his place, or the last would never have their turn.
+            self._hurried |= dict.fromkeys(key for key, owing in self._of.items() if owing.slow)
         some = [*itertools.islice(self._hurried, HURRIED_PER_TICK_MAX)]
         for key in some:
             del self._hurried[key]

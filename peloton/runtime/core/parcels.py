@@ -43,11 +43,12 @@ LINK_BYTES_MAX = 32 * 1024 * 1024
 """What may wait here for one peer, under way or not; what comes beyond is dropped, and counted."""
 PARCEL_BYTES = 256 * 1024
 """A parcel takes letters up to this; one letter that is larger goes alone."""
-WINDOW_PARCELS = 64
-WINDOW_BYTES = 8 * 1024 * 1024
+WINDOW_PARCELS, WINDOW_BYTES = 64, 8 * 1024 * 1024
 """What may be under way to us at once, as far as we are concerned."""
 STALL_S_MAX = 5.0
 """A stream on which nothing moves for so long, though something should, is given up."""
+SLOWEST_BYTES_PER_S = 1024 * 1024
+"""What is under way may need so long more: a parcel is acknowledged when it is there as a whole."""
 PING_S = 5.0
 """An idle stream carries an empty parcel so often. It is the dialler's, who alone can dial again:
 its end of a dead stream may look alive for ever, while the other side waits to be dialled."""
@@ -55,8 +56,7 @@ ACK_S = 0.02
 """An acknowledgement waits so long for a parcel to carry it: a frame alone costs as much as twenty
 do together. What half fills the sender's window is acknowledged at once."""
 ACK_PARCELS_MAX = 16
-RETRY_FIRST_S = 0.1
-RETRY_S_MAX = 5.0
+RETRY_FIRST_S, RETRY_S_MAX = 0.1, 5.0
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
@@ -229,7 +229,6 @@ class Link:
             if now - self._greeted_s > RETRY_S_MAX:
                 self._retry_after_s = RETRY_FIRST_S
         self.stream, self.greeted = None, False
-        self._under_way = self._under_way_bytes = 0
         self._retry_s = now + self._retry_after_s
         self._retry_after_s = min(2 * self._retry_after_s, RETRY_S_MAX)
 
@@ -248,7 +247,8 @@ class Link:
             return None
         # What the peer says shows that it is there, and nothing of what became of our parcel: one
         # that was lost would fill the window for as long as the peer has something to say.
-        return (self._taken_s if self.greeted else self._moved_s) + STALL_S_MAX
+        since_s = self._taken_s if self.greeted else self._moved_s
+        return since_s + STALL_S_MAX + self._under_way_bytes // SLOWEST_BYTES_PER_S
 
     def ping_s(self) -> float | None:
         """When `frames` has something to send though nothing waits."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ from peloton.runtime.shells.shell import Clock, Shell
 
 LETTERS_PER_GRANT_MAX = 256
 SLEEP_S_MAX = 60.0
+STOP_S_MAX = 5.0
 
 
 class Dispatcher:
@@ -46,11 +48,15 @@ class Dispatcher:
         """Begin; shells may have been attached before."""
         self._thread.start()
 
-    def stop(self, timeout_s: float = 5.0) -> None:
+    def leave(self) -> None:
         """End after the grant in progress; shells keep what lies in their inboxes."""
         self._stopping = True
         with self._bell:
             self._bell.notify()
+
+    def stop(self, timeout_s: float = STOP_S_MAX) -> None:
+        """End, and wait for that."""
+        self.leave()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
@@ -145,9 +151,12 @@ class Threads:
         return found
 
     def stop(self) -> None:
-        """End all threads."""
+        """End all threads. Those that wait for a store which does not answer do so together."""
         for made in self._made.values():
-            made.stop()
+            made.leave()
+        end_s = time.monotonic() + STOP_S_MAX
+        for made in self._made.values():
+            made.stop(max(0.0, end_s - time.monotonic()))
 
     def _broke(self, text: str) -> None:
         if self.on_broken is not None:

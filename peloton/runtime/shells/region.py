@@ -203,7 +203,8 @@ class Region:
     def misdirected(self, peer: str, place: Place, *, view: int) -> None:
         """The peer has not what we sent: one of us has an old view, which mends itself. What was
         lost is said again when it has: the view that tells us may have come before the refusal."""
-        self.reached()
+        if isinstance(place, ShardId):  # who wants a soft machine asks anew by himself
+            self.reached()
 
     def reached(self) -> None:
         """A shard has a new owner, or a peer is there again: what was lost can be said anew."""
