@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.sdk.errors import TryLater, Unavailable
-from peloton.sdk.wire import ONCE, WAIT, Method, Wire
+from peloton.sdk.wire import ONCE, READ, Method, Wire
 
 # One question of a wait; the server may answer earlier, and is asked again.
 WAIT_ASK_S = 20.0
@@ -118,7 +118,7 @@ class Ops:
     def _wait(self, job: str, ask_s: float) -> Ended:
         request = ops.WaitJobRequest(job_id=job, timeout_s=ask_s)
         answer = self._wire.call(
-            method("WaitJob"), request, how=WAIT, timeout_s=ask_s + WAIT_GRACE_S
+            method("WaitJob"), request, how=READ, timeout_s=ask_s + WAIT_GRACE_S
         )
         return Ended(
             answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal

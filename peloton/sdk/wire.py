@@ -75,18 +75,13 @@ class Method(NamedTuple):
 
 
 class How(NamedTuple):
-    """May a call be repeated when nobody answers, and under which key.
-
-    `long`: it is meant to take its time, so silence alone is no reason to ask somebody else.
-    """
+    """May a call be repeated when nobody answers, and under which key."""
 
     repeat: bool
     key: str = ""
-    long: bool = False
 
 
 READ = How(repeat=True)
-WAIT = How(repeat=True, long=True)
 ONCE = How(repeat=False)
 
 
@@ -112,6 +107,7 @@ class Wire:
         self._places = places
         self._login = login
         self._channels: dict[str, grpc.Channel] = {}
+        self._reached: set[str] = set()
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -153,21 +149,19 @@ class Wire:
         """The first answer of one after the other; raises `_Over`, or what one said is wrong."""
         troubles: list[errors.PelotonError] = []
         for at, address in enumerate(addresses, 1):
-            last = at == len(addresses)
-            left_s = max(call.until - time.monotonic(), 0.001)
-            # One that is silent must not use up the time of those behind it.
-            wait_s = left_s if call.how.long else left_s / (len(addresses) - at + 1)
-            if not call.how.repeat and (len(addresses) > 1 or self._places.patient):
-                trouble = self._reach(address, wait_s)
+            left_s = _left_s(call)
+            if len(addresses) > 1 or (self._places.patient and not call.how.repeat):
+                # One that is not there must not use up the time of those behind it.
+                trouble = self._reach(address, left_s / (len(addresses) - at + 1))
                 if trouble is not None:
                     troubles.append(trouble)
                     continue
-                wait_s = max(call.until - time.monotonic(), 0.001)
+                # One that is there has all of it: a slow answer is no silence.
+                left_s = _left_s(call)
             try:
-                answer = self._ask(call, address, wait_s=wait_s)
+                answer = self._ask(call, address, wait_s=left_s)
             except errors.Unavailable as error:
-                silent = isinstance(error, errors.TimedOut)
-                if not call.how.repeat or (silent and last):
+                if not call.how.repeat or isinstance(error, errors.TimedOut):
                     raise
                 troubles.append(error)
             else:
@@ -185,19 +179,13 @@ class Wire:
 
     def _reach(self, address: str, wait_s: float) -> errors.Unavailable | None:
         """Connect before anything is said; why not, if that fails: then nothing was said."""
-        channel, known = self._channel(address), threading.Event()
-        states: list[grpc.ChannelConnectivity] = []
-
-        def changed(state: grpc.ChannelConnectivity) -> None:
-            states.append(state)
-            if state in (_READY, _FAILED):
-                known.set()
-
-        channel.subscribe(changed, try_to_connect=True)
-        known.wait(wait_s)
-        channel.unsubscribe(changed)
-        if _READY in states[-1:]:
-            return None
+        channel = self._channel(address)
+        # A look is enough where it stands: gRPC may carry out an order to dial a while later, and
+        # if the channel is closed by then, its thread fails aloud.
+        for dial in (False, True) if address in self._reached else (True,):
+            if _state(channel, wait_s, dial=dial) == _READY:
+                self._reached.add(address)
+                return None
         return errors.Unavailable(f"{address} does not answer: no connection", kind="UNAVAILABLE")
 
     def _channel(self, address: str) -> grpc.Channel:
@@ -223,6 +211,26 @@ class Wire:
 
 _READY = grpc.ChannelConnectivity.READY
 _FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+
+def _state(channel: grpc.Channel, wait_s: float, *, dial: bool) -> grpc.ChannelConnectivity | None:
+    """How a channel is; if it is to dial, how that went. None: it did not say in time."""
+    known = threading.Event()
+    states: list[grpc.ChannelConnectivity] = []
+
+    def changed(state: grpc.ChannelConnectivity) -> None:
+        states.append(state)
+        if not dial or state in (_READY, _FAILED):
+            known.set()
+
+    channel.subscribe(changed, try_to_connect=dial)
+    known.wait(wait_s)
+    channel.unsubscribe(changed)
+    return states[-1] if states else None
+
+
+def _left_s(call: Call) -> float:
+    return max(call.until - time.monotonic(), 0.001)
 
 
 class _Over(Exception):

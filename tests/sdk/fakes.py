@@ -30,6 +30,7 @@ class Call(NamedTuple):
     name: str
     request: Any
     metadata: dict[str, str]
+    left_s: float = 0.0  # how much of its time it had when it came
 
 
 class Cluster:
@@ -99,7 +100,7 @@ class Recorder(grpc.ServerInterceptor):
 
         def answer(request: Any, context: grpc.ServicerContext) -> Any:
             metadata = dict(context.invocation_metadata())
-            self.cluster.calls.append(Call(name, request, metadata))
+            self.cluster.calls.append(Call(name, request, metadata, context.time_remaining()))
             troubles = self.cluster.troubles.get(name)
             if troubles:
                 context.abort(*troubles.pop(0))

@@ -124,6 +124,36 @@ def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
         assert time.monotonic() - began_s < 1.5, "the one that answered is asked first"
 
 
+@pytest.mark.parametrize("say", ["lookup", "start"])
+def test_one_that_is_there_has_all_the_time(say: str) -> None:
+    """A call that rightly takes more than half of it must not fail on each in turn."""
+    first, second = Cluster(), Cluster()
+    first.add_job("RUNNING", "RUNNING")
+    with (
+        serving(first) as one,
+        serving(second) as other,
+        Client((one, other, NOBODY), timeout_s=30) as client,
+    ):
+        for _ in range(2):
+            client.pools.lookup("/hello") if say == "lookup" else client.tasks.start(JOB)
+    assert len(first.calls) == 2 and not second.calls
+    assert all(call.left_s > 20 for call in first.calls)
+
+
+def test_a_connection_that_was_lost_is_made_again() -> None:
+    first, second = Cluster(), Cluster()
+    with serving(second) as other:
+        with serving(first) as one:
+            port = int(one.rpartition(":")[2])
+            client = Client((one, other), timeout_s=10)
+            client.pools.lookup("/hello")
+        client.pools.lookup("/hello")
+        assert (len(first.calls), len(second.calls)) == (1, 1)
+    with client, serving(first, port=port):
+        client.pools.lookup("/hello")
+    assert (len(first.calls), len(second.calls)) == (2, 1)
+
+
 def test_all_that_do_not_answer_are_named() -> None:
     client = Client((NOBODY, "127.0.0.1:2"), timeout_s=5)
     with client, pytest.raises(errors.Unavailable) as caught:
