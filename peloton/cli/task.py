@@ -110,7 +110,7 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
     """Print a file of the sandbox of one INSTANCE of JOB: of its newest run, or of the run TASKID.
 
     The files of the newest 1000 runs that have ended are kept; `peloton task get JOB INSTANCE`
-    lists the runs and their ids.
+    lists the runs and their ids. With --follow, a file that is not there yet is waited for.
 
     \b
     peloton task logs JOB 0

@@ -131,10 +131,13 @@ class Tasks:
     def follow(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
     ) -> Iterator[bytes]:
-        """The same, and what is added to it until the run has ended; waits for it to begin."""
+        """The same, and what is added to it until the run has ended.
+
+        Waits for the run to begin, and for the file to be made: a run that goes on may yet make it.
+        """
         silence, start, run_id = Silence(None), 0, run
         while True:
-            asked_s = time.monotonic()
+            asked_s, over = time.monotonic(), True
             try:
                 if not run_id:
                     run_id = self._begun(job, instance)
@@ -147,6 +150,11 @@ class Tasks:
                     ):
                         start += len(piece)
                         yield piece
+                silence.is_over()
+            except NotFound:
+                # Before its run is over, only the file can be what is not there.
+                if over:
+                    raise
                 silence.is_over()
             except Unavailable as error:
                 silence.goes_on(asked_s, error)

@@ -123,6 +123,7 @@ class Wire:
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         call = Call(method, request, how, until)
         pause_s = PAUSE_FIRST_S
+        trouble: errors.PelotonError
         for turn in itertools.count(1):
             try:
                 addresses = self._places.of(method.role)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlencode
 
 import grpc
 import pytest
@@ -337,8 +338,39 @@ def test_following_ends_with_the_run_though_another_has_begun(
         cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
         cluster.sandbox.paths.append(f"/{JOB}-0-1/stdout")
         assert [*client.tasks.follow(JOB, 0, run=f"{JOB}-0-1")] == [b"first"]
+
+
+def test_a_file_that_is_not_made_yet_is_waited_for_until_the_run_has_ended(
+    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the sandbox, then named there but not made, then there."""
+    monkeypatch.setattr(tasks, "FOLLOW_PAUSE_S", 0.01)
+    cluster.add_job("RUNNING", "RUNNING")
+    runtime, path = cluster.tasks[JOB][0].runtime, f"/{JOB}-0-1/app.log"
+    runtime.host = "agent0"
+    files: dict[str, bytes] = {}
+    with agent(files) as port:
+        cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
+        following = client.tasks.follow(JOB, 0, filename="app.log")
+        found: list[bytes] = []
+        reader = threading.Thread(target=lambda: found.extend(following))
+        reader.start()
+        for asked in (2, 5):
+            until, pause = time.monotonic() + 5, threading.Event()
+            while len(cluster.called("BrowseSandbox")) < asked and time.monotonic() < until:
+                pause.wait(0.01)
+            assert reader.is_alive(), "the run may yet make it"
+            cluster.sandbox.paths.append(path)
+        files[f"/files/download?{urlencode({'path': path})}"] = b"at last"
+        runtime.state = task_pb2.SUCCEEDED
+        reader.join(10)
+    assert b"".join(found) == b"at last"
     with pytest.raises(errors.NotFound, match="not found in sandbox files"):
         next(client.tasks.follow(JOB, 0, filename="core"))
+    with pytest.raises(errors.NotFound, match="job not found"):
+        next(client.tasks.follow("nobody", 0))
+    with pytest.raises(errors.OutOfRange):
+        next(client.tasks.follow(JOB, 7, run=f"{JOB}-7-1"))
 
 
 def test_a_wait_among_too_many_goes_on_asking(client: Client, cluster: Cluster) -> None:
