@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
-from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.desk import Code, Context, Desk, end
 from peloton.gateway.texts import name_of
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.runtime.vocabulary import Key, key
+from peloton.runtime.vocabulary import Key, Refused, key
 
 
 def listed(desk: Desk, context: Context) -> list[ops.Host]:
@@ -43,12 +42,11 @@ def forget(desk: Desk, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
     found = desk.ask(host, GetHost(), context=context)
     if not isinstance(found, Host) or found.removed:
         end(context, Code.NOT_FOUND, text=f"no host is called {sent.name}")
-    held = sum(run.phase in HOLDING for run in found.runs.values())
-    if held and not sent.lose_runs:
-        text = f"{sent.name} holds {held} runs, which would be lost to their tasks"
-        end(context, Code.FAILED_PRECONDITION, text=text)
-    desk.ask(host, HostGone(), context=context)
-    return ops.ForgetHostResponse(runs_lost=held)
+    # What it holds, it alone decides by: a run may be granted after any look from here.
+    lost = desk.ask(host, HostGone(sent.lose_runs), context=context)
+    if isinstance(lost, Refused):
+        end(context, Code.FAILED_PRECONDITION, text=lost.text)
+    return ops.ForgetHostResponse(runs_lost=lost)
 
 
 def _told(view: HostView) -> Any:

@@ -20,7 +20,7 @@ from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, Outcome
 from peloton.runtime.core.turn import Outcome as Turn
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue, Refused
 
 KIND = kind(8)
 HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
@@ -348,6 +348,24 @@ def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: Phase) -> None:
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
     assert not hears(turn.state, m.HostGone()).facts
     assert len(owed(turn.state)) == 1, "its tasks are told until they have seen it"
+
+
+@pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.STARTED, Phase.KILLING])
+def test_whether_runs_may_be_lost_is_decided_where_they_are_granted(phase: Phase) -> None:
+    """Who looked at the host, and then said that it is gone, may have missed a launch."""
+    host = with_run(phase)
+    turn = hears(host, m.HostGone(lose_runs=False))
+    assert isinstance(turn.reply, Refused) and "h holds 1 runs" in turn.reply.text
+    assert (turn.state, turn.facts, turn.sends) == (host, (), ())
+    assert turn.reply.again, "the runs may have ended when the same is said again"
+    assert hears(host, m.HostGone()).reply == 1
+
+
+@pytest.mark.parametrize("phase", [Phase.ENDED, Phase.REFUSED])
+def test_a_host_whose_runs_are_over_is_forgotten_without_asking(phase: Phase) -> None:
+    turn = hears(with_run(phase), m.HostGone(lose_runs=False))
+    assert turn.state.removed and turn.reply == 0
+    assert hears(turn.state, m.HostGone(lose_runs=False)).reply == 0
 
 
 def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:

@@ -15,6 +15,9 @@ from peloton.actors.task.messages import Outcome
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value
 
+# A code of a refusal.
+HOLDS_RUNS = "HOLDS_RUNS"
+
 
 class Port(Value, frozen=True, gc=False, array_like=True):
     """A port of a run: a fixed number, or 0 for one that the host picks, told by `env`."""
@@ -95,7 +98,13 @@ class LookAgain(Message, frozen=True, gc=False, array_like=True):
 
 
 class HostGone(Message, frozen=True, gc=False, array_like=True):
-    """Assembly to host: the machine is not part of the cluster any more; its runs are lost."""
+    """Assembly or operator to host: the machine is not part of the cluster any more.
+
+    Answered with the number of runs that were lost by it. Without `lose_runs` it is refused while
+    there are any: only the host knows that between two messages.
+    """
+
+    lose_runs: bool = True
 
 
 class RunsStarted(Message, frozen=True, gc=False, array_like=True):

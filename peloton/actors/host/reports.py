@@ -20,7 +20,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd
 from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
 
 STOP_GRACE_S = 30.0
 LATE_S = 2.0
@@ -161,13 +161,20 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     reach them (a virtual host does not go away with its name), they are killed.
     """
     if host.removed:
-        return Decision(because="it is known to be no more")
+        return Decision(reply=0, because="it is known to be no more")
+    held = _held(host)
+    if held and not message.lose_runs:
+        text = (
+            f"{at.key.partition('/')[2]} holds {len(held)} runs, which would be lost to their tasks"
+        )
+        # Not for good: the runs may have ended when the same is said again.
+        return Decision(reply=Refused(m.HOLDS_RUNS, text, again=True), because=text)
     reason = "the host is not part of the cluster any more"
     lost = lost_outcome(reason)
-    held = _held(host)
     stops = _orders(host, at, again=[], stops=tuple(run.pod for run in held))
     told = _tell(host, tuple(m.RunEnd(run.pod, lost) for run in held))
-    return Decision(facts=(f.HostRemoved(reason),), sends=(*told, *stops), because=reason)
+    facts, sends = (f.HostRemoved(reason),), (*told, *stops)
+    return Decision(facts=facts, sends=sends, reply=len(held), because=reason)
 
 
 def unreachable(host: Host, message: Due, at: At) -> Decision:
