@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from peloton.kinds import GROUPS, kinds
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import (
     Mailed,
     NotMine,
@@ -144,6 +145,22 @@ def test_fields_that_are_added_later_are_skipped() -> None:
     raw[2].append("new")
     found = PACKING.unpack(encode([*raw, "new"]))
     assert found == Envelope(X, w.Add(1), ask=3)
+
+
+def test_a_page_of_a_listing_travels_with_all_it_says() -> None:
+    page = Listed("note", (w.Total(3),), 7, ((("up", 2),),), X)
+    assert PACKING.unpack_answer(X, PACKING.pack_answer(X, page)) == page
+    raw = msgspec.msgpack.decode(PACKING.pack_answer(X, page))
+    raw[2].append("new")
+    assert PACKING.unpack_answer(X, encode(raw)) == page, "what is added later is skipped"
+
+
+@pytest.mark.parametrize("fields", [2, 3, 4])
+def test_a_page_of_an_earlier_version_is_no_page(fields: int) -> None:
+    """It would count as nothing matched, and as the last one."""
+    form, number, page = msgspec.msgpack.decode(PACKING.pack_answer(X, Listed("note", (), 1)))
+    found = PACKING.unpack_answer(X, encode((form, number, page[:fields])))
+    assert isinstance(found, Unavailable) and "of an earlier version" in found.text
 
 
 def test_letters_come_out_as_they_went_in() -> None:

@@ -9,6 +9,10 @@ from there, and keeps the best of what it was told (`Best`), on a thread of its 
 Summaries are looked at in the order of their keys, which is nobody's wish but never changes: an
 entity that is there all the time is seen once and only once, whatever comes, goes or changes
 between two pages, and though the shard has another owner by then.
+
+A listing needs all daemons at this version. One of an earlier version sends all it has in one page
+that counts nothing, which is refused (`packing`); and it would take our first page for all. No
+release had that version.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ whoever waits for an answer gets one.
 
 A daemon may be older than the one that wrote. Fields that were added later are skipped by msgspec;
 a message of a number never heard of is handed on as `Unknown`, with its ask, and nothing else of
-its letter is lost.
+its letter is lost. A page of a listing is an exception: see `_Page`.
 """
 
 from __future__ import annotations
@@ -77,13 +77,17 @@ class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A `Listed` as it travels: its items are answers of their kind."""
+    """A `Listed` as it travels: its items are answers of their kind.
+
+    No field has a default: an earlier version wrote the first two only, and a page that is taken
+    for "nothing matched, and this was the last" would make a wrong list that nobody notices.
+    """
 
     kind: str
     items: list[msgspec.Raw]
-    matched: int = 0
-    tallies: tuple[Tally, ...] = ()
-    after: Key = Key("")
+    matched: int
+    tallies: tuple[Tally, ...]
+    after: Key
 
 
 class Mailed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
@@ -240,12 +244,19 @@ class Packing:
         if form == VALUE:
             return decode(raw, OWN_ANSWERS.get(number) or self._answers[kind, number])
         if form == LISTED:
-            page = _PAGES.decode(raw)
+            page = _page(raw)
             rows = tuple(self._read_answer(page.kind, row) for row in page.items)
             return Listed(page.kind, rows, page.matched, page.tallies, page.after)
         items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
         found = [self._read_answer(kind, item) for item in items]
         return found if form == LIST else tuple(found)
+
+
+def _page(raw: msgspec.Raw) -> _Page:
+    try:
+        return _PAGES.decode(raw)
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"a page of an earlier version? {error}") from None
 
 
 def _pack_bits(raw: int) -> bytes:
