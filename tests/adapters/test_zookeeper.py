@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.chaos.nemesis.door import Door
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
 from peloton.runtime.adapters.zookeeper_nodes import Paths
 from peloton.runtime.adapters.zookeeper_writes import Found, Writes
@@ -19,7 +20,6 @@ from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState
 from tests.adapters.zookeeper_bench import SESSION_S, Bench
 from tests.contracts.memberships import SHARD, Daemon, expire, node, rest, wait
 from tests.servers import zookeeper
-from tests.servers.proxy import Proxy
 
 HELD, TAKEN, GONE, UNSURE = NodeOutcome
 CONNECTED, SUSPENDED, LOST = SessionState
@@ -114,7 +114,7 @@ def test_no_threads_are_left_behind(bench: Bench):
 
 
 def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: Bench):
-    proxy = Proxy(zookeeper.shared().port)
+    proxy = Door(zookeeper.shared().port)
     a = bench.daemon("a", proxy.address, session_s=6.0)
     session = a.client._session
     committed: list[float] = []
@@ -133,7 +133,7 @@ def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: B
 
 
 def test_a_lost_session_dials_no_more_however_late_it_is_noticed(bench: Bench):
-    proxy = Proxy(zookeeper.shared().port)
+    proxy = Door(zookeeper.shared().port)
     client = bench.client(proxy.address)
     states: list[SessionState] = []
 

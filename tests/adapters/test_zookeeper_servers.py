@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from peloton.chaos.nemesis.door import Door
 from peloton.runtime.adapters.zookeeper_lease import now_s
 from peloton.runtime.ports import NodeOutcome, SessionState, ShardId
 from tests.adapters.zookeeper_bench import SESSION_S, Bench, Watched
 from tests.contracts.memberships import SHARD, Daemon, rest, wait
-from tests.servers.proxy import Proxy
 from tests.servers.zookeeper import Ensemble, ZooKeeper
 
 HELD, TAKEN, GONE, UNSURE = NodeOutcome
@@ -123,7 +123,7 @@ def everybody_goes_on(daemons: list[Daemon], shard: ShardId) -> None:
 def test_a_server_that_lost_its_leader_and_still_answers_makes_nobody_sure(tmp_path: Path):
     ensemble = Ensemble(tmp_path)
     # The first server reaches the others through proxies, so that it can be cut off from them.
-    proxies = [Proxy(seat.quorum_port) for seat in ensemble.servers[0].seats[1:]]
+    proxies = [Door(seat.quorum_port) for seat in ensemble.servers[0].seats[1:]]
     seats = ensemble.servers[0].seats
     parted, *others = ensemble.servers
     parted.seats = [

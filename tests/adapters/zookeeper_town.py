@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
+from peloton.chaos.nemesis.door import Door
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
 from peloton.runtime.core.handoff import Handoff
@@ -20,7 +21,6 @@ from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.letters import Closed, DrainAll, Opened, tell
 from peloton.runtime.shells.shell import begin
-from tests.servers.proxy import Proxy
 
 WORK_S_MAX = 0.02
 
@@ -78,7 +78,7 @@ class Daemon:
     """One process, but for the process."""
 
     def __init__(self, town: Town, name: str) -> None:
-        self.proxy = Proxy(town.port)
+        self.proxy = Door(town.port)
         config = Config(self.proxy.address, town.cluster, session_s=town.session_s)
         self.membership = ZooKeeperMembership(config)
         self.threads = Threads(SystemClock())

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from kazoo.client import KazooClient
 
+from peloton.chaos.nemesis.door import Door
 from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
 from peloton.runtime.ports import (
     MemberNode,
@@ -31,7 +32,6 @@ from peloton.runtime.simulation.member import Client
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.stepper import Stepper
 from tests.servers import zookeeper
-from tests.servers.proxy import Proxy
 
 WAIT_S_MAX = 20.0
 SHARD = ShardId("a", 0)
@@ -111,11 +111,11 @@ class Real:
     def __init__(self) -> None:
         self.server = zookeeper.shared()
         self.cluster = f"contract-{next(self._clusters)}"
-        self._proxies: dict[int, Proxy] = {}
+        self._proxies: dict[int, Door] = {}
         self._clients: list[ZooKeeperMembership] = []
 
     def client(self) -> Membership:
-        proxy = Proxy(self.server.port)
+        proxy = Door(self.server.port)
         config = Config(proxy.address, self.cluster, session_s=self.session_s)
         client = ZooKeeperMembership(config)
         self._proxies[id(client)] = proxy

@@ -58,10 +58,16 @@ class Door:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
+        self.accepted = 0
         self._open: list[Passage] = []
         self._shut: dict[int | None, bool] = {}
         """Who does not pass, and whether silently; None: nobody does."""
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """Where to knock."""
+        return f"127.0.0.1:{self.port}"
 
     def cut(self) -> None:
         """Connections end, and none begins."""
@@ -110,6 +116,7 @@ class Door:
                 near, _ = self._listener.accept()
             except OSError:
                 return
+            self.accepted += 1
             try:
                 far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
