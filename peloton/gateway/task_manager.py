@@ -24,7 +24,7 @@ from peloton.gateway.sandboxes import Sandboxes
 from peloton.gateway.task_query import chosen, page
 from peloton.gateway.texts import known_job, name_of
 from peloton.gateway.translate_run import Translator
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Bits, Key
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
@@ -88,13 +88,15 @@ class TaskManager:
         ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
         job = self._desk.job(key, context)
         # Looked at before: afterwards what never ran has ended, too, and by this very call.
-        ended = self._ended(job, context) if job is not None else frozenset()
+        ended = self._ended(job, context) if job is not None else Bits()
         request = request_of(sent, context)
-        answer = self._desk.ask(key, StopJob(ranges), context=context, request=request)
+        answer = self._desk.ask(key, StopJob(ranges, ended), context=context, request=request)
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
+        # Of the answer, not of this look: said again, it is the first one, and so is its look.
+        over = frozenset(answer.ended)
         told = [one for start, stop in answer.ranges for one in range(start, stop)]
-        stopped = [instance for instance in told if instance not in ended]
+        stopped = [instance for instance in told if instance not in over]
         return task.StopResponse(stoppedInstanceIds=stopped)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
@@ -154,13 +156,17 @@ class TaskManager:
 
     # ---- inside ----
 
-    def _ended(self, job: JobView, context: Context) -> frozenset[int]:
+    def _ended(self, job: JobView, context: Context) -> Bits:
         """The instances of which there is nothing left to stop."""
         counts = dict(job.summary.counts)
         if not any(counts.get(state) for state in ENDED):
-            return frozenset()  # the usual case, in which nobody needs to be listed
-        views = self._desk.instances(job, context=context)
-        return frozenset(view.instance for view in views if view.state in ENDED)
+            return Bits()  # the usual case, in which nobody needs to be listed
+        # Not one by one into a `Bits`, which would be copied for each of very many.
+        marks = bytearray(job.spec.instances // 8 + 1)
+        for view in self._desk.instances(job, context=context):
+            if view.state in ENDED:
+                marks[view.instance // 8] |= 1 << view.instance % 8
+        return Bits.unpack(bytes(marks))
 
     def _job(self, sent: Any, context: Context) -> JobView | None:
         return self._desk.job(known_job(sent.jobId.value), context)

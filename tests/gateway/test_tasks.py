@@ -200,13 +200,15 @@ def test_a_stop_may_be_said_twice_under_its_key(town: Town) -> None:
     """A client that heard no answer says it again, and is answered though the job has ended."""
     job_id = town.create(town.request(2, defaultConfig=default_config(seconds=60)))
     town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
-    for ranges in ([task.InstanceRange(**{"from": 0, "to": 1})], []):
+    for killed, ranges in enumerate(([task.InstanceRange(**{"from": 0, "to": 1})], []), 1):
         sent = task.StopRequest(jobId=named(job_id), ranges=ranges)
         key = [("peloton-request-key", f"stop-{len(ranges)}")]
         for _ in range(2):
             answer = town.tasks.Stop(sent, metadata=key)
             assert not answer.HasField("error"), answer
-            town.until(lambda: town.task(job_id).result.runtime.state == task.KILLED)
+            stopped = list(answer.stoppedInstanceIds)
+            assert stopped == [killed - 1], "the second time as the first"
+            town.until(lambda n=killed: town.job(job_id).runtime.taskStats["KILLED"] == n)
     assert town.ended(job_id).state == "KILLED"
     unknown = task.StopRequest(jobId=named("00000000-0000-4000-8000-000000000000"))
     for _ in range(2):

@@ -91,11 +91,12 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
         return missing(message, at)
     whole = ((0, job.spec.instances),)
     ranges = _clipped(message.ranges, job.spec.instances) if message.ranges else whole
+    told = m.JobStopped(ranges, message.ended)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
-        return Decision(reply=m.JobStopped(ranges), because="it is being stopped already")
+        return Decision(reply=told, because="it is being stopped already")
     if ranges == whole:
         if job.state in TERMINAL:
-            return Decision(reply=m.JobStopped(ranges), because="it has ended")
+            return Decision(reply=told, because="it has ended")
         facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who),)
         touched = Bits.span(0, job.slices)
     else:
@@ -110,7 +111,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     return Decision(
         facts=facts,
         sends=_goals(folded, touched),
-        reply=m.JobStopped(ranges),
+        reply=told,
         because="Task stop API request",
     )
 

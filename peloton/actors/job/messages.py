@@ -9,7 +9,7 @@ import enum
 
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.spec import JobSpec, Override
-from peloton.runtime.vocabulary import Key, Message, Query, Value, key
+from peloton.runtime.vocabulary import Bits, Key, Message, Query, Value, key
 
 
 class JobStates(enum.IntEnum):
@@ -65,9 +65,13 @@ class DropPieces(Message, frozen=True, gc=False, array_like=True):
 
 
 class StopJob(Message, frozen=True, gc=False, array_like=True):
-    """Client to a job: end these instances, or all when no range is given. Half-open ranges."""
+    """Client to a job: end these instances, or all when no range is given. Half-open ranges.
+
+    `ended` are those that had ended when the client asked, for the answer alone.
+    """
 
     ranges: tuple[tuple[int, int], ...] = ()
+    ended: Bits = Bits()
 
 
 class DeleteJob(Message, frozen=True, gc=False, array_like=True):
@@ -93,9 +97,14 @@ class OverridesAdded(Value, frozen=True, gc=False, array_like=True):
 
 
 class JobStopped(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `StopJob`: the instances that were told, as half-open ranges."""
+    """Answer to `StopJob`: the instances that were told, as half-open ranges.
+
+    Less those of `ended`. It is part of the answer, because that is remembered: who asks again, and
+    looks again what has ended, sees those that ended by this very stop.
+    """
 
     ranges: tuple[tuple[int, int], ...]
+    ended: Bits = Bits()
 
 
 class JobDeleted(Value, frozen=True, gc=False, array_like=True):
