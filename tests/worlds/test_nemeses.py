@@ -50,6 +50,7 @@ NOT_SAID = {
     ("lot", "Admit"): "of its pool, in its own shard",
     ("host", "LookAgain"): "of its inventory, in its own shard",
     ("host", "HostGone"): "an operator's",
+    ("task", "RunRefused"): "placers that hear all at once choose no host that is full; storms' do",
 }
 """Messages that do not travel in this history, and why."""
 
