@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,8 +14,18 @@ from tests.sdk.fakes import JOB
 from tests.sdk.test_client import Growing, listening
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell has what runs behind it ignore Ctrl-C, and children ignore what their parent does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("ended", [False, True])
-def test_it_prints_as_it_comes_and_stops(peloton: Terminal, ended: bool) -> None:
+def test_it_prints_as_it_comes_and_stops(
+    peloton: Terminal, ended: bool, interruptible: None
+) -> None:
     peloton.cluster.add_job("RUNNING", "SUCCEEDED" if ended else "RUNNING")
     peloton.cluster.tasks[JOB][0].runtime.host = "agent0"
     growing = Growing(lambda body: body or b"hello\n", ranges=True)

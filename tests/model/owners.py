@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from peloton.runtime.core import fencing, register
+from peloton.runtime.core import chain, fencing, register
 from peloton.runtime.core.fencing import Piece
 from peloton.runtime.core.register import Hold, Ops
 from peloton.runtime.core.statements import RegisterRow, Reply, Statement
@@ -89,7 +89,7 @@ def resume(node: Node) -> Heard:
 
 def claim(rest: Rest) -> Life:
     """Take the shard; what was held before is dropped first."""
-    ops = _ops(rest)
+    ops = _Ops(rest)
     out = Rest(rest.process, rest.named + 1)
     got = yield from fencing.claim(SHARD, op=ops.next(), owner=str(rest.process))
     if isinstance(got, Fenced):
@@ -161,13 +161,13 @@ def sweep(rest: Rest) -> Life:
 
 def leave(rest: Rest) -> Life:
     """Give the shard back of its own will."""
-    hold, ops = thaw(rest), _ops(rest)
+    hold, ops = thaw(rest), _Ops(rest)
     yield from fencing.release(hold, ops.next())
     return Ended(Rest(rest.process, ops.count))
 
 
 def _commit(rest: Rest, hold: Hold, work: Work) -> Life:
-    ops = _ops(rest)
+    ops = _Ops(rest)
     plan = register.plan(hold, work, ops=ops)
     answer = yield from fencing.commit(hold, plan)
     out = Rest(rest.process, ops.count)
@@ -245,7 +245,13 @@ def _maps(kind: type) -> bool:
     return issubclass(kind, dict)
 
 
-def _ops(rest: Rest) -> Ops:
-    ops = Ops(rest.process.to_bytes(16, "big"))
-    ops.count = rest.named
-    return ops
+class _Ops(Ops):
+    """Names of an owner that was frozen: how many it has given can be read, and set."""
+
+    def __init__(self, rest: Rest) -> None:
+        super().__init__(rest.process.to_bytes(16, "big"))
+        self.count = rest.named
+
+    def next(self) -> bytes:
+        self.count += 1
+        return chain.op_name(self.process, self.count)

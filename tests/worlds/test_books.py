@@ -213,7 +213,7 @@ def served() -> tuple[Cluster, Checks]:
 
 def shown() -> Shown:
     """It, to be changed."""
-    return Shown(served()[1]._view)
+    return Shown(served()[0])
 
 
 def test_a_cluster_at_work_is_quiet_too() -> None:

@@ -12,7 +12,6 @@ from tests.worlds.planted import PLANTED, search
 SLOW = {
     "nothing is said again", "deadlines are lost", "lost wishes are not repeated",
     "an end nobody knows is not seen", "a kill is not answered", "a lost host keeps its word",
-    "a late machine is not told its name",
 }  # fmt: skip
 
 
