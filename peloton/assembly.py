@@ -11,26 +11,20 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.host.inventory.messages import (
-    HostView,
-    ListHosts,
-    OpenInventory,
-    inventory_key,
-)
+from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost, HostGone
-from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources, millionths
-from peloton.actors.respool.messages import ROOT, ListPools, OpenRoot
+from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.backends import process, simulated
 from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import GROUPS, kinds
 from peloton.machines import PlacerMachine
+from peloton.muster import Muster
 from peloton.placement.messages import Label
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
@@ -179,6 +173,7 @@ class Minicluster(Wired):
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
+        self._muster = Muster(self._region, self._inventories)
         self._wait(self._root.opened.done, "its shards")
         gone = self._greet(backend_key)
         self._backend.start(self._region.tell, self._region.trouble)
@@ -202,7 +197,7 @@ class Minicluster(Wired):
         region = self._region
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in self._inventories])
-        known = {view.summary.host for view in self._hosts()}
+        known = {view.summary.host for view in self._muster.hosts()}
         wanted = {key("host", host.name): host for host in self._settings.hosts}
         gone = sorted(known - wanted.keys())
         region.tell([Envelope(name, configured(host, backend)) for name, host in wanted.items()])
@@ -210,38 +205,15 @@ class Minicluster(Wired):
             self.warnings.append(f"{host} is not part of the cluster any more: its tasks are lost")
         return gone
 
-    def _hosts(self) -> list[HostView]:
-        asks = [self._region.ask(inventory, ListHosts()) for inventory in self._inventories]
-        found: list[HostView] = []
-        for ask in asks:
-            views = _answer(ask)
-            if isinstance(views, tuple):
-                found += views
-        return found
-
     def _hosts_up(self) -> bool:
-        """All hosts are up, and the root pool has heard of all they have."""
-        up = [view for view in self._hosts() if view.state == HostStates.UP]
-        if len(up) < len(self._settings.hosts):
-            return False
-        total = Resources()
-        for view in up:
-            total = total + view.summary.capacity
-        pools = _answer(self._region.ask(ROOT, ListPools()))
-        return isinstance(pools, tuple) and bool(pools) and pools[0].config.limit == total
-
-    def _hosts_down(self) -> list[str]:
-        return [
-            f"{view.summary.host} is {view.state.name}: {view.because or 'not heard of yet'}"
-            for view in self._hosts()
-            if view.state != HostStates.UP
-        ]
+        wanted = [key("host", host.name) for host in self._settings.hosts]
+        return self._muster.all_up(wanted, alone=True)
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + START_MAX_S
         while not done():
             if time.monotonic() > until:
-                reasons = self._region.health()[1] or self._hosts_down()
+                reasons = self._region.health()[1] or self._muster.down()
                 why = "; ".join(reasons) or "no reason is known"
                 raise CannotStart(f"waited {START_MAX_S:g} s for {what}: {why}")
             time.sleep(0.01)
@@ -265,10 +237,6 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
     )
     labels = tuple(Label(name, value) for name, value in sorted(host.attributes.items()))
     return ConfigureHost(capacity, labels, backend)
-
-
-def _answer(ask: Future[Any]) -> Any:
-    return ask.result(timeout=START_MAX_S)
 
 
 def refuse_busy(option: str, address: Address) -> None:

@@ -15,6 +15,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from peloton.backends import process, simulated
 from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
+from peloton.muster import Muster
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -41,6 +43,7 @@ from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.settings import Cassandra, DaemonSettings, Zookeeper
 
 GREET_AGAIN_S = 1.0
+LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
 LEAVE_S_MAX = 30.0
 """So long a daemon hands its shards over; what is left then, its session's end hands over."""
 LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
@@ -69,8 +72,8 @@ class Daemon(Wired):
         self._settings = settings.with_doors(_drawn(settings.grpc), _drawn(settings.http))
         self._outside = outside
         self._leaving = threading.Event()
-        self.greeted = threading.Event()
-        """All that the cluster has to be told by us was heard."""
+        self.greeted: Future[None] = Future()
+        """Done when all that the cluster has to be told by us was heard, and our hosts are up."""
         try:
             self._start(failed)
         except BaseException:
@@ -221,7 +224,19 @@ class Daemon(Wired):
                 self._leaving.wait(GREET_AGAIN_S)
         if not left:
             self._collector.own()
-            self.greeted.set()
+            self._muster()
+
+    def _muster(self) -> None:
+        """Wait until our hosts can be counted on: a client that hears `ready` will."""
+        muster = Muster(self._region, self._inventories)
+        ours = [to for to in self._greetings() if kind_of(to) == "host"]
+        pause_s = LOOK_AGAIN_S
+        while not self._leaving.is_set():
+            if muster.all_up(ours, alone=False):
+                self.greeted.set_result(None)
+                return
+            self._leaving.wait(pause_s)
+            pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)  # each look lists every host
 
     def _introduce(self, host: Key) -> None:
         """A host that has just begun to exist has missed the first word of its backend."""

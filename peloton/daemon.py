@@ -63,6 +63,11 @@ def _run(settings: DaemonSettings) -> int:
     from peloton.foreground import Manner, run
 
     def greet(running: Daemon) -> None:
+        # Without the owners of pools and hosts nobody can serve, and they may be yet to come.
+        click.echo(f"joining: cluster {settings.cluster}, http {running.http}", err=True)
+        running.greeted.add_done_callback(lambda done: ready(running))
+
+    def ready(running: Daemon) -> None:
         click.echo(f"ready: http {running.http}", err=True)
         if "api" in settings.roles:
             click.echo(f"ready: grpc {running.grpc}")

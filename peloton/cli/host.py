@@ -14,7 +14,7 @@ import click
 from peloton.cli.later import entries
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, command, show
+from peloton.cli.output import View, command, hint, show
 from peloton.cli.session import connected, said
 
 HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
@@ -83,3 +83,4 @@ def forget(name: str, lose_runs: bool) -> None:
     if answer.runs_lost:
         text += f"; it held {answer.runs_lost} runs, which are lost"
     show(View(answer, text=text, names=lambda: [name]))
+    hint("a daemon that starts with it in its config brings it back")

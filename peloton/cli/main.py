@@ -15,7 +15,7 @@ import click
 from peloton.cli import exits
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Settings
-from peloton.sdk.errors import PelotonError, Unavailable
+from peloton.sdk.errors import NO_CONNECTION, PelotonError
 
 NOUNS: dict[str, Entry] = {
     "respool": Entry("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
@@ -76,8 +76,8 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
         return exits.INTERRUPTED
     except PelotonError as error:
         click.echo(str(error), err=True)
-        if type(error) is Unavailable and error.kind == "UNAVAILABLE":
-            click.echo(f"is it running? `{starter(group)}` starts one here", err=True)
+        if error.kind == NO_CONNECTION:
+            click.echo(whether_it_runs(group), err=True)
         return exits.of_error(error)
     except BrokenPipeError:
         # The reader had enough (`| head`). What Python still wants to flush would fail as well.
@@ -86,12 +86,15 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else exits.OK
 
 
-def starter(group: click.Group) -> str:
-    """What would start a cluster where it was looked for."""
+def whether_it_runs(group: click.Group) -> str:
+    """What to look at where nobody listens: a fleet is no minicluster."""
     settings: Settings = group.context_settings["obj"]
-    api = settings.typed.get("--api", "")
-    api = "" if "," in api else api  # several daemons are no minicluster
-    return shlex.join(["peloton", "minicluster", *(["--grpc", api] if api else [])])
+    api = settings.values.get("api") or ""
+    if settings.values.get("zk_servers") or settings.values.get("cluster_name") or "," in api:
+        return "do the daemons run? each says `ready: grpc` when it serves"
+    typed = settings.typed.get("--api", "")
+    starter = shlex.join(["peloton", "minicluster", *(["--grpc", typed] if typed else [])])
+    return f"is it running? `{starter}` starts one here"
 
 
 def invoke(group: click.Group, args: list[str]) -> object:

@@ -118,13 +118,15 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
 
 def show_end(job: str, ended: Any) -> None:
     """What a wait came to, and what to look at next."""
+    has_code = ended.done and ended.state in ("SUCCEEDED", "FAILED")
     answer = {
         "job_id": job,
         "state": ended.state,
         "done": ended.done,
         "counts": dict(sorted(ended.counts.items())),
-        # What a signal ended has no exit code; what a shell would make of it is for shells.
-        "exit_code": None if ended.signal else ended.exit_code,
+        # What a signal ended has no exit code, nor has what was killed, or goes on; what a shell
+        # would make of it is for shells.
+        "exit_code": ended.exit_code if has_code and not ended.signal else None,
         "signal": ended.signal or None,
     }
     counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))

@@ -46,6 +46,8 @@ def from_to(value: str) -> tuple[int, int]:
         low, high = -1, -1
     if not colon or low < 0 or high < 0:
         raise click.BadParameter(f"{value!r} is not of the form FROM:TO, such as 0:10 or 5:")
+    if low > high:
+        raise click.BadParameter(f"{value!r} ends before it begins")
     return min(low, INSTANCE_MAX), min(high, INSTANCE_MAX)
 
 

@@ -56,6 +56,10 @@ class Denied(PelotonError):
     """Not logged in, or not allowed."""
 
 
+NO_CONNECTION = "NO_CONNECTION"
+"""Kind of an `Unavailable`: nobody listens there, so nothing was said."""
+
+
 class Unavailable(PelotonError):
     """Nobody answered for it; nothing is known to have happened. Asking later may help."""
 

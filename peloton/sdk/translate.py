@@ -33,6 +33,8 @@ STILL_RUNNING = "Job is not in a terminal state"
 # What gRPC says of a server that answers, and in another language.
 NO_HTTP2 = "Failed parsing HTTP/2"
 NO_GRPC = "NO_GRPC"
+# And of an address where there is none.
+NOBODY_LISTENS = "failed to connect to all addresses"
 
 # What a server puts before its text: `config.defaultConfig.resource.cpuLimit: -1.0 is negative`.
 PATH = re.compile(r"config\.(?P<path>\w+(?:\.\w+|\[\d+\])*): (?P<text>.+)", re.DOTALL)
@@ -61,8 +63,11 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
     if code is grpc.StatusCode.UNAVAILABLE and NO_HTTP2 in text:
         text = f"{address} is there and speaks no gRPC: is that the address of its --http?"
         return errors.Unavailable(text, kind=NO_GRPC)
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code is grpc.StatusCode.UNAVAILABLE and NOBODY_LISTENS in text:
         text = f"{address} does not answer: {text}"
+        return errors.Unavailable(text, kind=errors.NO_CONNECTION)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        text = f"{address} cannot answer now: {text}"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = f"{address} did not answer in time"
     if code is grpc.StatusCode.INTERNAL and STILL_RUNNING in text:

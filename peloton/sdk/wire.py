@@ -153,7 +153,7 @@ class Wire:
             left_s = _left_s(call)
             if len(addresses) > 1 or (self._places.patient and not call.how.repeat):
                 # One that is not there must not use up the time of those behind it.
-                trouble = self._reach(address, left_s / (len(addresses) - at + 1))
+                trouble = self._reach(call, address, wait_s=left_s / (len(addresses) - at + 1))
                 if trouble is not None:
                     troubles.append(trouble)
                     continue
@@ -162,6 +162,7 @@ class Wire:
             try:
                 answer = self._ask(call, address, wait_s=left_s)
             except errors.Unavailable as error:
+                self._reached.discard(address)
                 if not call.how.repeat or isinstance(error, errors.TimedOut):
                     raise
                 troubles.append(error)
@@ -178,16 +179,24 @@ class Wire:
         except grpc.RpcError as error:
             raise translate.status(error, address) from None
 
-    def _reach(self, address: str, wait_s: float) -> errors.Unavailable | None:
-        """Connect before anything is said; why not, if that fails: then nothing was said."""
-        channel = self._channel(address)
-        # A look is enough where it stands: gRPC may carry out an order to dial a while later, and
-        # if the channel is closed by then, its thread fails aloud.
-        for dial in (False, True) if address in self._reached else (True,):
-            if _state(channel, wait_s, dial=dial) == _READY:
-                self._reached.add(address)
-                return None
-        return errors.Unavailable(f"{address} does not answer: no connection", kind="UNAVAILABLE")
+    def _reach(self, call: Call, address: str, *, wait_s: float) -> errors.Unavailable | None:
+        """Ask for its health before anything is said; why not, if that fails: nothing was said.
+
+        Not by watching the channel: its watcher is a thread of gRPC's own, which fails aloud if the
+        channel is closed just then.
+        """
+        if call.how.repeat and address in self._reached:
+            return None
+        ask = self._channel(address).unary_unary(HEALTH)
+        try:
+            ask(b"", timeout=wait_s)
+        except grpc.RpcError as error:
+            # Whoever says anything at all, such as that he does not know that call, is there.
+            if error.code() in _NOBODY:
+                text = f"{address} does not answer: no connection"
+                return errors.Unavailable(text, kind=errors.NO_CONNECTION)
+        self._reached.add(address)
+        return None
 
     def _channel(self, address: str) -> grpc.Channel:
         with self._lock:
@@ -210,24 +219,8 @@ class Wire:
         return metadata
 
 
-_READY = grpc.ChannelConnectivity.READY
-_FAILED = grpc.ChannelConnectivity.TRANSIENT_FAILURE
-
-
-def _state(channel: grpc.Channel, wait_s: float, *, dial: bool) -> grpc.ChannelConnectivity | None:
-    """How a channel is; if it is to dial, how that went. None: it did not say in time."""
-    known = threading.Event()
-    states: list[grpc.ChannelConnectivity] = []
-
-    def changed(state: grpc.ChannelConnectivity) -> None:
-        states.append(state)
-        if not dial or state in (_READY, _FAILED):
-            known.set()
-
-    channel.subscribe(changed, try_to_connect=dial)
-    known.wait(wait_s)
-    channel.unsubscribe(changed)
-    return states[-1] if states else None
+HEALTH = "/grpc.health.v1.Health/Check"  # of all that a server does, asked with no bytes
+_NOBODY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def _left_s(call: Call) -> float:
@@ -246,5 +239,6 @@ def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
     """What to tell of several that did not answer: all of it."""
     if len(troubles) > 1:
         text = "; ".join(str(one) for one in troubles)
-        return errors.Unavailable(text, kind=troubles[-1].kind)
+        kinds = {one.kind for one in troubles}
+        return errors.Unavailable(text, kind=kinds.pop() if len(kinds) == 1 else "UNAVAILABLE")
     return troubles[0]

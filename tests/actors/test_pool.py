@@ -22,7 +22,7 @@ from peloton.actors.respool.rules import check, check_delete, check_forced
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Bits, Key, Refused
+from peloton.runtime.vocabulary import At, Bits, Key, Refused, Unavailable
 
 A, B, A1, NEW = (Key(f"respool/{name}") for name in ("a", "b", "a1", "new"))
 
@@ -123,6 +123,16 @@ def standing() -> Tree:
 def test_the_first_broken_rule_is_told(pool: Key, fields: dict[str, Any], text: str) -> None:
     refused = check(standing(), pool, config=config(**fields))
     assert refused is not None and text in refused.text, refused
+
+
+def test_before_a_host_is_up_nobody_can_say_what_fits() -> None:
+    young = Tree()
+    young.put(ROOT, old=None, new=root(capacity=0))
+    early = check(young, NEW, config=config("a", limit=1))
+    assert isinstance(early, Unavailable) and "no host is up yet" in early.text
+    assert check(young, NEW, config=config("a", limit=0)) is None
+    broken = check(young, NEW, config=config("a/b", limit=1))
+    assert isinstance(broken, Refused), "what is wrong stays wrong"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ server; those tests have one of their own, in test_cassandra_faults.py.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -232,20 +233,20 @@ def test_tables_that_differ_are_told_and_not_touched(server: Connected) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keyspace", "copies"),
+    ("keyspace", "copies", "text"),
     [
-        ("Upper", COPIES),
-        ("x; DROP KEYSPACE tests", COPIES),
-        ("fine", {}),
-        ("fine", {"dc1": 0}),
-        ("fine", {"dc1'}; --": 1}),
-        ("fine", {"no_such_centre": 1}),
+        ("Upper", COPIES, "'Upper' is no name of a keyspace"),
+        ("x; DROP KEYSPACE tests", COPIES, "is no name of a keyspace"),
+        ("fine", {}, "say how many copies"),
+        ("fine", {"dc1": 0}, "dc1:0 is no data centre with a number of copies"),
+        ("fine", {"dc1'}; --": 1}, "is no data centre with a number of copies"),
+        ("fine", {"no_such_centre": 1}, "there is no data centre no_such_centre; there is dc1"),
     ],
 )
 def test_names_that_are_none_are_refused(
-    server: Connected, keyspace: str, copies: dict[str, int]
+    server: Connected, keyspace: str, copies: dict[str, int], text: str
 ) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match=re.escape(text)):
         cassandra_schema.apply(server, keyspace, replication=copies)
 
 
@@ -257,7 +258,7 @@ def test_the_doctor_reads_a_real_server(server: Connected) -> None:
     (finding,) = judge(look(server, keyspace))
     assert not finding.wrong and "1 copy" in finding.text
     (missing,) = judge(look(server, "no_such_keyspace"))
-    assert missing.wrong and missing.remedy == "peloton schema apply"
+    assert missing.wrong and missing.remedy == "peloton schema apply --replication dc1:1"
 
 
 def test_the_doctor_names_what_was_done_to_the_keyspace(server: Connected) -> None:

@@ -118,17 +118,6 @@ def patiently(ask: Callable[[], Any]) -> Any:
     return until(once)
 
 
-def town_of(channel: grpc.Channel) -> Town | None:
-    """A pool to work in; None while there is no root yet, or it has not heard of the hosts."""
-    try:
-        return Town(None, channel, http=None)  # type: ignore[arg-type]
-    except AssertionError as refused:
-        text = str(refused)
-        if "exceeds limit 0 of parent" in text or "respool/root not found" in text:
-            return None
-        raise
-
-
 def patient_command(*words: str) -> Printed:
     """A command line, typed again while shards are moving."""
 
@@ -190,7 +179,7 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         grpc.insecure_channel(at_one, options=CHANNEL) as first,
         grpc.insecure_channel(at_two, options=CHANNEL) as second,
     ):
-        town = patiently(lambda: town_of(first))
+        town = patiently(lambda: Town(None, first, http=None))  # type: ignore[arg-type]
         jobs = []
         for _ in range(3):
             # Shards may still be moving, and a request that was refused for that did nothing.

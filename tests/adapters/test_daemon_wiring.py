@@ -27,6 +27,7 @@ from peloton.assembly import CannotStart, Failed
 from peloton.assembly_daemon import Daemon, Outside
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
+from peloton.runtime.core.ownership import ranked
 from peloton.runtime.core.statements import Reply, Statement
 from peloton.runtime.ports import Sizes
 from peloton.settings import DaemonSettings, parse
@@ -35,7 +36,8 @@ from tests.adapters.pems import Authority
 from tests.gateway.town import CHANNEL, Town, named
 
 HERE = Path("/nowhere")
-SHARDS = {"jobmgr": 3, "resmgr": 1, "hostmgr": 2}
+SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
+"""So many that of two daemons, whose ids are drawn, none is first for nothing."""
 HOSTS = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
 WAIT_S_MAX = 30.0
 
@@ -90,10 +92,16 @@ class Fleet:
         return daemon
 
     def settled(self) -> bool:
-        """Every shard has an owner that says it is well, and all has been told."""
+        """Every shard has the owner that all rank first and that lives, and all has been told."""
+        with self.service.lock:
+            owners, members = dict(self.service.owners), dict(self.service.members)
         owned = sum(len(daemon._region.owned()) for daemon in self.daemons.values())
-        everywhere = all(daemon.greeted.is_set() for daemon in self.daemons.values())
-        return owned == sum(SHARDS.values()) == len(self.service.owners) and everywhere
+        everywhere = all(daemon.greeted.done() for daemon in self.daemons.values())
+        return (
+            owned == sum(SHARDS.values()) == len(owners)
+            and all(ranked(shard, members)[0] == owner for shard, owner in owners.items())
+            and everywhere
+        )
 
     def close(self) -> None:
         for daemon in self.daemons.values():
@@ -250,7 +258,7 @@ def test_a_daemon_alone_runs_jobs_and_finds_them_again(tmp_path: Path) -> None:
         assert clients.ended(job).done
     assert daemon.stop()
     again = Daemon(alone(tmp_path), failed=lambda: None)
-    assert again.greeted.wait(WAIT_S_MAX)
+    again.greeted.result(WAIT_S_MAX)
     assert state_at(again, job) == job_pb2.SUCCEEDED
     assert again.stop()
 

@@ -233,9 +233,8 @@ def test_a_later_version_may_say_more_of_itself(bench: Bench):
 
 def leader(bench: Bench) -> str | None:
     path = f"/{bench.cluster}/jobmanager/leader"
-    if bench.operator.exists(path) is None:
-        return None
-    return str(bench.operator.get(path)[1].ephemeralOwner)
+    node = bench.operator.exists(path)
+    return None if node is None else str(node.ephemeralOwner)
 
 
 def session_of(daemon: Daemon) -> str:

@@ -17,6 +17,13 @@ from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembe
 from peloton.runtime.ports import MemberNode, MembershipNews, NodeAnswer, Session, ShardId
 
 SAMPLE_EVERY_S = 0.005
+ONE_AT_A_TIME = threading.Lock()
+
+
+def say(*words: object) -> None:
+    """A line, whole: two threads say something, and words of one `print` may be torn apart."""
+    with ONE_AT_A_TIME:
+        print(*words, flush=True)
 
 
 def main(hosts: str, cluster: str, session_s: str) -> None:
@@ -24,19 +31,19 @@ def main(hosts: str, cluster: str, session_s: str) -> None:
 
     def told(news: MembershipNews) -> None:
         if isinstance(news, Session):
-            print("session", news.state.name, flush=True)
+            say("session", news.state.name)
             if not asked.is_set():
                 asked.set()
                 client.create_owner(ShardId("a", 0))
         elif isinstance(news, NodeAnswer):
-            print("answer", news.outcome.name, flush=True)
+            say("answer", news.outcome.name)
 
     asked, pause = threading.Event(), threading.Event()
     client.listen(told)
     client.join("frozen.1", MemberNode("frozen:1", ("a",)))
     while True:
         at_s = now_s()  # before: what is said then may be a moment too early, not too late
-        print("sure", at_s, client.sure_for_s(), flush=True)
+        say("sure", at_s, client.sure_for_s())
         pause.wait(SAMPLE_EVERY_S)
 
 

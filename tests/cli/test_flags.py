@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import click
+import grpc
 import pytest
 
 from peloton.__main__ import PROCESSES
@@ -63,6 +64,15 @@ def test_what_is_proposed_is_for_the_same_cluster(
     monkeypatch.setenv("PELOTON_API", NOBODY)
     printed = typed("respool", "dump", "-t", "100ms")
     assert "`peloton minicluster` starts one here" in printed.err
+    monkeypatch.setenv("PELOTON_API", f"{NOBODY},{NOBODY}")
+    assert "do the daemons run?" in typed("respool", "dump", "-t", "100ms").err
+
+
+def test_a_server_that_answers_is_not_asked_whether_it_runs(peloton: Terminal) -> None:
+    peloton.cluster.fail("Redrive", grpc.StatusCode.UNAVAILABLE, text="nobody owns resmgr/0")
+    printed = peloton("admin", "quarantine", "redrive", "a", "b")
+    assert printed.code == 69 and "nobody owns resmgr/0" in printed.err
+    assert "running" not in printed.err
 
 
 def test_the_hosts_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +148,7 @@ def test_ranges(text: str, pair: tuple[int, int]) -> None:
 
 def test_what_cannot_be_meant() -> None:
     for read, texts in (
-        (from_to, ["", "-1:3", "a:b", "1:-2", "1:2:3"]),
+        (from_to, ["", "-1:3", "a:b", "1:-2", "1:2:3", "5:1"]),
         (duration, ["", "5q", "s", "1m 30s"]),
         (labels, ["a", "a=b,c", "=b"]),
     ):

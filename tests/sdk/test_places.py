@@ -159,7 +159,7 @@ def test_all_that_do_not_answer_are_named() -> None:
     with client, pytest.raises(errors.Unavailable) as caught:
         client.pools.lookup("/hello")
     assert NOBODY in str(caught.value) and "127.0.0.1:2" in str(caught.value)
-    assert caught.value.kind == "UNAVAILABLE"
+    assert caught.value.kind == errors.NO_CONNECTION
 
 
 def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import Key, Refused
+from peloton.runtime.vocabulary import Key, Refused, Unavailable
 
 INVALID, NOT_FOUND, BUSY, NOT_LEAF = "INVALID_CONFIG", "NOT_FOUND", "BUSY", "NOT_LEAF"
 
 
-def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    """Whether `pool` may have this config; `pool` may exist (update) or not (create)."""
+def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | Unavailable | None:
+    """Whether `pool` may have this config; `pool` may exist (update) or not (create).
+
+    Unavailable: nobody can say yet, since no host is up.
+    """
     return (
         _own(pool, config)
         or _parent(tree, pool, config=config)
+        or _limit(tree, config)
         or _siblings(tree, pool, config=config)
         or _reservations(tree, pool, config=config)
         or _controller(config)
@@ -79,7 +83,15 @@ def _parent(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     if busy and config.parent != ROOT and not tree.children.get(config.parent):
         text = f"parent resource pool {tree.path(config.parent)} holds tasks: it stays a leaf"
         return Refused(INVALID, text, "config.parent")
-    for kind, limit, above in _kinds(config.limit, tree.limit(config.parent)):
+    return None
+
+
+def _limit(tree: Tree, config: PoolConfig) -> Refused | Unavailable | None:
+    room = tree.limit(config.parent)
+    if config.parent == ROOT and any(config.limit.amounts()) and not any(room.amounts()):
+        # A refusal is final, and kept under the request's key; this is over when a host is up.
+        return Unavailable("no host is up yet, so the cluster has no room that a pool could have")
+    for kind, limit, above in _kinds(config.limit, room):
         if limit - above >= EPSILON:
             text = (
                 f"resource {kind}: limit {amount(limit):g} exceeds "

@@ -8,6 +8,7 @@ what they cost is found much later. It must not change anything.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,7 +126,7 @@ def _agreement(looked: Looked) -> Iterator[Finding]:
 def _keyspace(looked: Looked) -> Iterator[Finding]:
     name = looked.keyspace
     if looked.replication is None:
-        yield Finding(True, f"there is no keyspace {name}", "peloton schema apply")
+        yield Finding(True, f"there is no keyspace {name}", _apply(looked))
         return
     if not looked.durable_writes:
         text = f"keyspace {name}: durable_writes is off: nothing goes to the commit log"
@@ -142,6 +143,13 @@ def _keyspace(looked: Looked) -> Iterator[Finding]:
         elif copies < COPIES_MIN:
             text = f"{place}: {_counted(copies)}: a lost server stops or loses the journal"
             yield Finding(False, text, f"keep {COPIES_MIN} copies on as many servers")
+
+
+def _apply(looked: Looked) -> str:
+    """What makes the tables, with as many copies as there are servers for."""
+    servers = Counter(server.data_centre for server in looked.servers)
+    words = [f"--replication {at}:{min(servers[at], COPIES_MIN)}" for at in sorted(servers)]
+    return " ".join(["peloton schema apply", *words])
 
 
 def _copies(looked: Looked) -> dict[str, int]:
@@ -163,7 +171,7 @@ def _tables(looked: Looked) -> Iterator[Finding]:
         return
     for difference in looked.differences:
         missing = difference.startswith("table ") and difference.endswith(" is missing")
-        remedy = "peloton schema apply" if missing else "a person has to decide; see schema.cql"
+        remedy = _apply(looked) if missing else "a person has to decide; see schema.cql"
         yield Finding(True, difference, remedy)
     for name, options in looked.table_options.items():
         if options.get("default_time_to_live", 0):

@@ -71,6 +71,10 @@ def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -
      3. the servers exchange their schemas: one name, two ids; half of them cannot read the rows
     """
     _check_names(keyspace, replication)
+    there = {host.datacenter for host in connected.cluster.metadata.all_hosts()}
+    for name in replication:
+        if name not in there:
+            raise Refused(f"there is no data centre {name}; there is {', '.join(sorted(there))}")
     with asking():
         return _apply(connected.session, keyspace, replication=replication)
 
