@@ -65,7 +65,7 @@ def foremost(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
         if len(rows) <= count:
             break
         values = column[rows]
-        edge = values.min()
+        edge = np.min(values)
         ties = rows[values == edge]
         if len(ties) < count:
             edge = np.partition(values, count - 1)[count - 1]
@@ -84,7 +84,7 @@ def in_order(rows: Ints, columns: Sequence[Ints]) -> Ints:
         return rows
     rows = np.sort(rows)
     keys = [column[rows] for column in columns]
-    telling = [values for values in reversed(keys) if values.min() != values.max()]
+    telling = [values for values in reversed(keys) if np.min(values) != np.max(values)]
     return rows[np.lexsort(telling)] if telling else rows
 
 

@@ -43,7 +43,8 @@ class Terminal:
         self.address = address
 
     def __call__(self, *words: str) -> Printed:
-        return typed("--api", self.address, "-t", "5s", *words)
+        # Whoever answers does so at once, unless the machine is busy with something else.
+        return typed("--api", self.address, "-t", "60s", *words)
 
     def lines(self, *words: str) -> Sequence[str]:
         return self(*words).out.splitlines()

@@ -19,6 +19,8 @@ from peloton.config import loopback
 from tests.cli.terminal import Terminal, typed
 
 NOBODY = "127.0.0.1:1"
+PATIENT = "30s"
+"""Nobody is there: that is found out at once, yet with too little time none is left to say so."""
 
 
 def test_flags_hold_before_and_after_the_command(peloton: Terminal) -> None:
@@ -39,7 +41,7 @@ def test_the_environment_is_asked_and_a_flag_outranks_it(
     monkeypatch.setenv("PELOTON_API", peloton.address)
     assert typed("respool", "dump").code == 0
     monkeypatch.setenv("PELOTON_API", NOBODY)
-    assert typed("respool", "dump", "-t", "100ms").code == 69
+    assert typed("respool", "dump", "-t", PATIENT).code == 69
     assert typed("--api", peloton.address, "respool", "dump").code == 0
     monkeypatch.setenv("RESMGR_URL", peloton.address)
     assert typed("respool", "dump").code == 0
@@ -59,13 +61,13 @@ def test_a_port_that_cannot_be_is_refused_by_its_number() -> None:
 def test_what_is_proposed_is_for_the_same_cluster(
     peloton: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    printed = typed("--api", NOBODY, "respool", "dump", "-t", "100ms")
+    printed = typed("--api", NOBODY, "respool", "dump", "-t", PATIENT)
     assert f"`peloton minicluster --grpc {NOBODY}` starts one here" in printed.err
     monkeypatch.setenv("PELOTON_API", NOBODY)
-    printed = typed("respool", "dump", "-t", "100ms")
+    printed = typed("respool", "dump", "-t", PATIENT)
     assert "`peloton minicluster` starts one here" in printed.err
     monkeypatch.setenv("PELOTON_API", f"{NOBODY},{NOBODY}")
-    assert "do the daemons run?" in typed("respool", "dump", "-t", "100ms").err
+    assert "do the daemons run?" in typed("respool", "dump", "-t", PATIENT).err
 
 
 def test_a_server_that_answers_is_not_asked_whether_it_runs(peloton: Terminal) -> None:
@@ -117,7 +119,7 @@ def test_a_login_is_read_from_its_file(peloton: Terminal, tmp_path: Path) -> Non
 
 
 def test_nobody_there() -> None:
-    printed = typed("--api", NOBODY, "-t", "200ms", "job", "get", "x")
+    printed = typed("--api", NOBODY, "-t", PATIENT, "job", "get", "x")
     assert printed.code == 69
     assert printed.err.startswith("127.0.0.1:1 does not answer")
     assert "peloton minicluster" in printed.err

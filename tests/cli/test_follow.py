@@ -39,6 +39,6 @@ def test_it_prints_as_it_comes_and_stops(
             assert process.stdout.readline() == b"hello\n"
             if not ended:
                 process.send_signal(signal.SIGINT)
-            rest, errors = process.communicate(timeout=30)
+            rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest) == ((0, b"") if ended else (130, b"")), errors
     assert errors == (b"" if ended else b"interrupted\n")

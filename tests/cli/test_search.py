@@ -24,6 +24,7 @@ from peloton.sdk import errors
 from peloton.sdk.client import Client
 from peloton.sdk.zookeeper import address_in
 from tests.cli.terminal import Printed, Terminal, typed
+from tests.conftest import ROOT
 from tests.sdk.fakes import Cluster, serving
 from tests.servers import zookeeper
 
@@ -39,7 +40,7 @@ class Searched:
         self.server = zookeeper.shared().address
         self.root = f"/search-{os.getpid()}-{next(_numbers)}"
         self._client = KazooClient(self.server)
-        self._client.start(timeout=10)
+        self._client.start(timeout=60)
 
     def lead(self, address: str, roles: tuple[str, ...] = ROLES) -> None:
         ip, _, port = address.rpartition(":")
@@ -53,7 +54,7 @@ class Searched:
             self._client.set(path, data)
 
     def __call__(self, *words: str) -> Printed:
-        return typed("-z", self.server, "--zkroot", self.root, "-t", "10s", *words)
+        return typed("-z", self.server, "--zkroot", self.root, "-t", "60s", *words)
 
     def close(self) -> None:
         self._client.delete(self.root, recursive=True) if self._client.exists(self.root) else None
@@ -121,9 +122,9 @@ def test_a_typed_address_outranks_a_search_and_a_typed_search_outranks_the_envir
 def test_a_leader_that_is_gone_is_looked_for_until_there_is_another(searched: Searched) -> None:
     searched.lead(NOBODY)
     with serving(Cluster()) as address:
+        began_s = time.monotonic()
         change = threading.Timer(1.0, searched.lead, (address,))
         change.start()
-        began_s = time.monotonic()
         printed = searched("respool", "dump")
         change.join()
     assert printed.code == 0, printed.err
@@ -150,7 +151,7 @@ def test_no_leader_is_said_at_once(searched: Searched) -> None:
     assert f"no leader in ZooKeeper at {searched.server}" in printed.err
     assert f"{searched.root}/jobmanager/leader" in printed.err
     assert "minicluster" not in printed.err
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 30, "of its minute"
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -161,7 +162,7 @@ def test_no_zookeeper_is_said_within_seconds(frozen: bool) -> None:
         printed = typed("-z", address, "-t", "2s", "respool", "dump")
     assert printed.code == 69
     assert printed.err == f"ZooKeeper at {address} does not answer within 2 s\n"
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < 30
 
 
 def test_a_node_that_says_nothing_sensible(searched: Searched) -> None:
@@ -194,5 +195,7 @@ main()
 def test_what_is_proposed_names_the_search(searched: Searched) -> None:
     with serving(Cluster()) as address:
         searched.lead(address)
-        printed = searched("job", "create", "/hello", str(Path("examples/hello_world_job.yaml")))
+        printed = searched(
+            "job", "create", "/hello", str(ROOT / "examples" / "hello_world_job.yaml")
+        )
     assert f"--zkservers {searched.server}" in printed.out + printed.err, printed

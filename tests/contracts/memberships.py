@@ -33,7 +33,7 @@ from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.stepper import Stepper
 from tests.servers import zookeeper
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 SHARD = ShardId("a", 0)
 LOOK_AGAIN_S = 0.005
 
@@ -105,7 +105,7 @@ class Simulated:
 class Real:
     """A real ZooKeeper, each client behind a proxy of its own."""
 
-    session_s = 1.2
+    session_s = 4.0  # whoever is kept from the processor for a second or two must not lose his
     _clusters = itertools.count(1)
 
     def __init__(self) -> None:
@@ -213,11 +213,22 @@ RIGS: list[Callable[[], Rig]] = [Simulated, Real]
 
 def expire(client: ZooKeeperMembership, address: str) -> None:
     """End its session behind its back: a second client of the same session closes it."""
-    assert client._session is not None
-    identity = client._session._line.client.client_id
+    identity = identity_of(client)
     assert identity is not None
+    end_session(identity, address)
+
+
+def identity_of(client: ZooKeeperMembership) -> tuple[int, bytes] | None:
+    """Of its session; None while it has none."""
+    session = client._session
+    found: tuple[int, bytes] | None = session._line.client.client_id if session else None
+    return found
+
+
+def end_session(identity: tuple[int, bytes], address: str) -> None:
+    """A second client of the session, which closes it; of one that is over, it closes another."""
     double = KazooClient(address, client_id=identity)
-    double.start()
+    double.start(timeout=WAIT_S_MAX)
     double.stop()
     double.close()
 

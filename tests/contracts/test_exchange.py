@@ -125,12 +125,13 @@ class Grpc:
         self.a: Exchange = Belled(self._inner[0], self._bell)
         self.b: Exchange = Belled(self._inner[1], self._bell)
         self.address_of_b = self._inner[1].address
-        with socket.create_server(("127.0.0.1", 0)) as nobody:
-            self.address_of_nobody = f"127.0.0.1:{nobody.getsockname()[1]}"
+        self._nobody = socket.socket()  # bound and not listening: nobody else can have the port
+        self._nobody.bind(("127.0.0.1", 0))
+        self.address_of_nobody = f"127.0.0.1:{self._nobody.getsockname()[1]}"
 
     def wait(self, until: Callable[[], bool]) -> None:
         with self._bell:
-            assert self._bell.wait_for(until, timeout=20.0), "it never came to be"
+            assert self._bell.wait_for(until, timeout=60.0), "it never came to be"
 
     def rest(self) -> None:
         with self._bell:
@@ -142,6 +143,7 @@ class Grpc:
     def close(self) -> None:
         for exchange in self._inner:
             exchange.stop()
+        self._nobody.close()
 
 
 RIGS: list[Callable[[], Rig]] = [Simulated, Grpc]

@@ -104,7 +104,7 @@ def test_three_journals_fight_over_three_shards_and_lose_nothing(tmp_path: Path)
     journals = [opened(tmp_path / "j") for _ in range(3)]
     acknowledged: dict[tuple[ShardId, int], bytes] = {}
     fenced: list[ShardId] = []
-    all_have_claimed = threading.Barrier(3, timeout=30)
+    all_have_claimed = threading.Barrier(3, timeout=120)
 
     def owner(journal: SqliteJournal, seed: int) -> None:
         chance = random.Random(seed)
@@ -278,7 +278,7 @@ def test_ended_rows_are_read_from_another_thread_while_we_commit(tmp_path: Path)
     found: list[int] = []
 
     def read() -> None:
-        known.wait(10)
+        known.wait(60)
         for _ in range(200):
             row = journal.read_ended(SHARD, kind="k", key="x")
             assert row is not None

@@ -21,7 +21,9 @@ from peloton.sdk.errors import PelotonError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
-START_MAX_S, STOP_MAX_S = 60.0, 20.0
+STOP_MAX_S = 60.0
+WAIT_MAX_S = 90.0
+"""For what happens within a second, on a machine that has other things to do."""
 ENDED = ("SUCCEEDED", "FAILED", "KILLED")
 
 
@@ -71,7 +73,7 @@ class Cluster:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_MAX_S)
 
-    def client(self, timeout_s: float = 20.0) -> Client:
+    def client(self, timeout_s: float = 60.0) -> Client:
         """A client of the running cluster."""
         return Client(self.address, timeout_s=timeout_s)
 
@@ -135,7 +137,7 @@ def job(instances: int, command: str, **extra: Any) -> dict[str, Any]:
     }
 
 
-def wait_for(wanted: Callable[[], Any], within_s: float, what: str = "it") -> Any:
+def wait_for(wanted: Callable[[], Any], what: str, *, within_s: float = WAIT_MAX_S) -> Any:
     """Ask until there is an answer; a cluster that restarts meanwhile is asked again."""
     until = time.monotonic() + within_s
     last: object = None
@@ -150,6 +152,11 @@ def wait_for(wanted: Callable[[], Any], within_s: float, what: str = "it") -> An
     raise AssertionError(f"waited {within_s:g} s for {what}; at last: {last}")
 
 
+def until_there(file: Path) -> str:
+    """A command that runs until the file is made: not for a time, which somebody may oversleep."""
+    return f"while [ ! -e {file} ]; do sleep 0.05; done"
+
+
 def counts(client: Client, job_id: str) -> tuple[str, dict[str, int]]:
     """State of a job, and its instances by state."""
     from peloton.sdk.jobs import state_of
@@ -159,12 +166,14 @@ def counts(client: Client, job_id: str) -> tuple[str, dict[str, int]]:
     return state_of(info), stats
 
 
-def ended(client: Client, job_id: str, within_s: float = 60.0) -> tuple[str, dict[str, int]]:
+def ended(client: Client, job_id: str, within_s: float = WAIT_MAX_S) -> tuple[str, dict[str, int]]:
     """Wait until a job has ended; its state and counts."""
 
     def look() -> tuple[str, dict[str, int]] | None:
         state, found = counts(client, job_id)
         return (state, found) if state in ENDED else None
 
-    found: tuple[str, dict[str, int]] = wait_for(look, within_s, f"the end of job {job_id}")
+    found: tuple[str, dict[str, int]] = wait_for(
+        look, f"the end of job {job_id}", within_s=within_s
+    )
     return found

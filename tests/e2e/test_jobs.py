@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,23 +57,26 @@ def test_some_fail_and_are_tried_again_and_some_fail_for_good(client: Client) ->
 
 
 def test_stopping_while_launching_leaves_exact_counts(client: Client) -> None:
-    job = create(client, c.job(200, "sleep 60"))
+    job = create(client, c.job(200, "sleep 600"))
     client.tasks.stop(job)
     state, found = c.ended(client, job)
     assert state == "KILLED"
     assert found == {"KILLED": 200}
 
 
-def test_stopping_some_instances(client: Client) -> None:
-    job = create(client, c.job(10, "sleep 3"))
+def test_stopping_some_instances(client: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = create(client, c.job(10, c.until_there(go)))
     client.tasks.stop(job, [(2, 5)])
+    c.wait_for(lambda: c.counts(client, job)[1].get("KILLED") == 3, "3 to end")
+    go.touch()
     state, found = c.ended(client, job)
     assert state == "KILLED"
     assert found == {"KILLED": 3, "SUCCEEDED": 7}
 
 
 def test_a_job_is_deleted_once_it_has_ended_and_leaves_nothing(client: Client) -> None:
-    job = create(client, c.job(20, "sleep 30"))
+    job = create(client, c.job(20, "sleep 600"))
     with pytest.raises(PelotonError, match="not in a terminal state"):
         client.jobs.delete(job)
     client.tasks.stop(job)
@@ -86,19 +90,23 @@ def test_a_job_is_deleted_once_it_has_ended_and_leaves_nothing(client: Client) -
             return True
         return False
 
-    c.wait_for(gone, 10, "the job to be gone")
-    pools = {p.path.value: p for p in client.pools.list().resourcePools}
-    assert [use.allocation for use in pools["/tests"].usage] == [0.0] * 4
+    c.wait_for(gone, "the job to be gone")
+
+    def unused() -> bool:
+        pools = {p.path.value: p for p in client.pools.list().resourcePools}
+        return [use.allocation for use in pools["/tests"].usage] == [0.0] * 4
+
+    c.wait_for(unused, "its room to be free")
 
 
 def test_why_a_job_waits_for_its_pool(client: Client) -> None:
     c.pool(client, "/narrow", cpus=1.0)
     config = {"resource": {"cpuLimit": 1.0, "memLimitMb": 1.0}}
-    spec = c.job(3, "sleep 60", config=config)
+    spec = c.job(3, "sleep 600", config=config)
     job = str(client.jobs.create("/narrow", spec).jobId.value)
-    c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 1, 20, "one to run")
-    reasons = client.ops.why(job).reasons
-    assert any("limit of pool /narrow reached: cpu" in reason.text for reason in reasons), reasons
+    c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 1, "one to run")
+    wanted = "limit of pool /narrow reached: cpu"
+    c.wait_for(lambda: wanted in str(client.ops.why(job).reasons), "the reason of the others")
     client.tasks.stop(job)
     c.ended(client, job)
 
@@ -107,7 +115,8 @@ def test_why_a_job_finds_no_host(client: Client) -> None:
     config = {"resource": {"cpuLimit": 5.0, "memLimitMb": 1.0}}
     job = create(client, c.job(1, "true", config=config))
     reasons = c.wait_for(
-        lambda: [r for r in client.ops.why(job).reasons if r.counts], 10, "counts of hosts"
+        lambda: [r for r in client.ops.why(job).reasons if sum(r.counts.values()) == 3],
+        "counts of all hosts",
     )
     assert dict(reasons[0].counts) == {"insufficient_offer_resources": 3}
     client.tasks.stop(job)

@@ -15,13 +15,13 @@ def test_tasks_outlive_a_stop_and_are_found_again(tmp_path: Path) -> None:
     with c.running(tmp_path) as cluster:
         with cluster.client() as client:
             c.pool(client)
-            spec = c.job(5, "sleep 3; exit 0")
+            go = tmp_path / "go"
+            spec = c.job(5, c.until_there(go))
             job = str(client.jobs.create("/tests", spec).jobId.value)
-            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 5, 20, "5 to run")
-        began = time.monotonic()
-        assert cluster.stop() == 0
-        assert time.monotonic() - began < 10
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 5, "5 to run")
+        assert cluster.stop() == 0, "though they run on"
         cluster.start()
+        go.touch()
         with cluster.client() as client:
             assert c.ended(client, job) == ("SUCCEEDED", {"SUCCEEDED": 5})
             runs = {client.tasks.get(job, i).result.runtime.mesosTaskId.value for i in range(5)}
@@ -32,10 +32,13 @@ def test_an_end_while_nobody_looks_is_known_with_its_exit_code(tmp_path: Path) -
     with c.running(tmp_path) as cluster:
         with cluster.client() as client:
             c.pool(client)
-            job = str(client.jobs.create("/tests", c.job(2, "sleep 1; exit 3")).jobId.value)
-            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 2, 20, "2 to run")
+            go, over = tmp_path / "go", tmp_path / "over"
+            command = f"{c.until_there(go)}; echo >> {over}; exit 3"
+            job = str(client.jobs.create("/tests", c.job(2, command)).jobId.value)
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 2, "2 to run")
         cluster.kill()
-        time.sleep(2)
+        go.touch()
+        c.wait_for(lambda: over.exists() and over.read_text() == "\n\n", "both to end")
         cluster.start()
         with cluster.client() as client:
             assert c.ended(client, job) == ("FAILED", {"FAILED": 2})
@@ -62,7 +65,8 @@ def test_tasks_end_with_the_cluster_when_asked(tmp_path: Path) -> None:
             c.pool(client)
             command = f"while true; do date +%s%N > {mark}; sleep 0.1; done"
             job = str(client.jobs.create("/tests", c.job(1, command)).jobId.value)
-            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 1, 20, "1 to run")
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 1, "1 to run")
+            c.wait_for(mark.exists, "its first words")
         assert cluster.stop() == 0
         before = mark.read_text()
         time.sleep(0.5)
@@ -82,14 +86,13 @@ def test_hosts_that_are_not_there_after_a_restart_are_lost(tmp_path: Path) -> No
             config = {"resource": {"cpuLimit": 4.0, "memLimitMb": 1.0}}
             spec = c.job(3, "sleep 600", config=config)
             job = str(client.jobs.create("/tests", spec).jobId.value)
-            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, 20, "3 to run")
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, "3 to run")
         cluster.kill()
         cluster.options = ("--hosts", "2")
         cluster.start()
         with cluster.client() as client:
             c.wait_for(
                 lambda: c.counts(client, job)[1] == {"RUNNING": 2, "PENDING": 1},
-                20,
                 "one to wait for room",
             )
 
@@ -102,7 +105,7 @@ def test_what_a_host_that_is_no_more_ran_is_killed(tmp_path: Path) -> None:
             config = {"resource": {"cpuLimit": 4.0, "memLimitMb": 1.0}}
             command = f"while true; do touch {mark}-$PELOTON_POD_ID; sleep 0.1; done"
             job = str(client.jobs.create("/tests", c.job(3, command, config=config)).jobId.value)
-            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, 20, "3 to run")
+            c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 3, "3 to run")
         cluster.kill()
         cluster.options = ("--hosts", "2")
         cluster.start()
@@ -113,8 +116,8 @@ def test_what_a_host_that_is_no_more_ran_is_killed(tmp_path: Path) -> None:
             time.sleep(0.5)
             return set(tmp_path.glob("alive-*"))
 
-        assert c.wait_for(written, 20, "processes that go on")
-        c.wait_for(lambda: len(written()) == 2, 20, "two processes to be left")
+        assert c.wait_for(written, "processes that go on")
+        c.wait_for(lambda: len(written()) == 2, "two processes to be left")
 
 
 def test_a_folder_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

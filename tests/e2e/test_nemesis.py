@@ -24,6 +24,7 @@ from peloton.chaos.nemesis.timeline import Timeline
 from peloton.chaos.nemesis.verdict import Noted, goals_missed, overlaps
 from peloton.runtime.vocabulary import Absent
 from peloton.sdk.errors import AlreadyExists, NotFound, ServerError, TimedOut
+from tests.e2e.cluster import wait_for
 
 JOB = "6f1f0a1e-7d0b-4b3e-9f0e-0c8d1d9b7c11"
 MINUTES = 1.5
@@ -145,4 +146,4 @@ def test_nothing_is_found_after_a_short_storm(root: Path, tmp_path: Path) -> Non
     assert line.startswith("nemesis: ") and " 0 lost, 0 findings" in line, line
     operations = re.search(r"(\d+) operations", line)
     assert operations is not None and int(operations[1]) >= OPERATIONS_MIN, line
-    assert left_over(folder) == []
+    wait_for(lambda: not left_over(folder), "what was killed to be gone", within_s=10.0)

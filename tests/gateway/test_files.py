@@ -82,7 +82,7 @@ def test_what_is_seen(runs: Path) -> None:
 
 
 def get(town: Town, path: str, host: str = "localhost") -> tuple[int, bytes, str]:
-    link = http.client.HTTPConnection(town.http.host, town.http.port, timeout=10)
+    link = http.client.HTTPConnection(town.http.host, town.http.port, timeout=60)
     try:
         link.putrequest("GET", path, skip_host=True)
         link.putheader("Host", host)
@@ -141,7 +141,7 @@ class Ill:
 def test_an_ill_cluster_says_why(tmp_path: Path) -> None:
     server = HttpServer(Address("127.0.0.1", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]
     try:
-        link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=10)
+        link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=60)
         link.request("GET", "/health")
         answer = link.getresponse()
         assert (answer.status, answer.read()) == (503, b"jobmgr-0: recovering\n")
@@ -159,7 +159,7 @@ def test_a_file_is_had_from_a_byte_on(town: Town, runs: Path) -> None:
     """Who follows a file asks for what it has not had."""
 
     def asked(span: str) -> tuple[int, str | None, bytes]:
-        connection = http.client.HTTPConnection(town.http.host, town.http.port, timeout=5)
+        connection = http.client.HTTPConnection(town.http.host, town.http.port, timeout=60)
         path = "/files/download?path=/run-1/stdout"
         connection.request("GET", path, headers={"Range": span} if span else {})
         answer = connection.getresponse()

@@ -7,18 +7,18 @@ import urllib.request
 from pathlib import Path
 
 import grpc
-import pytest
 
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from tests.gateway.town import Town, running
 
 PAGES = 300
 JOBS_MAX = 400
+UNCLEAR = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def health(town: Town) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{town.http}/health", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{town.http}/health", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -29,14 +29,17 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
     with running(tmp_path, journal) as town:
         request = town.request(1)
         request.config.defaultConfig.command.value = "#" * 20_000
-        made = []
-        with pytest.raises(grpc.RpcError) as caught:
-            for _ in range(JOBS_MAX):
+        made, code, why = [], 200, ""
+        for _ in range(JOBS_MAX):
+            try:
                 made.append(town.create(request, timeout=3))
-        unclear = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-        assert caught.value.code() in unclear
+            except grpc.RpcError as error:
+                assert isinstance(error, grpc.Call) and error.code() in UNCLEAR
+                code, why = health(town)
+                # A disk that is busy for seconds is not full, and health does not say so.
+                if code == 503:
+                    break
         assert made
-        code, why = health(town)
         assert code == 503
         assert "full" in why
         journal.page_count_max = None  # somebody made room

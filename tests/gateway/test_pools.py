@@ -135,7 +135,7 @@ def test_deleting(town: Town) -> None:
     assert delete("/above/below").isBusy.id.value == child
     town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
     town.ended(job_id)
-    assert get(town, child).poolinfo.usage[0].allocation == 0.0
+    town.until(lambda: get(town, child).poolinfo.usage[0].allocation == 0.0)
     assert delete("/above/below") == delete("/above") == respool.DeleteResponse.Error()
     assert get(town, parent).error.HasField("notFound")
 

@@ -40,6 +40,8 @@ from peloton.runtime.vocabulary import key
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
 HOSTS = ("a", "b", "c")
 ROOM = Resources(4 * UNIT, 2048 * UNIT, 20000 * UNIT, 0)
+WAIT_S_MAX = 60.0
+"""For what takes a moment, on a machine that has other things to do."""
 RECEIVE_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -89,7 +91,7 @@ class Town:
 
     def ended(self, job_id: str) -> ops_pb2.WaitJobResponse:
         """Wait for the end of a job."""
-        answer = self.ops.WaitJob(ops_pb2.WaitJobRequest(job_id=job_id, timeout_s=30))
+        answer = self.ops.WaitJob(ops_pb2.WaitJobRequest(job_id=job_id, timeout_s=60))
         assert answer.done, answer
         return answer
 
@@ -99,7 +101,7 @@ class Town:
 
     def until(self, wanted: Callable[[], Any]) -> Any:
         """Ask until there is an answer."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + WAIT_S_MAX
         pause = threading.Event()
         while time.monotonic() < end:
             found = wanted()
@@ -152,7 +154,7 @@ def running(folder: Path, journal: SqliteJournal | None = None) -> Iterator[Town
     http = server = None
     try:
         region = root.region
-        root.opened.result(20)
+        root.opened.result(WAIT_S_MAX)
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
         labels = (Label("rack", "r1"),)
@@ -184,10 +186,10 @@ CHANNEL = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 
 def _wait_for_room(region: Any, inventories: list[Any]) -> None:
-    end, pause = time.monotonic() + 20, threading.Event()
+    end, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
     while time.monotonic() < end:
-        views = [v for inv in inventories for v in region.ask(inv, ListHosts()).result(5)]
-        pools = region.ask(ROOT, ListPools()).result(5)
+        views = [v for inv in inventories for v in region.ask(inv, ListHosts()).result(WAIT_S_MAX)]
+        pools = region.ask(ROOT, ListPools()).result(WAIT_S_MAX)
         up = sum(view.summary.up for view in views)
         if up == len(HOSTS) and pools[0].config.limit == ROOM.times(len(HOSTS)):
             return

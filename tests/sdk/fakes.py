@@ -6,6 +6,7 @@ metadata, and any call can be made to fail so often as a test says.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -312,6 +313,15 @@ class Ops(ops_pb2_grpc.OpsServicer):
 
 
 @contextmanager
+def held_port() -> Iterator[int]:
+    """A port where nobody listens but servers of ours, by turns: nobody else can have it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@contextmanager
 def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     """The cluster behind a port of its own; the address."""
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[Recorder(cluster)])
@@ -324,4 +334,5 @@ def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{port}"
     finally:
-        server.stop(grace=None)
+        # Till it is over: one that still listens would take the calls to whoever comes after it.
+        server.stop(grace=None).wait()

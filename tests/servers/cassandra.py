@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 HEAP_MB = 384
 OPTIONS_REQUEST = bytes.fromhex("040000000500000000")
 SUPPORTED = 6
-PROBE_TIMEOUT_S = 1.0
+PROBE_TIMEOUT_S = 5.0
 
 # Doors that Java shut after the server was written; without them it dies on its first class.
 EXPORTS = (

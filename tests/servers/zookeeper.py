@@ -12,27 +12,34 @@ import functools
 import shutil
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from tests.servers import cache
-from tests.servers.process import Server, free_ports
+from tests.servers.process import Server, ServerFailed, free_ports
 
 HERE = Path(__file__).parent
 HEAP_MB = 64
 TICK_MS = 200
-PROBE_TIMEOUT_S = 1.0
+PROBE_TIMEOUT_S = 5.0
+LEADER_TIMEOUT_S = 60.0
+LOOK_AGAIN_S = 0.05
 
 JVM = (
     "-Xms16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss256k -XX:-UsePerfData "
-    "-XX:+ExitOnOutOfMemoryError -Djava.net.preferIPv4Stack=true"
+    "-XX:+ExitOnOutOfMemoryError -Djava.net.preferIPv4Stack=true "
+    # A disk that is busy for seconds would outlast sessions. What a write left in the kernel is
+    # there after a `kill -9`; only the end of the machine takes it, and the tests with it.
+    "-Dzookeeper.forceSync=no"
 ).split()
 
 SETTINGS = f"""\
 tickTime={TICK_MS}
 initLimit=20
-syncLimit=10
+syncLimit=40
 minSessionTimeout={2 * TICK_MS}
 maxSessionTimeout=10000
 clientPortAddress=127.0.0.1
@@ -148,8 +155,14 @@ class Ensemble:
         return ",".join(server.address for server in self.servers)
 
     def leader(self) -> ZooKeeper:
-        """The one that leads now."""
-        return next(server for server in self.servers if server.mode() == "leader")
+        """The one that leads, as soon as one says so: busy ones may keep silent for a moment."""
+        until_s, pause = time.monotonic() + LEADER_TIMEOUT_S, threading.Event()
+        while time.monotonic() < until_s:
+            for server in self.servers:
+                if server.mode() == "leader":
+                    return server
+            pause.wait(LOOK_AGAIN_S)
+        raise ServerFailed(f"no server leads within {LEADER_TIMEOUT_S:g} s")
 
     def followers(self) -> list[ZooKeeper]:
         """Those that follow now."""

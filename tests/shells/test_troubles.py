@@ -14,17 +14,20 @@ from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.inspection import Redriven
 from peloton.runtime.core.records import MessageSetAside
 from peloton.runtime.ports import Answer, ShardId, Work
+from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.vocabulary import Kind, SetAside, Unavailable, key
 from tests.toy import words as w
 from tests.toy.kinds import KINDS, SIZES
 
 X = key("note", "x")
+WAIT_S_MAX = 60.0
+"""For what takes a moment, on a machine that has other things to do."""
 
 
 def daemon(journal: MemoryJournal) -> Root:
     root = start(KINDS, journal, sizes=SIZES, clock=SystemClock())
-    root.opened.result(10)
+    root.opened.result(WAIT_S_MAX)
     return root
 
 
@@ -39,7 +42,7 @@ class Slow(MemoryJournal):
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         self.begun.set()
-        self.gate.wait(10)
+        self.gate.wait(WAIT_S_MAX)
         self.rounds.append(len(works))
         return super().commit(works)
 
@@ -54,13 +57,13 @@ def test_nothing_is_answered_while_the_round_is_under_way_and_the_next_gathers()
     root = daemon(journal)
     try:
         first = root.region.ask(X, w.Add(1))
-        assert journal.begun.wait(5)
+        assert journal.begun.wait(WAIT_S_MAX)
         later = [root.region.ask(key("note", at), w.Add(1)) for at in range(50)]
         time.sleep(0.1)
         assert not first.done() and not any(future.done() for future in later)
         journal.gate.set()
-        assert first.result(5) == w.Total(1)
-        assert [future.result(5) for future in later] == [w.Total(1)] * 50
+        assert first.result(WAIT_S_MAX) == w.Total(1)
+        assert [future.result(WAIT_S_MAX) for future in later] == [w.Total(1)] * 50
         assert len(journal.rounds) < 10, "fifty commands, a few rounds"
     finally:
         journal.gate.set()
@@ -71,7 +74,7 @@ def test_a_journal_that_raises_ends_the_daemon():
     root = daemon(Bad(MemoryStore(), process=b"b" * 16))
     try:
         root.region.ask(X, w.Add(1))
-        assert root.exited.result(5) == "journal: OSError: no space left"
+        assert root.exited.result(WAIT_S_MAX) == "journal: OSError: no space left"
         ok, reasons = root.health()
         assert not ok and "no space left" in reasons[0]
     finally:
@@ -81,34 +84,37 @@ def test_a_journal_that_raises_ends_the_daemon():
 def test_quarantine_and_redrive_through_the_door():
     root = daemon(MemoryJournal(MemoryStore(), process=b"q" * 16))
     try:
-        assert root.region.ask(X, w.Add(13)).result(10) == SetAside("ValueError: 13 is not added")
-        [(name, fact)] = root.region.quarantine().result(5)
+        assert root.region.ask(X, w.Add(13)).result(WAIT_S_MAX) == SetAside(
+            "ValueError: 13 is not added"
+        )
+        [(name, fact)] = root.region.quarantine().result(WAIT_S_MAX)
         assert name == X and isinstance(fact, MessageSetAside)
-        assert root.region.redrive(X).result(5) == Redriven()
-        ((again, _),) = root.region.quarantine().result(5)
+        assert root.region.redrive(X).result(WAIT_S_MAX) == Redriven()
+        ((again, _),) = root.region.quarantine().result(WAIT_S_MAX)
         assert again == X, "it failed once more, and was set aside by the frame that tried"
-        lines = root.region.story(X).result(5)
+        lines = root.region.story(X).result(WAIT_S_MAX)
         assert any("try 3 failed" in line.because for line in lines)
     finally:
         root.stop()
 
 
-def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop():
+def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop(monkeypatch):
     root = daemon(MemoryJournal(MemoryStore(), process=b"u" * 16))
-    assert isinstance(root.region.ask(key("nobody", 1), w.Add(1)).result(5), Unavailable)
+    assert isinstance(root.region.ask(key("nobody", 1), w.Add(1)).result(WAIT_S_MAX), Unavailable)
     shard = root.region.owned()[-1]
-    root.disown((shard,)).result(5)
+    root.disown((shard,)).result(WAIT_S_MAX)
     assert shard not in root.region.owned()
-    assert isinstance(root.region.views("note").result(5), Unavailable)
+    assert isinstance(root.region.views("note").result(WAIT_S_MAX), Unavailable)
     root.own((shard,))
-    deadline = time.monotonic() + 5
-    while not isinstance(root.region.views("note").result(5), list):
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not isinstance(root.region.views("note").result(WAIT_S_MAX), list):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    monkeypatch.setattr(shells_root, "STOP_S_MAX", WAIT_S_MAX)
     begun = time.monotonic()
     root.stop()
-    assert time.monotonic() - begun < 2
-    assert isinstance(root.region.ask(X, w.Add(1)).result(5), Unavailable)
+    assert time.monotonic() - begun < WAIT_S_MAX, "it left, and did not give up leaving"
+    assert isinstance(root.region.ask(X, w.Add(1)).result(WAIT_S_MAX), Unavailable)
 
 
 class Echo:
@@ -143,12 +149,15 @@ def test_a_soft_machine_speaks_wakes_and_is_reset_when_it_raises():
     echo = Echo()
     root.region.register_soft("echo", echo)
     try:
-        assert root.region.ask(key("echo", 0), w.Add(2)).result(5) == w.Total(2)
-        assert isinstance(root.region.ask(key("echo", 0), w.Add(13)).result(5), Unavailable)
+        assert root.region.ask(key("echo", 0), w.Add(2)).result(WAIT_S_MAX) == w.Total(2)
+        assert isinstance(
+            root.region.ask(key("echo", 0), w.Add(13)).result(WAIT_S_MAX), Unavailable
+        )
+        assert root.region.ask(key("echo", 0), w.Add(3)).result(WAIT_S_MAX) == w.Total(3)
+        # Not before: who asked hears of the failure a moment earlier than the machine is reset.
         assert echo.resets == 1
-        assert root.region.ask(key("echo", 0), w.Add(3)).result(5) == w.Total(3)
-        deadline = time.monotonic() + 5
-        while root.region.ask(X, w.Show()).result(5) not in (w.Total(105), w.Total(205)):
+        deadline = time.monotonic() + WAIT_S_MAX
+        while root.region.ask(X, w.Show()).result(WAIT_S_MAX) not in (w.Total(105), w.Total(205)):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
@@ -159,21 +168,21 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
     store = MemoryStore()
     root = daemon(MemoryJournal(store, process=b"1" * 16))
     meter = key("meter", 0)
-    assert root.region.ask(X, w.Add(11)).result(5) == w.Total(11)
-    assert not isinstance(root.region.ask(meter, w.Build(3)).result(5), Unavailable)
+    assert root.region.ask(X, w.Add(11)).result(WAIT_S_MAX) == w.Total(11)
+    assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)
     root.stop()
     later = MemoryJournal(store, process=b"2" * 16)
     root = start(unfolding(11), later, sizes=SIZES, clock=SystemClock())
     try:
-        root.opened.result(10)
+        root.opened.result(WAIT_S_MAX)
         ok, (reason,) = root.health()
         assert not ok and "house-" in reason and "11 does not fold" in reason
-        assert isinstance(root.region.ask(X, w.Show()).result(5), Unavailable)
-        assert not isinstance(root.region.ask(meter, w.Build(3)).result(5), Unavailable)
+        assert isinstance(root.region.ask(X, w.Show()).result(WAIT_S_MAX), Unavailable)
+        assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)
         (halted,) = [shard for shard in all_shards() if shard not in root.region.owned()]
-        root.disown((halted,)).result(5)
+        root.disown((halted,)).result(WAIT_S_MAX)
         root.own((halted,))  # looked at, and tried again: it is halted again, and no more
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + WAIT_S_MAX
         while "11 does not fold" not in str(root.health()[1]):
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -19,7 +19,7 @@ import pytest
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
 from peloton.backends.process_words import RunEnded, RunReport, RunRequest
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 HOST = "host-1"
 
 

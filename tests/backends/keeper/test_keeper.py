@@ -6,6 +6,7 @@ waits for reports or for /proc, with a deadline, never for a time to pass.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -97,8 +98,17 @@ def test_it_inherits_no_descriptor(daemon, folder, procs):
     daemon.launch("r-0-1", "ls /proc/self/fd | wc -l; umask")
     daemon.end("r-0-1")
     assert daemon.output("r-0-1").split() == ["4", "0022"]  # three, and the folder it lists
-    held = [os.readlink(path) for path in Path(f"/proc/{procs.keeper_pid(folder)}/fd").iterdir()]
+    held = held_by(procs.keeper_pid(folder))
     assert not any(".py" in name or "pytest" in name and str(folder) not in name for name in held)
+
+
+def held_by(pid: int) -> list[str]:
+    """What its descriptors lead to; it opens and closes some all the time."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(path))
+    return found
 
 
 def test_own_group_and_session(daemon, procs):
@@ -234,9 +244,17 @@ def test_an_end_without_a_daemon_is_known_to_the_next(daemon_of, procs):
     (first.runs.sandbox("r-0-1") / "go").touch()
     procs.until(lambda: not procs.alive(pid), "the task ends while nobody listens")
     second = daemon_of(epoch=2)
-    second.runs.list("host-1")
-    (listed,) = second.ear.hear(RunsListed).runs
-    assert listed.ended.exit_code == 9
+    # That the task ended is to be seen before the keeper has asked how.
+    procs.until(lambda: listed_end(second) is not None, "the keeper knows the end")
+    assert listed_end(second).exit_code == 9
+
+
+def listed_end(daemon):
+    """How its one run ended, as the keeper says when asked now."""
+    daemon.ear.reports.clear()
+    daemon.runs.list("host-1")
+    (listed,) = daemon.ear.hear(RunsListed).runs
+    return listed.ended
 
 
 def test_a_lower_epoch_is_refused_also_by_a_successor(daemon_of, folder, procs):
@@ -302,9 +320,15 @@ def test_it_leaves_with_its_runs_when_its_folder_is_gone(daemon_of, folder, proc
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
     keeper = procs.keeper_pid(folder)
     daemon.runs.close()
-    shutil.rmtree(folder)
+    procs.until(lambda: removed(folder), "its folder is gone")
     procs.until(lambda: not procs.alive(keeper), "the keeper leaves")
-    assert not procs.alive(pid)
+    procs.until(lambda: not procs.alive(pid), "and its run has been killed")
+
+
+def removed(folder):
+    """Whether it is gone with all it holds: the keeper may just be writing there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
@@ -381,10 +405,10 @@ def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):
     for nonsense in (b"hello\n", b"[]\n", b'{"q":"dance","host":"h","epoch":1}\n', b"{}\n"):
         sock = dial(folder)
         sock.setblocking(True)
-        sock.settimeout(10)
+        sock.settimeout(60)
         sock.sendall(nonsense)
-        assert b'"bad"' in sock.recv(1000)
-        assert sock.recv(1000) == b""
+        with sock.makefile("rb") as answer:
+            assert b'"bad"' in answer.read()
         sock.close()
     daemon.launch("r-0-1", "true")
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"

@@ -25,7 +25,7 @@ KILLS = 200
 DAEMON_SHARE, KEEPER_SHARE = 0.5, 0.3  # the rest: the keeper while there is no daemon
 PROGRAM = Path(__file__).parent / "kill_daemon.py"
 REPOSITORY = Path(__file__).parents[3]
-FINISH_DEADLINE_S = 30.0
+FINISH_DEADLINE_S = 120.0
 # A keeper killed later than this after a task was done must have known its end.
 REAPED_WITHIN_S = 0.3
 SEED = int(os.environ.get("PELOTON_KILL_SEED", "1"))
@@ -114,7 +114,7 @@ def field(folder: Path):
         made.daemon.wait()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_two_hundred_kills(field, folder, procs):
     storm(field, random.Random(SEED))
     calm(field)
