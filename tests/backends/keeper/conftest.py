@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 import time
@@ -97,6 +98,21 @@ def marked(folder: Path) -> list[int]:
     return found
 
 
+def held_by(pid: int) -> list[str]:
+    """What its descriptors lead to; a keeper opens and closes some all the time."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(path))
+    return found
+
+
+def removed(folder: Path) -> bool:
+    """Whether it is gone with all it holds: a keeper may just be writing there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
 def until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     pause = threading.Event()
@@ -148,4 +164,6 @@ class _Procs:
     alive = staticmethod(alive)
     marked = staticmethod(marked)
     until = staticmethod(until)
+    held_by = staticmethod(held_by)
+    removed = staticmethod(removed)
     HOST = HOST

@@ -6,9 +6,7 @@ waits for reports or for /proc, with a deadline, never for a time to pass.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -98,17 +96,8 @@ def test_it_inherits_no_descriptor(daemon, folder, procs):
     daemon.launch("r-0-1", "ls /proc/self/fd | wc -l; umask")
     daemon.end("r-0-1")
     assert daemon.output("r-0-1").split() == ["4", "0022"]  # three, and the folder it lists
-    held = held_by(procs.keeper_pid(folder))
+    held = procs.held_by(procs.keeper_pid(folder))
     assert not any(".py" in name or "pytest" in name and str(folder) not in name for name in held)
-
-
-def held_by(pid: int) -> list[str]:
-    """What its descriptors lead to; it opens and closes some all the time."""
-    found = []
-    for path in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.readlink(path))
-    return found
 
 
 def test_own_group_and_session(daemon, procs):
@@ -320,15 +309,9 @@ def test_it_leaves_with_its_runs_when_its_folder_is_gone(daemon_of, folder, proc
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
     keeper = procs.keeper_pid(folder)
     daemon.runs.close()
-    procs.until(lambda: removed(folder), "its folder is gone")
+    procs.until(lambda: procs.removed(folder), "its folder is gone")
     procs.until(lambda: not procs.alive(keeper), "the keeper leaves")
     procs.until(lambda: not procs.alive(pid), "and its run has been killed")
-
-
-def removed(folder):
-    """Whether it is gone with all it holds: the keeper may just be writing there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    return not folder.exists()
 
 
 def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
