@@ -195,15 +195,14 @@ class Daemon:
         return view.members if view is not None else {}
 
     def create(self, shard: ShardId = SHARD) -> NodeAnswer:
-        self.client.create_owner(shard)
-        return self._answer(shard)
+        return self._answer(shard, self.client.create_owner)
 
     def remove(self, shard: ShardId = SHARD) -> NodeAnswer:
-        self.client.remove_owner(shard)
-        return self._answer(shard)
+        return self._answer(shard, self.client.remove_owner)
 
-    def _answer(self, shard: ShardId) -> NodeAnswer:
-        known = len(self.answers(shard))
+    def _answer(self, shard: ShardId, ask: Callable[[ShardId], object]) -> NodeAnswer:
+        known = len(self.answers(shard))  # before: the answer may be there when `ask` returns
+        ask(shard)
         self.rig.wait(lambda: len(self.answers(shard)) > known)
         return self.answers(shard)[-1]
 

@@ -107,8 +107,8 @@ def test_views_grow_no_older_and_one_as_new_as_an_answer_shows_what_it_says(rig:
         b.client.create_owner(shard)
     rig.wait(lambda: all(b.answers(shard) for shard in shards))
     rig.wait(lambda: len(a.owners()) == len(b.owners()) == len(shards))
-    a.client.look()
     known = len(a.views())
+    a.client.look()
     rig.wait(lambda: len(a.views()) > known)
     since = {shard: b.answers(shard)[0].version for shard in shards}
     for daemon in (a, b):
