@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,8 @@ from peloton.api.v0.task import task_pb2_grpc
 from peloton.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
-from peloton.runtime.adapters.zookeeper_nodes import Paths, owner_of, shard_of
+from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
+from peloton.runtime.core.ownership import ranked
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key
@@ -199,7 +200,8 @@ class Cluster:
 
     def shards(self) -> Counter[str]:
         """How many each daemon owns."""
-        return Counter(self._owners.values())
+        owned = Counter(self._owners.values())
+        return Counter({daemon.name: owned[daemon.name] for daemon in self.daemons})
 
     def owner(self, key: Key) -> str:
         """Name of the daemon that owns the shard of an entity."""
@@ -240,27 +242,35 @@ class Cluster:
             every = (ShardId(group, n) for group, c in self.sizes.shards.items() for n in range(c))
             self._owners = dict.fromkeys(every, self.daemons[0].name)
             return True
-        names = {f"-{daemon.pid}-": daemon.name for daemon in self.daemons}
-        self._owners = {}
-        for shard, member in self._members():
-            for mark, name in names.items():
-                if mark in member:
-                    self._owners[shard] = name
-        return len(self._owners) == sum(self.sizes.shards.values()) and len(self.shards()) == len(
-            self.daemons
+        paths = Paths(self._name)
+        found = {name: member_of(data) for name, data in self._nodes(paths.members).items()}
+        members = {name: node for name, node in found.items() if node is not None}
+        nodes = self._nodes(paths.owners)
+        owners = {
+            shard: owner_of(data) for name, data in nodes.items() if (shard := shard_of(name))
+        }
+        names = {
+            member: daemon.name
+            for member in members
+            for daemon in self.daemons
+            if f"-{daemon.pid}-" in member
+        }
+        self._owners = {shard: names[who] for shard, who in owners.items() if who in names}
+        # Owned by somebody each is long before: until it is with its first in rank it will move.
+        return (
+            len(names) == len(members) == len(self.daemons)
+            and len(self._owners) == sum(self.sizes.shards.values())
+            and all(ranked(shard, members)[0] == who for shard, who in owners.items())
         )
 
-    def _members(self) -> Iterator[tuple[ShardId, str]]:
+    def _nodes(self, folder: str) -> dict[str, bytes]:
+        """What is below it, by name."""
         client = KazooClient(f"127.0.0.1:{self._outside.zookeeper}")
         client.start(timeout=30)
         try:
-            below = Paths(self._name).owners
-            for name in client.get_children(below):
-                shard = shard_of(name)
-                if shard is not None:
-                    yield shard, owner_of(client.get(f"{below}/{name}")[0])
+            return {name: client.get(f"{folder}/{name}")[0] for name in client.get_children(folder)}
         except NoNodeError:
-            pass  # it was there a moment ago, or comes in a moment: the caller looks again
+            return {}  # it was there a moment ago, or comes in a moment: the caller looks again
         finally:
             client.stop()
             client.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 
 
 class Diary:

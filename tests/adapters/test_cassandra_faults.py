@@ -44,7 +44,7 @@ from tests.servers.cassandra import Cassandra
 
 SHARDS = [ShardId("a", number) for number in range(4)]
 SHARD = SHARDS[0]
-SETTLE_TIMEOUT_S = 30.0
+SETTLE_TIMEOUT_S = 90.0
 AGAIN_S = 0.1
 FRAMES_BEFORE_KILL = 20
 

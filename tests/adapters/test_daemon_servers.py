@@ -25,7 +25,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
-from tests.adapters.test_daemon_wiring import until
+from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
 from tests.gateway.town import CHANNEL, Town, default_config, named
@@ -34,7 +34,7 @@ from tests.servers.zookeeper import ZooKeeper
 
 SESSION_S = 3.0
 KEYSPACE = "daemons"
-WAIT_S_MAX = 40.0
+WAIT_S_MAX = 90.0
 
 
 class Cluster:
@@ -81,7 +81,7 @@ class Cluster:
                 "cassandra": {"contacts": ["127.0.0.1"], "port": port, "keyspace": KEYSPACE}
             },
             "backend": {"process": {"folder": "keeper", "hosts": hosts}},
-            "shards": {"jobmgr": 4, "resmgr": 1, "hostmgr": 4},
+            "shards": SHARDS,
         }
 
 
@@ -98,9 +98,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     zookeeper.stop()
 
 
-def sleeping(seconds: float) -> task_pb2.TaskConfig:
+def until_there(file: Path) -> task_pb2.TaskConfig:
+    """A task that runs until the file is made: not for a time, which the test may oversleep."""
     config = default_config()
-    config.command.value = f"echo >> ran; sleep {seconds}"
+    config.command.value = f"echo >> ran; while [ ! -e {file} ]; do sleep 0.1; done"
     return config
 
 
@@ -170,7 +171,7 @@ def leaders(zookeeper: ZooKeeper) -> dict[str, str]:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
     one, at_one = cluster.start("one")
     two, at_two = cluster.start("two")
@@ -180,10 +181,10 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         grpc.insecure_channel(at_two, options=CHANNEL) as second,
     ):
         town = patiently(lambda: Town(None, first, http=None))  # type: ignore[arg-type]
-        jobs = []
+        jobs, go = [], cluster.folder / "go"
         for _ in range(3):
             # Shards may still be moving, and a request that was refused for that did nothing.
-            request = town.request(instances=2, defaultConfig=sleeping(6.0))
+            request = town.request(instances=2, defaultConfig=until_there(go))
             jobs.append(patiently(lambda request=request: town.create(request)))
         stub = job_pb2_grpc.JobManagerStub(second)
 
@@ -196,7 +197,7 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         until(lambda: len(leaders(cluster.zookeeper)) == 3)
         assert set(leaders(cluster.zookeeper).values()) <= {at_one, at_two}
         search = ("-z", cluster.zookeeper.address, "-t", f"{WAIT_S_MAX}s")
-        assert typed(*search, "job", "status", jobs[0]).code == 0
+        assert patient_command(*search, "job", "status", jobs[0]).code == 0
         one.kill()
         begun_s = time.monotonic()
         # Whoever led is looked for until somebody leads again, and is asked until it knows.
@@ -204,6 +205,7 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
             for job in jobs:
                 printed = patient_command(*where, "job", "status", job)
                 assert "state:" in printed.out, printed
+        go.touch()
         until(lambda: states() == {job_pb2.SUCCEEDED})
         assert time.monotonic() - begun_s < WAIT_S_MAX
         until(lambda: [*leaders(cluster.zookeeper).values()] == [at_two] * 3)

@@ -39,7 +39,7 @@ HERE = Path("/nowhere")
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
 """So many that of two daemons, whose ids are drawn, none is first for nothing."""
 HOSTS = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 60.0
 
 
 class SharedRows(MemoryRows):

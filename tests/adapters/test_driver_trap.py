@@ -29,14 +29,15 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import Claimed, Committed, Frame, ShardId, Unclear, Work
 from tests.adapters import cql_stub
 from tests.adapters import cql_wire as wire
-from tests.adapters.cql_stub import DROPPED, FAULTS, UNPREPARED, Stub
+from tests.adapters.cql_stub import DROPPED, FAULTS, SILENT, UNPREPARED, Stub
 
 SHARD = ShardId("a", 0)
 WRITE = Advance(SHARD, 0, b"first", b"second", 1, b"chain")
 ROW = InsertRow(SHARD, FrameRow(1, 0, 0, 1, b"op", b"", b"", b"body"))
 ANSWERS_A_ROW = ("no rows", "nothing", "a row of another shape")
 """To a plain statement these are no faults."""
-REQUEST_TIMEOUT_S = 0.5
+REQUEST_TIMEOUT_S, SILENCE_S = 60.0, 2.0
+"""Only of silence is it the time that tells; a busy machine is silent for a moment, too."""
 RESENT_BY_DEFAULT = (DROPPED, "overloaded", "server error", "bootstrapping", "truncate error")
 
 
@@ -47,12 +48,13 @@ def stub() -> Iterator[Stub]:
 
 
 @pytest.fixture
-def connected(stub: Stub) -> Iterator[Connected]:
+def connected(stub: Stub, request: pytest.FixtureRequest) -> Iterator[Connected]:
     """Our settings, all of them; only that a test need not wait so long for silence."""
+    silent = "fault" in request.fixturenames and request.getfixturevalue("fault") == SILENT
     settings = CassandraSettings(port=stub.nodes[0].port, keyspace="stub")
     connected = cassandra_session.connect(settings)
     for profile in connected.cluster.profile_manager.profiles.values():
-        profile.request_timeout = REQUEST_TIMEOUT_S
+        profile.request_timeout = SILENCE_S if silent else REQUEST_TIMEOUT_S
     yield connected
     connected.close()
 

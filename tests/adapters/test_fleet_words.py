@@ -61,7 +61,7 @@ def foreground(line: list[str]) -> Iterator[str]:
             assert process.wait(STOP_S_MAX) == 0
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)  # two servers and a daemon begin, and commands take a second each
 def test_the_first_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     file = tmp_path / "daemon.yaml"

@@ -17,7 +17,7 @@ from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
 from peloton.runtime.adapters.zookeeper_nodes import Paths
 from peloton.runtime.adapters.zookeeper_writes import Found, Writes
 from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState, ShardId
-from tests.adapters.zookeeper_bench import SESSION_S, Bench
+from tests.adapters.zookeeper_bench import SHORT_SESSION_S, Bench
 from tests.contracts.memberships import SHARD, Daemon, expire, node, rest, wait
 from tests.servers import zookeeper
 
@@ -58,15 +58,15 @@ def test_a_lease_counts_from_what_was_sent_and_from_what_the_leader_can_have_hea
 
 def test_the_server_decides_how_long_a_session_lasts(bench: Bench):
     a = bench.daemon("a", session_s=100.0)
-    sure_s = a.client.sure_for_s()
-    assert 5.0 < sure_s <= 10.0 * 2 / 3, "the server allows 10 s"
+    wait(lambda: a.client.sure_for_s() > 5.0)
+    assert a.client.sure_for_s() <= 10.0 * 2 / 3, "the server allows 10 s"
 
 
 def test_a_process_that_stood_still_past_its_session_is_never_sure_meanwhile(bench: Bench):
     a = bench.daemon("a")
     said: list[str] = []
     process = subprocess.Popen(
-        [sys.executable, str(MEMBER), bench.address, bench.cluster, str(SESSION_S)],
+        [sys.executable, str(MEMBER), bench.address, bench.cluster, str(SHORT_SESSION_S)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -86,6 +86,8 @@ def test_a_process_that_stood_still_past_its_session_is_never_sure_meanwhile(ben
         bench.rest(0.5)
         process.send_signal(signal.SIGCONT)
         wait(lambda: "session LOST\n" in said)
+        known = len(said)
+        wait(lambda: any(line.startswith("sure") for line in said[known:]))
     finally:
         process.kill()
         process.wait()
@@ -123,10 +125,11 @@ def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: B
     proxy.silence()
     asked_s = now_s()
     session._put(lambda: writes.beat(bench.paths.nowhere, answers.append))
-    rest(0.5)
+    rest(1.0)
+    mended_s = now_s()
     proxy.mend()
     wait(lambda: bool(answers))
-    assert asked_s <= committed[0] < asked_s + 0.3
+    assert asked_s <= committed[0] < mended_s, "no answer came before"
     assert a.states() == [CONNECTED]
     a.client.close()
     proxy.close()

@@ -11,7 +11,7 @@ import pytest
 from peloton.chaos.nemesis.door import Door
 from peloton.runtime.adapters.zookeeper_lease import now_s
 from peloton.runtime.ports import NodeOutcome, SessionState, ShardId
-from tests.adapters.zookeeper_bench import SESSION_S, Bench, Watched
+from tests.adapters.zookeeper_bench import SESSION_S, SHORT_SESSION_S, Bench, Watched
 from tests.contracts.memberships import SHARD, Daemon, rest, wait
 from tests.servers.zookeeper import Ensemble, ZooKeeper
 
@@ -138,9 +138,9 @@ def test_a_server_that_lost_its_leader_and_still_answers_makes_nobody_sure(tmp_p
             parted.restart()
         leader = ensemble.leader()
         bench = Bench(leader.address)
-        member = bench.daemon("a", parted.address)
+        member = bench.daemon("a", parted.address, session_s=SHORT_SESSION_S)
         member.create()
-        rest(SESSION_S)
+        rest(SHORT_SESSION_S)
         watched = Watched(member)
         for proxy in proxies:
             proxy.silence()

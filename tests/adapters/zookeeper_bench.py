@@ -16,7 +16,10 @@ from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembe
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
 from tests.contracts.memberships import Daemon, rest, wait
 
-SESSION_S = 1.2
+SESSION_S = 6.0
+"""So long that whoever is kept from the processor for a while does not lose his."""
+SHORT_SESSION_S = 1.2
+"""Of those whose end a test waits for."""
 LEADERS = {"a": ("jobmanager", Leader("west-1", "10.0.0.1", 5292, 5392))}
 
 
@@ -32,7 +35,7 @@ class Bench:
         self.paths = Paths(self.cluster, root=f"/{self.cluster}")
         self.clients: list[ZooKeeperMembership] = []
         self.operator = KazooClient(address)
-        self.operator.start()
+        self.operator.start(timeout=60)
 
     def client(self, address: str = "", *, session_s: float = 0) -> ZooKeeperMembership:
         config = Config(

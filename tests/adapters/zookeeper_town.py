@@ -97,7 +97,7 @@ class Daemon:
         """Leave in good order."""
         gone: Future[Any] = Future()
         tell(self.root.claim, DrainAll(gone))
-        gone.result(10.0)
+        gone.result(60.0)
 
     def kill(self) -> None:
         """Without a word: nothing passes any more."""
