@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
-from peloton.backends.process_words import RunEnded, RunReport, RunRequest
+from peloton.backends.process_words import RunEnded, RunReport, RunRequest, RunsListed
 
 DEADLINE_S = 60.0
 HOST = "host-1"
@@ -68,6 +68,11 @@ class Daemon:
     def end(self, run_id: str) -> RunEnded:
         ended: RunEnded = self.ear.hear(RunEnded, run_id=run_id)
         return ended
+
+    def listed_ends(self) -> list[RunEnded]:
+        """Ends that any list so far has told."""
+        told = [one for one in [*self.ear.reports] if isinstance(one, RunsListed)]
+        return [run.ended for one in told for run in one.runs if run.ended is not None]
 
     def output(self, run_id: str, name: str = "stdout") -> str:
         return (self.runs.sandbox(run_id) / name).read_text()
