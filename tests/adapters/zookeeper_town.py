@@ -145,7 +145,7 @@ class Town:
             shard = ShardId("a", at)
             first = ranked(shard, nodes)[0]
             for member, daemon in members.items():
-                standing, runs = daemon.root.standing, shard in daemon.root.running
+                standing, runs = daemon.root.standing, bool(daemon.root.running.get(shard))
                 if standing is None or not standing.current or standing.owner_of(shard) != first:
                     return False
                 if runs != (member == first):
