@@ -8,8 +8,6 @@ only this storm asks are answered with a finding where they should be.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,12 +23,12 @@ from peloton.chaos.nemesis.verdict import Noted, goals_missed, overlaps
 from peloton.runtime.vocabulary import Absent
 from peloton.sdk.errors import AlreadyExists, NotFound, ServerError, TimedOut
 from tests.e2e.cluster import wait_for
+from tests.e2e.storms import WITHIN_S, left_over, nemesis
 
 JOB = "6f1f0a1e-7d0b-4b3e-9f0e-0c8d1d9b7c11"
 MINUTES = 1.5
 SEED = 4
 OPERATIONS_MIN = 60
-WITHIN_S = 560
 
 
 class Tale:
@@ -114,35 +112,12 @@ def test_two_runs_of_an_instance_at_a_time_are_noticed() -> None:
     assert not list(overlaps(iter([first, later, other])))
 
 
-def left_over(folder: Path) -> list[str]:
-    """Command lines of processes that know this folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        except OSError:
-            continue  # it has just ended
-        if str(folder).encode() in words:
-            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(WITHIN_S + 30)
 def test_nothing_is_found_after_a_short_storm(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "storm"
-    words = ["--minutes", str(MINUTES), "--seed", str(SEED), "--keep", str(folder)]
-    done = subprocess.run(
-        [sys.executable, str(root / "script" / "nemesis"), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    told = (folder / "timeline.log").read_text()[-20_000:]
-    assert done.returncode == 0, f"{done.stdout[-5000:]}\n{told}"
-    line = done.stdout.splitlines()[-1]
+    words = ["--minutes", str(MINUTES), "--seed", str(SEED)]
+    line = nemesis(root, *words, folder=folder)
     assert line.startswith("nemesis: ") and " 0 lost, 0 findings" in line, line
     operations = re.search(r"(\d+) operations", line)
     assert operations is not None and int(operations[1]) >= OPERATIONS_MIN, line

@@ -32,10 +32,9 @@ from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId
 from tests.e2e.cluster import wait_for
 from tests.e2e.later import CHANGES, SAID, later_copy
-from tests.e2e.test_nemesis import left_over
+from tests.e2e.storms import WITHIN_S, left_over, nemesis
 
 WORDS = "add,remove,upgrade,downgrade"
-WITHIN_S = 560
 SHARD = ShardId("jobmgr", 1)
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 
@@ -178,17 +177,7 @@ def test_the_later_version_can_be_made(tmp_path: Path) -> None:
 @pytest.mark.timeout(WITHIN_S + 30)
 def test_nothing_is_found_after_what_operators_do(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "planned"
-    done = subprocess.run(
-        [sys.executable, str(root / "script" / "nemesis"), "--planned", WORDS, "--keep", folder],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    told = (folder / "timeline.log").read_text()[-20_000:]
-    assert done.returncode == 0, f"{done.stdout[-5000:]}\n{told}"
-    line = done.stdout.splitlines()[-1]
+    line = nemesis(root, "--planned", WORDS, folder=folder)
     assert "; 0 lost, 0 findings; " in line, line
     for word in WORDS.split(","):
         assert f"1 {word}" in line and f"; {word}: " in line, line

@@ -8,6 +8,7 @@ to another meanwhile, so its command line is looked at first.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import select
 import shutil
@@ -25,6 +26,7 @@ from tests.servers.process import STOP_TIMEOUT_S, Server, ServerFailed
 from tests.servers.zookeeper import ZooKeeper
 
 FAILED, NOT_RUNNING = 1, 3
+PORTS = "ports.json"
 
 
 class Place(NamedTuple):
@@ -45,6 +47,22 @@ def servers(place: Place) -> list[Server]:
     ]
 
 
+def remembered(folder: Path) -> Place:
+    """The folder with the ports that were last given there."""
+    try:
+        return Place(folder, **json.loads((folder / PORTS).read_text()))
+    except FileNotFoundError:
+        return Place(folder)
+
+
+def remember(place: Place) -> None:
+    """So that `status` and another `start` need the folder only."""
+    ports = place._asdict()
+    folder = ports.pop("folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PORTS).write_text(json.dumps(ports))
+
+
 def running_pid(server: Server) -> int | None:
     """The pid of a server that was started before and still runs."""
     try:
@@ -59,6 +77,8 @@ def running_pid(server: Server) -> int | None:
 def start(place: Place) -> int:
     """Start what does not run, and wait until both answer."""
     new = [server for server in servers(place) if running_pid(server) is None]
+    if new:
+        remember(place)
     for server in new:
         if server.answers():
             # Ours would find the port taken; and whose data are those?
@@ -125,10 +145,12 @@ def main(words: Sequence[str]) -> int:
     )  # fmt: skip
     for name, port in Place._field_defaults.items():
         flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=int, default=port, help="[default: %(default)s]")
+        help_ = f"[default: that of the last start in the folder, or {port}]"
+        parser.add_argument(flag, type=int, help=help_)
     options = vars(parser.parse_args(words))
     command, fresh = options.pop("command"), options.pop("fresh")
-    place = Place(**options)._replace(folder=options["folder"].absolute())
+    place = remembered(options.pop("folder").absolute())
+    place = place._replace(**{name: port for name, port in options.items() if port is not None})
     try:
         if command == "start" and fresh:
             stop(place)
