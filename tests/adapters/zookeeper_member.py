@@ -21,9 +21,10 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 def say(*words: object) -> None:
-    """A line, whole: two threads say something, and words of one `print` may be torn apart."""
+    """A line, whole: two threads say something, and who kills us may do so between two writes."""
     with ONE_AT_A_TIME:
-        print(*words, flush=True)
+        sys.stdout.write(" ".join(map(str, words)) + "\n")
+        sys.stdout.flush()
 
 
 def main(hosts: str, cluster: str, session_s: str) -> None:
