@@ -213,6 +213,7 @@ class Daemon(Wired):
     def _greet(self) -> None:
         """On a thread of its own, until everybody has heard."""
         left = self._greetings()
+        ours = [to for to in left if kind_of(to) == "host"]
         while left and not self._leaving.is_set():
             asked = [(to, self._region.ask(to, left[to])) for to in sorted(left)]
             for to, future in asked:
@@ -224,12 +225,11 @@ class Daemon(Wired):
                 self._leaving.wait(GREET_AGAIN_S)
         if not left:
             self._collector.own()
-            self._muster()
+            self._muster(ours)
 
-    def _muster(self) -> None:
+    def _muster(self, ours: list[Key]) -> None:
         """Wait until our hosts can be counted on: a client that hears `ready` will."""
         muster = Muster(self._region, self._inventories)
-        ours = [to for to in self._greetings() if kind_of(to) == "host"]
         pause_s = LOOK_AGAIN_S
         while not self._leaving.is_set():
             if muster.all_up(ours, alone=False):

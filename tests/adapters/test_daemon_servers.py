@@ -28,6 +28,7 @@ from peloton.runtime.adapters.cassandra_session import CassandraSettings, connec
 from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
+from tests.e2e.cluster import until_there
 from tests.gateway.town import CHANNEL, Town, default_config, named
 from tests.servers import cassandra
 from tests.servers.zookeeper import ZooKeeper
@@ -98,10 +99,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     zookeeper.stop()
 
 
-def until_there(file: Path) -> task_pb2.TaskConfig:
-    """A task that runs until the file is made: not for a time, which the test may oversleep."""
+def marking_until(file: Path) -> task_pb2.TaskConfig:
+    """A task that marks its run, and runs until the file is made."""
     config = default_config()
-    config.command.value = f"echo >> ran; while [ ! -e {file} ]; do sleep 0.1; done"
+    config.command.value = f"echo >> ran; {until_there(file)}"
     return config
 
 
@@ -184,7 +185,7 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         jobs, go = [], cluster.folder / "go"
         for _ in range(3):
             # Shards may still be moving, and a request that was refused for that did nothing.
-            request = town.request(instances=2, defaultConfig=until_there(go))
+            request = town.request(instances=2, defaultConfig=marking_until(go))
             jobs.append(patiently(lambda request=request: town.create(request)))
         stub = job_pb2_grpc.JobManagerStub(second)
 

@@ -20,16 +20,16 @@ import msgspec
 import pytest
 import yaml
 
-from peloton.actors.resources import UNIT
-from peloton.actors.respool.messages import ROOT, ListPools
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.assembly import CannotStart, Failed
 from peloton.assembly_daemon import Daemon, Outside
+from peloton.muster import Muster
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.core.statements import Reply, Statement
 from peloton.runtime.ports import Sizes
+from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
@@ -131,11 +131,8 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
 def town(daemon: Daemon) -> Iterator[Town]:
     """What clients of this daemon see, once the root pool has heard of all hosts."""
 
-    def room() -> bool:
-        pools = daemon._region.ask(ROOT, ListPools()).result(WAIT_S_MAX)
-        return isinstance(pools, tuple) and pools[0].config.limit.cpu == len(HOSTS) * 4 * UNIT
-
-    until(room)
+    muster = Muster(daemon._region, daemon._inventories)
+    until(lambda: muster.all_up([key("host", host["name"]) for host in HOSTS], alone=True))
     with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
         yield Town(daemon._region, channel, http=daemon.http)
 

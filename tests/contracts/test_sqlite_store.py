@@ -319,5 +319,4 @@ def test_the_file_and_its_log_stay_bounded(tmp_path: Path, monkeypatch: pytest.M
             logs.append(path.with_name("j-wal").stat().st_size)
     journal.close()
     assert max(sizes) < 20_000_000, "three generations of 3 MB and a part, of 60 MB written"
-    # It is moved on a thread of its own, which a busy machine may keep waiting for a while.
-    assert max(logs) < 45_000_000, "of 78 MB that went through it"
+    assert max(logs) < 20_000_000

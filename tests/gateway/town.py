@@ -15,10 +15,10 @@ from typing import Any
 
 import grpc
 
-from peloton.actors.host.inventory.messages import ListHosts, OpenInventory, inventory_key
+from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.messages import ROOT, ListPools, OpenRoot
+from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
@@ -29,6 +29,7 @@ from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import kinds
 from peloton.machines import PlacerMachine
+from peloton.muster import Muster
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
@@ -187,11 +188,9 @@ CHANNEL = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 def _wait_for_room(region: Any, inventories: list[Any]) -> None:
     end, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
+    muster, hosts = Muster(region, inventories), [key("host", name) for name in HOSTS]
     while time.monotonic() < end:
-        views = [v for inv in inventories for v in region.ask(inv, ListHosts()).result(WAIT_S_MAX)]
-        pools = region.ask(ROOT, ListPools()).result(WAIT_S_MAX)
-        up = sum(view.summary.up for view in views)
-        if up == len(HOSTS) and pools[0].config.limit == ROOM.times(len(HOSTS)):
+        if muster.all_up(hosts, alone=True):
             return
         pause.wait(0.01)
     raise AssertionError("the hosts never came up")

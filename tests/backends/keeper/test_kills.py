@@ -27,10 +27,8 @@ DAEMON_SHARE, KEEPER_SHARE = 0.5, 0.3  # the rest: the keeper while there is no 
 PROGRAM = Path(__file__).parent / "kill_daemon.py"
 REPOSITORY = Path(__file__).parents[3]
 FINISH_DEADLINE_S = 120.0
-# A keeper killed later than this after a task was done must have known its end, unless the machine
-# or its disk stood still just then: that strikes no more runs than a few times those in flight.
+# A keeper killed later than this after a task was done must have known its end.
 REAPED_WITHIN_S = 0.3
-LATE_MAX = 20
 PACE_S_MIN = 0.5
 SEED = int(os.environ.get("PELOTON_KILL_SEED", "1"))
 
@@ -141,33 +139,28 @@ def test_two_hundred_kills(field, folder, procs):
     assert [n for n, times in marks.items() if times > 1] == [], "started twice"
     assert launched.keys() - ended.keys() == set(), "lost"
     assert marks.keys() - launched.keys() == set(), "never asked for"
-    late = [
-        line
-        for number, line in ended.items()
-        if not judge(number, line, field=field, launched_at=launched[number], marks=marks)
-    ]
-    assert len(late) <= LATE_MAX, late
+    for number, line in ended.items():
+        judge(number, line, field=field, launched_at=launched[number], marks=marks)
     procs.until(lambda: not procs.marked(folder), "nothing is left running")
     assert outcomes["SUCCEEDED"] and outcomes["FAILED"] and outcomes["KILLED"]
     assert len(launched) > KILLS and field.daemon_kills > KILLS / 4
     assert len(field.keeper_kills) > KILLS / 5
 
 
-def judge(number: int, line: dict[str, Any], *, field: Field, launched_at: float, marks) -> bool:
-    """Exact, unless a keeper was killed during the run's life; whether that was soon enough."""
+def judge(number: int, line: dict[str, Any], *, field: Field, launched_at: float, marks) -> None:
+    """Exact, unless a keeper was killed during the run's life."""
     outcome, exit_code, number_of_signal, reason = line["status"]
     done_at = line["over"]
     if outcome == "LOST":
         assert reason in ("keeper died, exit status unknown", "run id used before"), line
         with contextlib.suppress(FileNotFoundError):
             done_at = (field.folder.parent / "done" / str(number)).stat().st_mtime
-        kills = [at for at in field.keeper_kills if launched_at <= at <= line["over"]]
-        assert kills, line
-        return kills[0] <= done_at + REAPED_WITHIN_S
+        until = min(line["over"], done_at + REAPED_WITHIN_S)
+        assert any(launched_at <= at <= until for at in field.keeper_kills), line
+        return
     assert marks[number] == 1, line
     if number % 5 == 0:
         assert (outcome, exit_code, number_of_signal) == ("KILLED", None, signal.SIGTERM), line
     else:
         wanted = "SUCCEEDED" if number % 7 == 0 else "FAILED"
         assert (outcome, exit_code, number_of_signal) == (wanted, number % 7, None), line
-    return True
