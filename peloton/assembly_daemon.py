@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite
+from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite, report
 from peloton.backends import process, simulated
 from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
@@ -32,6 +33,7 @@ from peloton.muster import Muster
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
@@ -43,6 +45,11 @@ from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.settings import Cassandra, DaemonSettings, Zookeeper
 
 GREET_AGAIN_S = 1.0
+REPORT_AFTER_S = 5.0
+"""A daemon that is not ready after so long says why."""
+REASONS_REPORTED_MAX = 5
+START = "start"
+"""Component of the reason why a daemon that starts is not ready."""
 LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
 LEAVE_S_MAX = 30.0
 """So long a daemon hands its shards over; what is left then, its session's end hands over."""
@@ -73,7 +80,9 @@ class Daemon(Wired):
         self._outside = outside
         self._leaving = threading.Event()
         self.greeted: Future[None] = Future()
-        """Done when all that the cluster has to be told by us was heard, and our hosts are up."""
+        """Done when all that the cluster has to be told by us was heard, our hosts are up, every
+        shard of the cluster has an owner, and those that are ours take mail."""
+        self._report_after_s = REPORT_AFTER_S
         try:
             self._start(failed)
         except BaseException:
@@ -114,6 +123,7 @@ class Daemon(Wired):
         self._region = root.region
         self._undo.append(lambda: root.stop(drain=False))
         root.exited.add_done_callback(lambda reason: failed())
+        self._region.trouble(START, "not all hosts of this daemon are up and known yet")
         backend = self._furnish()
         doors = self._doors()
         self._listen_http(doors)
@@ -166,10 +176,11 @@ class Daemon(Wired):
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
-                setup=Setup(limits, fleet),
+                setup=Setup(limits, fleet, DISK if fleet is None else CASSANDRA),
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
+        root.region.status.report = report
         root.collector = self._collector
         drivers.on_broken = root.broken
         return root
@@ -206,12 +217,15 @@ class Daemon(Wired):
             sandboxes=(runs.folder if runs is not None else Path(os.devnull)) / "runs",
             on_disk=runs is not None,
             receive_max_bytes=settings.limits.receive_max_bytes,
+            grpc_setting="listen.grpc",
+            http_setting="listen.http",
         )
 
     # ---- what the cluster has to be told ----
 
     def _greet(self) -> None:
         """On a thread of its own, until everybody has heard."""
+        self._waiting_since_s = time.monotonic()
         left = self._greetings()
         ours = [to for to in left if kind_of(to) == "host"]
         while left and not self._leaving.is_set():
@@ -222,21 +236,35 @@ class Daemon(Wired):
                     del left[to]
                     self._introduce(to)
             if left:
+                self._report_waiting()
                 self._leaving.wait(GREET_AGAIN_S)
         if not left:
             self._collector.own()
             self._muster(ours)
 
     def _muster(self, ours: list[Key]) -> None:
-        """Wait until our hosts can be counted on: a client that hears `ready` will."""
+        """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
+        count on both."""
         muster = Muster(self._region, self._inventories)
         pause_s = LOOK_AGAIN_S
         while not self._leaving.is_set():
-            if muster.all_up(ours, alone=False):
+            wrong = [one for one in self._region.condition().reasons if one.component != START]
+            if not wrong and muster.all_up(ours, alone=False):
+                self._region.trouble(START, "")
                 self.greeted.set_result(None)
                 return
+            self._report_waiting()
             self._leaving.wait(pause_s)
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)  # each look lists every host
+
+    def _report_waiting(self) -> None:
+        """What keeps us from being ready, after a while, and then less and less often."""
+        now = time.monotonic()
+        if now - self._waiting_since_s < self._report_after_s:
+            return
+        self._report_after_s *= 2
+        found = self._region.condition().reasons
+        report(f"not ready yet: {'; '.join(map(str, found[:REASONS_REPORTED_MAX]))}")
 
     def _introduce(self, host: Key) -> None:
         """A host that has just begun to exist has missed the first word of its backend."""

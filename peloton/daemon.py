@@ -60,7 +60,7 @@ def _run(settings: DaemonSettings) -> int:
     """Start, say so, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly_daemon import Daemon
-    from peloton.foreground import Manner, run
+    from peloton.foreground import Manner, forget_stdout, run, say
 
     def greet(running: Daemon) -> None:
         # Without the owners of pools and hosts nobody can serve, and they may be yet to come.
@@ -68,9 +68,13 @@ def _run(settings: DaemonSettings) -> int:
         running.greeted.add_done_callback(lambda done: ready(running))
 
     def ready(running: Daemon) -> None:
-        click.echo(f"ready: http {running.http}", err=True)
-        if "api" in settings.roles:
+        say(f"ready: http {running.http}")
+        if "api" not in settings.roles:
+            return
+        try:
             click.echo(f"ready: grpc {running.grpc}")
+        except OSError:  # nobody reads it; the daemon serves all the same
+            forget_stdout()
 
     manner = Manner(
         name="peloton daemon",
