@@ -50,6 +50,7 @@ REPORT_AFTER_S = 5.0
 REASONS_REPORTED_MAX = 5
 START = "start"
 """Component of the reason why a daemon that starts is not ready."""
+HOSTS_UNKNOWN = "not all hosts of this daemon are up and known yet"
 LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
 LEAVE_S_MAX = 30.0
 """So long a daemon hands its shards over; what is left then, its session's end hands over."""
@@ -123,7 +124,7 @@ class Daemon(Wired):
         self._region = root.region
         self._undo.append(lambda: root.stop(drain=False))
         root.exited.add_done_callback(lambda reason: failed())
-        self._region.trouble(START, "not all hosts of this daemon are up and known yet")
+        self._region.trouble(START, HOSTS_UNKNOWN)
         backend = self._furnish()
         doors = self._doors()
         self._listen_http(doors)
@@ -246,11 +247,12 @@ class Daemon(Wired):
         """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
         count on both."""
         muster = Muster(self._region, self._inventories)
-        pause_s = LOOK_AGAIN_S
+        pause_s, up = LOOK_AGAIN_S, False
         while not self._leaving.is_set():
-            wrong = [one for one in self._region.condition().reasons if one.component != START]
-            if not wrong and muster.all_up(ours, alone=False):
-                self._region.trouble(START, "")
+            if not up:
+                up = muster.all_up(ours, alone=False)
+                self._region.trouble(START, "" if up else HOSTS_UNKNOWN)
+            if self._region.condition().ready:
                 self.greeted.set_result(None)
                 return
             self._report_waiting()

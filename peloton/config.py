@@ -15,6 +15,8 @@ import msgspec
 import platformdirs
 import yaml
 
+from peloton import yaml_limits
+
 GRPC_DEFAULT = "127.0.0.1:5397"
 HTTP_DEFAULT = "127.0.0.1:5297"
 CLASSIC_PORTS = {"hostmgr": 5391, "jobmgr": 5392, "resmgr": 5394}
@@ -22,6 +24,7 @@ HOST_NAME_PREFIX = "peloton-mesos-agent"
 RECEIVE_MAX_BYTES = 64 * 1024 * 1024
 HOSTS_MAX = 50_000
 PORT_MAX = 65_535
+SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadSetting(Exception):
@@ -89,14 +92,19 @@ def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     return [msgspec.structs.replace(size, name=name) for name in names]
 
 
+def read_yaml(path: Path, option: str) -> Any:
+    """What a YAML file holds, whatever that is. The option is what the file was named by."""
+    try:
+        return yaml_limits.load(yaml_limits.text_of(path), SAFE)
+    except OSError as error:
+        raise BadSetting(f"{option}: {path}: {error.strerror}") from error
+    except yaml_limits.BadYaml as error:
+        raise BadSetting(f"{option}: {path}: {error}") from error
+
+
 def read_cluster(path: Path) -> list[HostSetting]:
     """The hosts of a cluster file."""
-    try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadSetting(f"--cluster: {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise BadSetting(f"--cluster: {path} is not YAML: {error}") from error
+    raw = read_yaml(path, "--cluster")
     try:
         found = msgspec.convert(raw, ClusterFile)
     except msgspec.ValidationError as error:

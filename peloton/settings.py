@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from peloton.config import (
     GRPC_DEFAULT,
@@ -26,6 +25,7 @@ from peloton.config import (
     HostSetting,
     check_hosts,
     loopback,
+    read_yaml,
 )
 
 GROUPS = ("jobmgr", "resmgr", "hostmgr")
@@ -173,13 +173,7 @@ class DaemonSettings(_Record, frozen=True):
 
 def read(path: Path, roles: str | None = None) -> DaemonSettings:
     """The settings of a file; `roles`, with commas between them, in place of those in it."""
-    try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        text = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise BadSetting(f"--config: {path}: {text}") from error
-    except yaml.YAMLError as error:
-        raise BadSetting(f"--config: {path} is not YAML: {error}") from error
+    raw = read_yaml(path, "--config")
     if roles is not None and isinstance(raw, dict):
         raw = raw | {"roles": [role.strip() for role in roles.split(",") if role.strip()]}
     try:

@@ -101,12 +101,13 @@ def login(path: str | None) -> Login | None:
 
 def read_spec(path: str) -> dict[str, Any]:
     """A file of keys and values; what they mean is the client's business."""
+    from peloton import yaml_limits
     from peloton.sdk.yaml_text import load
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadSpec(f"{path} is no text in UTF-8") from None
+        text = yaml_limits.text_of(Path(path))
+    except yaml_limits.BadYaml as error:
+        raise BadSpec(f"{path}: {error}") from None
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     try:
@@ -125,12 +126,23 @@ def spec_in(path: str) -> Iterator[dict[str, Any]]:
         yield spec
     except BadSpec as error:
         if error.field:
-            from peloton.sdk.yaml_text import line_of
-
-            line = line_of(Path(path).read_text(encoding="utf-8"), error.field)
+            line = _line_of(path, error.field)
             where = f"{path}, line {line}" if line is not None else path
             error.args = (f"{where}: {error}",)
         raise
+
+
+def _line_of(path: str, field: str) -> int | None:
+    """The line of a field; None also where the file cannot be read again, such as a pipe."""
+    import yaml
+
+    from peloton import yaml_limits
+    from peloton.sdk.yaml_text import line_of
+
+    try:
+        return line_of(yaml_limits.text_of(Path(path)), field)
+    except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
+        return None
 
 
 @contextmanager

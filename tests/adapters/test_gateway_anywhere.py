@@ -216,10 +216,14 @@ def test_shards_without_an_owner_are_named_at_once_and_the_rest_is_answered(grou
     with fleet_with(*EACH) as (fleet, door, known):
         assert fleet.daemons.pop(group).stop()
         until(lambda: not known_owners(door, group))
+        assert ready(door, known) == {False}, "all the cluster's shards count"
+        assert f"no daemon with role {group} is there" in str(door.health()[1])
         for name, call in CALLS.items():
             code, text, took_s = said(known, name)
             if group in call.needs.split():
-                assert code is UNAVAILABLE and f"{group}-" in text, (name, code, text)
+                assert code is UNAVAILABLE, (name, code, text)
+                assert f"shard {group}/" in text, (name, text)
+                assert f"has no owner: no daemon with role {group} is there" in text, (name, text)
             else:
                 assert code is call.code, (name, code, text)
             assert took_s < BOUND_S, name

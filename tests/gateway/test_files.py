@@ -189,7 +189,7 @@ def test_a_program_reads_the_reasons_as_json(tmp_path: Path, path: str, accept: 
 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
-        HttpServer(Address("0.0.0.0", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]
+        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_file_is_had_from_a_byte_on(town: Town, runs: Path) -> None:

@@ -127,7 +127,8 @@ class ReaderShell(Shell):
         except Unreachable as error:
             return NotTaken(str(error), unreachable=True)
         except Damaged as error:
-            return NotTaken(str(error), damaged=True)
+            # Whoever shows this has named the shard already.
+            return NotTaken(str(error).removeprefix(f"{shard}: "), damaged=True)
 
     def _load(self, load: Load) -> None:
         rows: list[tuple[Key, EndedRow | None]] = []
