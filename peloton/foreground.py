@@ -65,6 +65,11 @@ def run(
     except CannotStart as error:
         say(f"{manner.name}: {error}")
         return CANNOT_START
+    except OSError as error:
+        # A full disk, a folder that is not ours to write: nothing that a traceback would explain.
+        where = f"{error.filename}: " if error.filename is not None else ""
+        say(f"{manner.name}: {where}{error.strerror or error}")
+        return CANNOT_START
     try:
         greet(running)
         sys.stdout.flush()

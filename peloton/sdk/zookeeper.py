@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from peloton.sdk.errors import ServerError, Unavailable, Unsupported
+from peloton.sdk.errors import BadSpec, ServerError, Unavailable, Unsupported
 
 ROOT = "/peloton"
 LOOK_S_MAX = 5.0
@@ -33,7 +33,10 @@ def leaders(
         text = f"finding a cluster in ZooKeeper needs `pip install 'peloton[fleet]'`: {error}"
         raise Unsupported(text) from None
     hosts = ",".join(servers)
-    client = _client(hosts, timeout_s)
+    try:
+        client = _client(hosts, timeout_s)
+    except ValueError as error:
+        raise BadSpec(f"ZooKeeper: {hosts!r} are no addresses: {error}") from None
     try:
         client.start(timeout=timeout_s)
         told = {role: _read(client, _path(root, name)) for role, name in ROLES.items()}
