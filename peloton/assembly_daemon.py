@@ -291,13 +291,14 @@ class Daemon(Wired):
 # ---- what a daemon stands on: imported only where it is wanted ----
 
 
-def open_cassandra(setting: Cassandra) -> Journal:
-    """The journal that a cluster shares."""
+def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Journal:
+    """The journal that a cluster shares. `connect_s`: how long each server may take to answer."""
     try:
+        from peloton.runtime.adapters import cassandra_session
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
         from peloton.runtime.adapters.cassandra_store import CassandraRows
     except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {_EXTRA}") from error
+        raise CannotStart(f"journal.cassandra: {error}; {EXTRA}") from error
     try:
         rows = CassandraRows.open(
             CassandraSettings(
@@ -308,6 +309,7 @@ def open_cassandra(setting: Cassandra) -> Journal:
                 username=setting.username,
                 password=_secret(setting.password_file),
                 ca_file=setting.ca_file,
+                connect_s=cassandra_session.CONNECT_TIMEOUT_S if connect_s is None else connect_s,
             )
         )
     except (JournalError, OSError) as error:
@@ -321,7 +323,7 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
         from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {_EXTRA}") from error
+        raise CannotStart(f"zookeeper: {error}; {EXTRA}") from error
     leaders: Mapping[str, tuple[str, Leader]] = {}
     if "api" in settings.roles:
         grpc, http = settings.grpc, settings.http
@@ -338,7 +340,7 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
     )
 
 
-_EXTRA = "a daemon among others needs `pip install 'peloton[fleet]'`"
+EXTRA = "a daemon among others needs `pip install 'peloton[fleet]'`"
 
 
 def _secret(file: Path | None) -> str | None:
@@ -346,9 +348,9 @@ def _secret(file: Path | None) -> str | None:
         return None
     try:
         return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        text = f"journal.cassandra.password_file: {file}: {error.strerror}"
-        raise CannotStart(text) from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+        raise CannotStart(f"journal.cassandra.password_file: {file}: {why}") from error
 
 
 def _process_name() -> str:

@@ -37,7 +37,11 @@ def command() -> click.Command:
     metavar="ROLE,…",
     help="Instead of those in the file: jobmgr, resmgr, hostmgr, placement, api.",
 )
-@click.option("--check", is_flag=True, help="Only say whether the file can be used.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only say all that would keep it from starting: settings, ports, files, servers.",
+)
 def daemon(config_: Path, roles: str | None, check: bool) -> None:
     """Run one daemon of a cluster in the foreground.
 
@@ -48,12 +52,26 @@ def daemon(config_: Path, roles: str | None, check: bool) -> None:
     try:
         settings = read(config_, roles)
     except BadSetting as error:
-        click.echo(f"peloton daemon: {error}", err=True)
+        for text in error.texts:
+            click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
     if check:
-        click.echo(f"{config_}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
-        return
+        sys.exit(_check(config_, settings))
     sys.exit(_run(settings))
+
+
+def _check(file: Path, settings: DaemonSettings) -> int:
+    """Say all that would keep it from starting; the exit code."""
+    from peloton.foreground import CANNOT_START
+    from peloton.preflight import of_daemon
+
+    found = of_daemon(settings)
+    for text in found:
+        click.echo(f"peloton daemon: {file}: {text}", err=True)
+    if found:
+        return CANNOT_START
+    click.echo(f"{file}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
+    return 0
 
 
 def _run(settings: DaemonSettings) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
 from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts
@@ -66,4 +67,8 @@ class Muster:
 
 
 def _answer(ask: Future[Any]) -> Any:
-    return ask.result(timeout=ANSWER_S_MAX)
+    """None where there is none in time: health says why."""
+    try:
+        return ask.result(timeout=ANSWER_S_MAX)
+    except TimesUp:
+        return None

@@ -26,7 +26,10 @@ def typed(*words: str) -> Printed:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(err):
-        code = run(root(PROCESSES), list(words))
+        try:
+            code = run(root(PROCESSES), list(words))
+        except SystemExit as ended:  # commands that start a process end it themselves
+            code = ended.code if isinstance(ended.code, int) else 1
     return Printed(code, text_of(out), text_of(err))
 
 

@@ -67,6 +67,7 @@ class CassandraSettings(Struct, frozen=True, kw_only=True):
     password: str | None = None
     ca_file: Path | None = None
     """The authority that signed the servers' certificates; None: no encryption."""
+    connect_s: float = CONNECT_TIMEOUT_S
 
 
 class Connected(Struct, frozen=True):
@@ -155,8 +156,8 @@ def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
         idle_heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
         # The default backs off to ten minutes; a shard is given up after 15 s.
         reconnection_policy=ConstantReconnectionPolicy(RECONNECT_DELAY_S, max_attempts=None),
-        connect_timeout=CONNECT_TIMEOUT_S,
-        control_connection_timeout=CONNECT_TIMEOUT_S,
+        connect_timeout=settings.connect_s,
+        control_connection_timeout=settings.connect_s,
     )
 
 
