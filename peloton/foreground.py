@@ -72,7 +72,8 @@ def run(
         return CANNOT_START
     try:
         greet(running)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a program may be started without one
+            sys.stdout.flush()
     except OSError as error:
         # Nobody reads what we print. The cluster runs all the same, and others may use it.
         forget_stdout()

@@ -18,8 +18,9 @@ from peloton.assembly import CannotStart, why_not
 from peloton.assembly_daemon import EXTRA, open_cassandra
 from peloton.config import Address, MiniclusterSettings
 from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
 from peloton.sdk.errors import PelotonError
-from peloton.sdk.zookeeper import answers
+from peloton.sdk.zookeeper import children
 from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
 
 SERVERS_S_MAX = 3.0
@@ -49,7 +50,7 @@ def _daemon(settings: DaemonSettings) -> Iterator[str]:
     if settings.journal.cassandra is not None:
         yield from _cassandra(settings.journal.cassandra)
     if settings.zookeeper is not None:
-        yield from _zookeeper(settings.zookeeper)
+        yield from _zookeeper(settings, settings.zookeeper)
 
 
 def _minicluster(settings: MiniclusterSettings) -> Iterator[str]:
@@ -164,14 +165,23 @@ def _cassandra(setting: Cassandra) -> Iterator[str]:
         yield str(error)
 
 
-def _zookeeper(setting: Zookeeper) -> Iterator[str]:
+def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
     if not _has("kazoo"):
         yield f"zookeeper: the package kazoo is missing; {EXTRA}"
         return
+    members = Paths(settings.cluster, root=setting.root.rstrip("/")).members
     try:
-        answers(setting.hosts, timeout_s=SERVERS_S_MAX)
+        found = children(setting.hosts, members, timeout_s=SERVERS_S_MAX)
     except PelotonError as error:
         yield f"zookeeper.hosts: {error}"
+        return
+    # Two daemons that peers dial at one address: each gets what is meant for the other.
+    field = "advertise" if settings.listen.advertise else "exchange"
+    address = getattr(settings.listen, field)
+    for name, data in sorted(found.items()):
+        node = member_of(data)
+        if node is not None and node.address == address:
+            yield f"listen.{field}: {address} is that of the member {name}, which is running"
 
 
 def _has(package: str) -> bool:

@@ -81,7 +81,7 @@ def check(text: str, loader: Any) -> None:
         elif isinstance(event, yaml.AliasEvent):
             if any(one.anchor == event.anchor for one in inside):
                 raise BadYaml(f"*{event.anchor} contains itself", _line(event))
-            nodes, height = anchors.get(event.anchor, (1, 0))
+            nodes, height = anchors.get(str(event.anchor), (1, 0))
             aliased += nodes
             _add(inside, nodes, height=height)
         elif isinstance(event, yaml.ScalarEvent):

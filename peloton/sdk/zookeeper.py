@@ -23,10 +23,20 @@ NO_ZOOKEEPER, NO_LEADER = "NO_ZOOKEEPER", "NO_LEADER"
 PORT_MAX = 65_535
 
 
-def answers(servers: Sequence[str], *, timeout_s: float = LOOK_S_MAX) -> None:
-    """Return if ZooKeeper does; raises as `leaders`."""
+def children(
+    servers: Sequence[str], path: str, *, timeout_s: float = LOOK_S_MAX
+) -> dict[str, bytes]:
+    """What stands in the nodes below a path, by name; none where it is not. Raises as `leaders`."""
+    from kazoo.exceptions import NoNodeError
+
+    found = {}
     with _asked(servers, timeout_s) as client:
-        client.exists("/")
+        try:
+            for name in client.get_children(path):
+                found[name] = bytes(client.get(f"{path}/{name}")[0])
+        except NoNodeError:
+            pass  # it is not there, or has just gone
+    return found
 
 
 def leaders(

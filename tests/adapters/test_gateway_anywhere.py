@@ -328,7 +328,8 @@ def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
         assert ready(door, known) == {False}
         line._tell(Session(line.member, SessionState.SUSPENDED))
         until(lambda: any("session is suspended" in text for text in door.health()[1]))
-        assert said(known, ("jobs", "Get"))[0] is UNAVAILABLE
+        code, text, _ = said(known, ("jobs", "Get"))
+        assert code is UNAVAILABLE and "ZooKeeper is unreachable since" in text, text
         places.sure_for_s = sure_for_s
         line._tell(Session(line.member, SessionState.CONNECTED, fleet.service.version))
         until(lambda: ready(door, known) == {True})

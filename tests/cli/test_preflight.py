@@ -1,6 +1,6 @@
 """`--check`: all that would keep a process from starting, at once, each named by its setting.
 
-No server is needed: those that are looked for are not there.
+The servers that are looked for are mostly not there; one test has a ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from typing import Any
 
 import pytest
 import yaml
+from kazoo.client import KazooClient
 
 from peloton.config import BadSetting, read_cluster
 from peloton.preflight import of_daemon
 from peloton.runtime.adapters.data_folder import DataFolder
+from peloton.runtime.adapters.zookeeper_nodes import member_bytes
+from peloton.runtime.ports import MemberNode
 from peloton.settings import parse
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
+from tests.servers import zookeeper
 
 HOSTS = [{"name": "a"}]
 NOBODY = "127.0.0.1:1"
@@ -282,3 +286,26 @@ def test_all_mistakes_of_a_cluster_file_are_named(tmp_path: Path) -> None:
         "hosts[2].name",
         "hosts[2].gpus",
     ]
+
+
+def test_an_address_that_another_daemon_has_is_named(tmp_path: Path) -> None:
+    """A copy of a config on another machine, where only `advertise` was forgotten."""
+    server = zookeeper.shared().address
+    client = KazooClient(server)
+    client.start(timeout=60)
+    root = f"/check-{os.getpid()}"
+    raw = fleet(zookeeper={"hosts": [server], "root": root})
+    raw["listen"]["advertise"] = "127.0.0.1:7007"
+    settings = parse(raw, tmp_path)
+    try:
+        assert not any("listen." in text for text in of_daemon(settings))
+        node = member_bytes(MemberNode("127.0.0.1:7007", ("jobmgr",)))
+        client.create(f"{root}/c/members/other-1", node, makepath=True)
+        client.create(f"{root}/c/members/junk", b"\xff", makepath=True)
+        (found,) = [text for text in of_daemon(settings) if "listen." in text]
+        assert found.startswith("listen.advertise: 127.0.0.1:7007 is that of the member other-1")
+        assert not any("zookeeper" in text for text in of_daemon(settings))
+    finally:
+        client.delete(root, recursive=True)
+        client.stop()
+        client.close()
