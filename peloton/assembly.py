@@ -179,7 +179,7 @@ class Minicluster(Wired):
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
         self._region.status.report = report
-        self._muster = Muster(self._region, self._inventories)
+        self._muster = Muster(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
         gone = self._greet(backend_key)
         self._backend.start(self._region.tell, self._region.trouble)
@@ -234,6 +234,8 @@ class Minicluster(Wired):
         """Until it is so; a damaged shard ends the waiting, for only a person can mend it."""
         until = time.monotonic() + START_MAX_S
         while True:
+            if self._root.exited.done():
+                raise CannotStart(self._root.exited.result())
             over, damaged = done(), self._region.condition().damaged
             if damaged:
                 raise CannotStart("; ".join(map(str, damaged)))

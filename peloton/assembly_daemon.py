@@ -246,7 +246,7 @@ class Daemon(Wired):
     def _muster(self, ours: list[Key]) -> None:
         """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
         count on both."""
-        muster = Muster(self._region, self._inventories)
+        muster = Muster(self._region, self._inventories, over=self._leaving.is_set)
         pause_s, up = LOOK_AGAIN_S, False
         while not self._leaving.is_set():
             if not up:
