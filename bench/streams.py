@@ -27,6 +27,8 @@ import grpc
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.parts.measure import cpu_s  # noqa: E402
+
 EVENT = b"x" * 200
 POOL = 64
 IDLE_S = 3.0
@@ -99,11 +101,8 @@ def dispatcher(streams: int) -> Callable[[], int]:
 def _sync(threads: int, *, stream: Any, publish: Any) -> Callable[[], int]:
     def start() -> int:
         server = grpc.server(ThreadPoolExecutor(threads))
-        stream_handler = grpc.unary_stream_rpc_method_handler(stream)
-        if hasattr(stream, "experimental_non_blocking"):
-            stream_handler = grpc.unary_stream_rpc_method_handler(stream)
         handlers = Handlers(
-            Stream=stream_handler,
+            Stream=grpc.unary_stream_rpc_method_handler(stream),
             Unary=grpc.unary_unary_rpc_method_handler(lambda request, context: request),
             Publish=grpc.unary_unary_rpc_method_handler(publish),
         )
@@ -128,7 +127,8 @@ def aio(streams: int) -> Callable[[], int]:
             seen = 0
             while True:
                 async with bell:
-                    await bell.wait_for(lambda: rounds[0] != seen)
+                    while rounds[0] == seen:
+                        await bell.wait()
                 seen += 1
                 await context.write(EVENT)
 
@@ -169,11 +169,6 @@ def child(way: str, streams: int, pipe: Any) -> None:
     pipe.send(WAYS[way](streams)())
     pipe.recv()
     os._exit(0)
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def status(pid: int, field: str) -> int:

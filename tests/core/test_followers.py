@@ -106,42 +106,42 @@ def line(of: str, amount: int) -> Line:
     return Line(0.0, key("note", of), 0, "Add", (w.Added(amount),), "", size=10)
 
 
+@pytest.mark.parametrize("seed", range(30))
 def test_followers_of_any_pace_and_taste_miss_nothing_and_hear_nothing_twice(
-    monkeypatch: pytest.MonkeyPatch,
+    seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "PAGE_BYTES_MAX", 25)
-    for seed in range(30):
-        chance = random.Random(seed)
-        feed = Changes()
-        waiting = Followers(feed, CODEC)
-        names = [("a",), ("a", "b"), (), ("c",)]
-        marks = [feed.end] * len(names)
-        heard: list[list[int]] = [[] for _ in names]
-        asking = dict.fromkeys(range(len(names)))
-        said: list[tuple[str, int]] = []
+    chance = random.Random(seed)
+    feed = Changes()
+    waiting = Followers(feed, CODEC)
+    names = [("a",), ("a", "b"), (), ("c",)]
+    marks = [feed.end] * len(names)
+    heard: list[list[int]] = [[] for _ in names]
+    asking = dict.fromkeys(range(len(names)))
+    said: list[tuple[str, int]] = []
 
-        def told(replies: list[Any]) -> None:
-            for reply in replies:
-                asking[reply.ask] = None
-                heard[reply.ask] += amounts(reply.value)
-                marks[reply.ask] = Mark(*reply.value.mark)
-                assert not reply.value.gap
+    def told(replies: list[Any]) -> None:
+        for reply in replies:
+            asking[reply.ask] = None
+            heard[reply.ask] += amounts(reply.value)
+            marks[reply.ask] = Mark(*reply.value.mark)
+            assert not reply.value.gap
 
-        for position in range(1, 80):
-            frame = [(chance.choice("abcd"), len(said) + at) for at in range(chance.randrange(5))]
-            said += frame
-            feed.framed(position, [line(*one) for one in frame])
-            safe = feed.commit()
-            assert safe is not None
-            told(waiting.framed(*safe))
-            told(waiting.expired(float(position)))
-            for number in [n for n in asking if chance.random() < 0.5]:
+    for position in range(1, 80):
+        frame = [(chance.choice("abcd"), len(said) + at) for at in range(chance.randrange(5))]
+        said += frame
+        feed.framed(position, [line(*one) for one in frame])
+        safe = feed.commit()
+        assert safe is not None
+        told(waiting.framed(*safe))
+        told(waiting.expired(float(position)))
+        for number in [n for n in asking if chance.random() < 0.5]:
+            del asking[number]
+            query = FollowChanges(marks[number], names[number], limit=chance.randint(1, 4))
+            told(waiting.add(number, query, float(position)))
+    for number, wanted in enumerate(names):
+        for _ in range(len(said)):
+            if number in asking:
                 del asking[number]
-                query = FollowChanges(marks[number], names[number], limit=chance.randint(1, 4))
-                told(waiting.add(number, query, float(position)))
-        for number, wanted in enumerate(names):
-            for _ in range(len(said)):
-                if number in asking:
-                    del asking[number]
-                    told(waiting.add(number, FollowChanges(marks[number], wanted), 80.0))
-            assert heard[number] == [at for name, at in said if not wanted or name in wanted]
+                told(waiting.add(number, FollowChanges(marks[number], wanted), 80.0))
+        assert heard[number] == [at for name, at in said if not wanted or name in wanted]
