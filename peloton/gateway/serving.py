@@ -44,7 +44,7 @@ log = structlog.get_logger("gateway")
 class Ended(Exception):
     """A call ends with a status."""
 
-    def __init__(self, code: Any, details: str, trailing: Any = ()) -> None:
+    def __init__(self, code: Any, details: str, *, trailing: Any = ()) -> None:
         super().__init__(details)
         self.code, self.details, self.trailing = code, details, trailing
 
@@ -58,14 +58,15 @@ class CallContext:
         self._details = ""
         self._trailing: Any = ()
 
-    def abort(self, code: Any, details: str, trailing_metadata: Any = ()) -> NoReturn:
+    def abort(self, code: Any, details: str) -> NoReturn:
         """End the call; raises."""
         self._code, self._details = code, details
-        raise Ended(code, details, trailing_metadata or self._trailing)
+        raise Ended(code, details, trailing=self._trailing)
 
     def abort_with_status(self, status: Any) -> NoReturn:
         """End the call with a rich status; raises."""
-        self.abort(status.code, status.details, status.trailing_metadata)
+        self._trailing = status.trailing_metadata
+        self.abort(status.code, status.details)
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
         """What goes with the status."""
@@ -222,9 +223,9 @@ class Server:
         """Begin to serve."""
         LOOP.call(self.server.start()).result(START_S_MAX)
 
-    def stop(self, grace: float | None = None) -> Stopping:
-        """End: no new calls, long ones are told to come back, others have `grace` seconds."""
-        return Stopping(LOOP.call(self._stop(grace)))
+    def stop(self, grace_s: float | None = None) -> Stopping:
+        """End: no new calls, long ones are told to come back, others have so many seconds."""
+        return Stopping(LOOP.call(self._stop(grace_s)))
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call something that blocks, on a thread of the pool."""
@@ -237,11 +238,11 @@ class Server:
             options=options, maximum_concurrent_rpcs=LONG_CALLS_MAX + 2 * CALLS_MAX
         )
 
-    async def _stop(self, grace: float | None) -> None:
+    async def _stop(self, grace_s: float | None) -> None:
         self._stopping = True
         for task in [*self._long]:
             task.cancel()
-        await self.server.stop(grace)
+        await self.server.stop(grace_s)
         self._pool.shutdown(wait=False)
 
     def _handler(self, method: Any, described: Any) -> grpc.RpcMethodHandler:
@@ -249,7 +250,8 @@ class Server:
         if inspect.iscoroutinefunction(method):
             answer = self._long_call(method, sent, name=described.full_name)
         else:
-            work = functools.partial(_work, guarded(method, described.full_name), sent)
+            plain = guarded(method, described.full_name)
+            work = functools.partial(_work, method=plain, sent=sent)
             answer = self._short_call(work, name=described.full_name)
         if described.server_streaming and inspect.iscoroutinefunction(method):
             return grpc.unary_stream_rpc_method_handler(answer)
@@ -263,11 +265,9 @@ class Server:
                 if self._calls > CALLS_MAX:
                     text = f"{CALLS_MAX} calls are under way already"
                     raise Ended(Code.RESOURCE_EXHAUSTED, text)
-                return bytes(await self.run(work, data, call))
+                return bytes(await _guarded(self.run(work, data, call), name))
             except Ended as error:
                 ended = error
-            except Exception:
-                ended = _failed(name)
             finally:
                 self._calls -= 1
             await context.abort(ended.code, ended.details, ended.trailing)
@@ -284,12 +284,11 @@ class Server:
                 if len(self._long) >= LONG_CALLS_MAX:
                     text = f"{LONG_CALLS_MAX} calls wait or stream already"
                     raise Ended(Code.RESOURCE_EXHAUSTED, text)
-                found = await self._cancellable(method(_parsed(sent, data), call))
+                work = self._cancellable(method(_parsed(sent, data), call))
+                found = await _guarded(work, name)
                 return None if found is None else bytes(found.SerializeToString())
             except Ended as error:
                 ended = error
-            except Exception:
-                ended = _failed(name)
             await context.abort(ended.code, ended.details, ended.trailing)
             raise AssertionError("abort returned")
 
@@ -316,16 +315,16 @@ class Stopping:
     def __init__(self, done: Future[Any]) -> None:
         self._done = done
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout_s: float | None = None) -> bool:
         """Whether it has, within that time."""
         try:
-            self._done.result(timeout)
+            self._done.result(timeout_s)
         except TimeoutError:
             return False
         return True
 
 
-def _work(method: Callable[[Any, Any], Any], sent: Any, data: bytes, call: CallContext) -> bytes:
+def _work(data: bytes, call: CallContext, *, method: Callable[[Any, Any], Any], sent: Any) -> bytes:
     return bytes(method(_parsed(sent, data), call).SerializeToString())
 
 
@@ -336,9 +335,15 @@ def _parsed(sent: Any, data: bytes) -> Any:
         raise Ended(Code.INTERNAL, f"the bytes are no {sent.DESCRIPTOR.full_name}") from None
 
 
-def _failed(name: str) -> Ended:
-    log.exception("a call failed", method=name)
-    return Ended(Code.INTERNAL, f"{name} failed; the daemon's log says why")
+async def _guarded(work: Awaitable[Any], name: str) -> Any:
+    """What `guard.py` does for plain methods: a bug becomes a status without internals."""
+    try:
+        return await work
+    except Ended:
+        raise
+    except Exception:
+        log.exception("a call failed", method=name)
+        raise Ended(Code.INTERNAL, f"{name} failed; the daemon's log says why") from None
 
 
 def _unobserved(done: asyncio.Future[Any]) -> None:

@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
-import msgspec
-
 from peloton.actors.job.facts import JobTallied
 from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.job.totals import ENDED, TERMINAL
 from peloton.gateway.feed import Feed, OutOfReach
+from peloton.gateway.serving import Ended
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
 from peloton.runtime.core.inspection import FollowChanges
@@ -84,11 +83,14 @@ class JobWaits:
                     if view.summary.state in TERMINAL:
                         wait.ended.set_result(await conclude(view))
                         return
-                query = msgspec.structs.replace(query, mark=read.mark)
+                query = query.behind(read.mark)
         except OutOfReach as error:
             wait.ended.set_result(Unavailable(str(error)))
+        except Ended as error:
+            wait.ended.set_exception(error)
         except Exception as error:
             wait.ended.set_exception(error)
+            raise
         finally:
             del self._waits[job]
 

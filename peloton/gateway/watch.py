@@ -13,8 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgspec
-
 from peloton.actors.job.facts import JobMade
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.actors.job.slice.messages import slice_key, slices_of
@@ -120,7 +118,7 @@ class Watches:
         pools = _Pools(self._feed)
         await call.write(ops.WatchResponse(resume=token_of(marks)))
         readers = [
-            asyncio.create_task(self._read(shard, question.query, marks[shard], pages=pages))
+            asyncio.create_task(self._read(shard, question.query, mark=marks[shard], pages=pages))
             for shard in question.shards
         ]
         try:
@@ -144,16 +142,17 @@ class Watches:
                 reader.cancel()
 
     async def _read(
-        self, shard: Key, query: FollowChanges, mark: Mark, *, pages: asyncio.Queue[Any]
+        self, shard: Key, query: FollowChanges, *, mark: Mark, pages: asyncio.Queue[Any]
     ) -> None:
         try:
             while True:
-                query = msgspec.structs.replace(query, mark=mark)
+                query = query.behind(mark)
                 read = await self._feed.page(shard, query, patience_s=None)
                 await pages.put((shard, read))
                 mark = read.mark
         except Exception as error:  # the stream must end too, and not wait for this shard
             await pages.put((shard, error))
+            raise
 
 
 class _Pools:

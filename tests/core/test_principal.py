@@ -25,7 +25,7 @@ def test_there_and_back(principal: Principal) -> None:
 def test_the_text_is_for_good() -> None:
     ann = Principal("ann", UNVERIFIED, "10.0.0.7", "peloton-python")
     assert ann.text == "unverified:ann@10.0.0.7/peloton-python"
-    assert Principal("a:b@c/d", TLS, "2001:db8::1").text == "tls:a%3Ab%40c%2Fd@2001:db8::1"
+    assert Principal("a:b@c/d", TLS, "2001:db8::1").text == "tls:a:b%40c%2Fd@2001:db8::1"
     assert Principal("", NONE, caller="tool").text == "none:/tool"
 
 

@@ -64,7 +64,7 @@ class Followers:
         mark = Mark(*query.mark) if query.mark is not None else None
         page = self._changes.after(mark, follower.limit, wanted=follower.wants)
         if mark is None or page.changes or page.gap:
-            return [self._reply(follower, page)]
+            return [Reply(ask, read_of(self._codec, page))]
         if len(self._waiting) >= self._max:
             return [Reply(ask, Unavailable(f"{self._max} queries follow this shard already"))]
         self._number += 1
@@ -87,10 +87,11 @@ class Followers:
                 for number in self._by_name.get(name, ()):
                     if self._waiting[number].wants(line):
                         found.setdefault(number, []).append(change)
-        replies = []
+        replies, rows = [], dict[Mark, bytes]()
         for number, changes in found.items():
             follower = self._take(number)
-            replies.append(self._reply(follower, _page(changes, follower.limit)))
+            page = _page(changes, follower.limit)
+            replies.append(Reply(follower.ask, read_of(self._codec, page, rows_of=rows)))
         return replies
 
     def expired(self, now: float) -> list[Reply]:
@@ -102,7 +103,7 @@ class Followers:
                 break
             self._take(number)
             nothing = Page((), gap=False, mark=self._changes.end, more=False)
-            replies.append(self._reply(follower, nothing))
+            replies.append(Reply(follower.ask, read_of(self._codec, nothing)))
         return replies
 
     def _take(self, number: int) -> _Follower:
@@ -113,9 +114,6 @@ class Followers:
             if not others:
                 del self._by_name[name]
         return follower
-
-    def _reply(self, follower: _Follower, page: Page) -> Reply:
-        return Reply(follower.ask, read_of(self._codec, page))
 
 
 def name_of(key: Key) -> str:

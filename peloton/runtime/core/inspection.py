@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from peloton.runtime.core.changes import PAGE_MAX, Change, Mark, Page
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.listing import ListViews
@@ -57,6 +59,10 @@ class FollowChanges(Query, frozen=True, gc=False, array_like=True):
     names: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     limit: int = PAGE_MAX
+
+    def behind(self, mark: tuple[int, int]) -> FollowChanges:
+        """The same question, from there on."""
+        return msgspec.structs.replace(self, mark=mark)
 
 
 class Redrive(Message, frozen=True, gc=False, array_like=True):
@@ -136,11 +142,13 @@ def _read(shard: Shard, query: ReadChanges) -> Read:
     return read_of(shard.codec, shard.changes.after(mark, min(query.limit, PAGE_MAX)))
 
 
-def read_of(codec: Codec, page: Page) -> Read:
-    """A page as it travels."""
-    rows = tuple(
-        (*change.mark, change.line.at, _row(codec, change.line)) for change in page.changes
-    )
+def read_of(codec: Codec, page: Page, *, rows_of: dict[Mark, bytes] | None = None) -> Read:
+    """A page as it travels. `rows_of` keeps the rows, for pages that have the same changes."""
+    known = {} if rows_of is None else rows_of
+    for change in page.changes:
+        if change.mark not in known:
+            known[change.mark] = _row(codec, change.line)
+    rows = tuple((*one.mark, one.line.at, known[one.mark]) for one in page.changes)
     return Read(rows, page.gap, (page.mark.position, page.mark.k), page.more)
 
 

@@ -13,13 +13,14 @@ versions have it, and unverified.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote
 
 TLS, UNVERIFIED, NONE = "tls", "unverified", "none"
 PART_LENGTH_MAX = 128
 """What a client says of itself is kept with every entry it causes."""
-_SAFE = " !#$&'()*+,;=[]~"
+_ESCAPED = "%@/"
+_ESCAPE = re.compile("[0-9A-F]{2}")
 
 
 class Principal(NamedTuple):
@@ -33,9 +34,9 @@ class Principal(NamedTuple):
     @property
     def text(self) -> str:
         """As it is kept; `parse` is the inverse."""
-        peer = f"@{_quoted(self.peer, ':')}" if self.peer else ""
-        caller = f"/{_quoted(self.caller)}" if self.caller else ""
-        return f"{self.how}:{_quoted(self.name)}{peer}{caller}"
+        peer = f"@{_escaped(self.peer)}" if self.peer else ""
+        caller = f"/{_escaped(self.caller)}" if self.caller else ""
+        return f"{self.how}:{_escaped(self.name)}{peer}{caller}"
 
     @property
     def shown(self) -> str:
@@ -53,8 +54,20 @@ def parse(text: str) -> Principal:
         return Principal(text, UNVERIFIED if text else NONE)
     front, _, caller = rest.partition("/")
     name, _, peer = front.partition("@")
-    return Principal(unquote(name), how, unquote(peer), unquote(caller))
+    return Principal(_plain(name), how, _plain(peer), _plain(caller))
 
 
-def _quoted(part: str, safe: str = "") -> str:
-    return quote(part[:PART_LENGTH_MAX], safe=_SAFE + safe)
+def _escaped(part: str) -> str:
+    return "".join(
+        f"%{ord(char):02X}" if char in _ESCAPED or char < " " else char
+        for char in part[:PART_LENGTH_MAX]
+    )
+
+
+def _plain(part: str) -> str:
+    """The inverse; what is no escape of ours stays as it is."""
+    first, *rest = part.split("%")
+    return first + "".join(
+        chr(int(piece[:2], 16)) + piece[2:] if _ESCAPE.match(piece) else f"%{piece}"
+        for piece in rest
+    )

@@ -165,7 +165,6 @@ class Shard:
         self._inbox.extendleft(reversed(self.held.ripe(turns.now)))
         self._tell_due()
         self._say_again()
-        turns.outbox.replies += self.followers.expired(turns.now)
         self.pump.run()
         self.reports.say(self._tick)
         self.pump.run()
@@ -321,6 +320,7 @@ class Shard:
         self.endings.look(key)
 
     def _tell_due(self) -> None:
+        self.turns.outbox.replies += self.followers.expired(self.turns.now)
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
                 self.turns.recall(key)
