@@ -4,8 +4,12 @@ Turns servicers' methods into handlers. A plain method blocks, so it runs on a t
 with what is parsed and written of its messages. A coroutine waits on the loop and holds no thread
 meanwhile, however long: waits and server streams are made of those. It must not know a service.
 
-Why `grpc.aio`, of which all gateways of a process share one loop (`bench/streams.py`; 1,000 open
-streams, two cores): FIGURES
+Why `grpc.aio`, of which all gateways of a process share one loop (`script/bench streams`, 1,000
+open streams, two busy cores): 9 threads and 40 to 60 us of CPU an event. A sync server needs 1,009
+threads and 140 to 270 us. A dispatcher over a sync server needs 73 threads and 50 to 90 us, but
+through an experimental hook of gRPC whose writes block: one slow reader would stop all streams, and
+a unary call cannot wait without its thread. The price is 0.1 to 0.25 ms of CPU for each plain call,
+for the way to the pool and back.
 """
 
 from __future__ import annotations
