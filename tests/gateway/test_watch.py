@@ -11,9 +11,12 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc import code_pb2, status_pb2
+from grpc_status import rpc_status
 
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import feed, serving, watch
+from peloton.gateway import ops as gateway_ops
 from peloton.gateway.feed import BadToken, Feed, OutOfReach, marks_of, token_of
 from peloton.gateway.serving import LongCall, Server
 from peloton.ops.v1 import ops_pb2 as ops
@@ -284,6 +287,18 @@ class Fountain:
         who = serving.principal_of(context)
         return ops.StoryResponse(lines=[ops.Line(who=who.text)])
 
+    def Why(self, sent: ops.WhyRequest, context: Any) -> ops.WhyResponse:
+        status = status_pb2.Status(code=code_pb2.NOT_FOUND, message="no such job")
+        status.details.add().Pack(ops.Reason(code="rich"))
+        context.abort_with_status(rpc_status.to_status(status))
+        raise AssertionError("abort returned")
+
+    def ListHosts(self, sent: ops.ListHostsRequest, context: Any) -> ops.ListHostsResponse:
+        raise KeyError("secret")
+
+    async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> ops.WaitJobResponse:
+        raise KeyError("secret")
+
 
 OPS = ops.DESCRIPTOR.services_by_name["Ops"]
 
@@ -317,6 +332,37 @@ def test_a_slow_reader_is_cut_off_by_name(
     assert "slow reader unverified:sloth@127.0.0.1/tool (ipv4:127.0.0.1:" in caught.value.details()
     assert "sloth" in capsys.readouterr().out, "the log names it too"
     quick.cancel()
+
+
+def test_a_rich_status_reaches_the_client_whole(fountain: Any) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        fountain[1].Why(ops.WhyRequest(), timeout=20)
+    found = rpc_status.from_call(caught.value)
+    assert found is not None and found.message == "no such job"
+    reason = ops.Reason()
+    assert found.details[0].Unpack(reason) and reason.code == "rich"
+
+
+@pytest.mark.parametrize("name", ["ListHosts", "WaitJob"])
+def test_a_bug_is_internal_without_its_text(fountain: Any, name: str) -> None:
+    sent = ops.ListHostsRequest() if name == "ListHosts" else ops.WaitJobRequest()
+    with pytest.raises(grpc.RpcError) as caught:
+        getattr(fountain[1], name)(sent, timeout=20)
+    assert caught.value.code() == CODE.INTERNAL and "secret" not in caught.value.details()
+
+
+def test_calls_beyond_a_limit_are_refused(
+    fountain: Any, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "CALLS_MAX", 0)
+    monkeypatch.setattr(gateway_ops, "WAITERS_MAX", 0)
+    for call, sent in (
+        (fountain[1].Story, ops.StoryRequest()),
+        (town.ops.WaitJob, ops.WaitJobRequest(job_id="x")),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(sent, timeout=20)
+        assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
 
 
 def test_streams_end_with_the_server_and_say_so(fountain: Any) -> None:
