@@ -131,7 +131,7 @@ class Minicluster(Wired):
         False when tasks were to be ended and some are left. Raises `Failed` when the cluster had
         ended by itself.
         """
-        self._server.stop(grace=0.5).wait(2.0)
+        self._server.stop(grace_s=0.5).wait(2.0)
         self._root.stop()
         clean = not self._settings.stop_tasks or self._backend.stop_all(STOP_TASKS_GRACE_S)
         self._undo.remove(self._root.stop)

@@ -93,7 +93,7 @@ class Daemon(Wired):
             except TimesUp:
                 clean = False
         if "api" in self._settings.roles:
-            self._server.stop(grace=0.5).wait(2.0)
+            self._server.stop(grace_s=0.5).wait(2.0)
         self._unwind()
         if root.exited.done():
             raise Failed(root.exited.result())

@@ -26,6 +26,7 @@ NOUNS: dict[str, Entry] = {
     "why": Entry("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
     "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
     "story": Entry("peloton.cli.ops:story", "What an actor did lately, and because of what."),
+    "follow": Entry("peloton.cli.follow:follow", "What happens to a job or pool, as it happens."),
     "admin": Entry("peloton.cli.admin:admin", "What was set aside, and how to go on."),
 } | {
     name: Entry("peloton.cli.later:group", "Not supported yet.", hidden=True)

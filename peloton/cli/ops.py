@@ -20,7 +20,7 @@ from peloton.cli.values import COUNT, duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
 TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
-STORY_HEADER = ("Time", "Message", "Because", "Facts")
+STORY_HEADER = ("Time", "Message", "Because", "Facts", "Who")
 
 
 @click.command(cls=OwnCommand)
@@ -160,10 +160,15 @@ def story(key: str) -> None:
             rows=lambda: map(line_row, answer.lines),
             names=lambda: dict.fromkeys(line.because for line in answer.lines),
             nothing="Nothing is remembered.",
+            compact=True,
         )
     )
 
 
 def line_row(line: Any) -> Sequence[object]:
-    at = datetime.fromtimestamp(line.at, UTC).isoformat(timespec="milliseconds")
-    return at.replace("+00:00", "Z"), line.cause, line.because, ", ".join(line.facts)
+    return moment(line.at), line.cause, line.because, ", ".join(line.facts), line.who
+
+
+def moment(at: float) -> str:
+    """A time in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -25,6 +25,7 @@ from peloton.actors.respool.messages import ROOT, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.listing import gather
+from peloton.gateway.principals import principal_of
 from peloton.gateway.texts import name_of
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.vocabulary import Key, Message, Query, SetAside, Unavailable
@@ -78,9 +79,9 @@ class Desk:
         request: tuple[str, bytes] | None = None,
     ) -> Any:
         """Ask one entity and wait."""
-        told = dict(context.invocation_metadata() or ())
-        who = told.get("username") or told.get("peloton-user") or told.get("rpc-caller") or ""
-        future = self.cluster.ask(to, message, request=request, who=str(who))
+        # A question changes nothing, so nobody will want to know who asked it.
+        who = "" if isinstance(message, Query) else principal_of(context).text
+        future = self.cluster.ask(to, message, request=request, who=who)
         return self.wait(future, context, of=to)
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:

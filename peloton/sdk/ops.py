@@ -6,7 +6,7 @@ Must not mend anything by itself; `redrive` does what it is told, once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from peloton.ops.v1 import ops_pb2 as ops
@@ -123,6 +123,40 @@ class Ops:
         return Ended(
             answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal
         )
+
+    def watch(
+        self,
+        *,
+        job: str = "",
+        kinds: Sequence[str] = (),
+        pool: str = "",
+        resume: str = "",
+        silent: Callable[[str], None] | None = None,
+    ) -> Iterator[ops.WatchResponse]:
+        """What a job, a pool with its jobs, or all actors of some kinds write down, as it happens.
+
+        Each message has the token to go on behind it; the first has nothing else. A stream that
+        breaks is resumed, so events of one shard come once and in order, and what was lost is a
+        gap in a message. `silent` is as in `wait`; too long a silence is raised as Unavailable.
+        """
+        silence, begun = Silence(silent), False
+        while True:
+            request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=resume)
+            try:
+                for message in self._wire.stream(method("Watch"), request):
+                    silence.is_over()
+                    resume = message.resume
+                    if message.events or message.gaps or not begun:
+                        begun = True
+                        yield message
+                raise Unavailable("the stream ended")
+            except TryLater:
+                # Too many streams, or we read too slowly and were cut off.
+                pause_s = CROWDED_PAUSE_S
+            except Unavailable as error:
+                silence.goes_on(time.monotonic(), error)
+                pause_s = SILENCE_PAUSE_S
+            time.sleep(pause_s)
 
     def hosts(self) -> ops.ListHostsResponse:
         """Every host: its state, what it has, and what of it is free."""

@@ -14,6 +14,7 @@ import random
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import grpc
@@ -145,6 +146,36 @@ class Wire:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
             self._places.look_again()
         raise AssertionError("the last turn returns or raises")
+
+    def stream(self, method: Method, request: Any) -> Iterator[Any]:
+        """The messages of a server's stream, of the first address that answers; it has no deadline.
+
+        Raises when the stream ends with a status; whoever calls knows how to go on. Closing the
+        iterator ends the call.
+        """
+        troubles: list[errors.PelotonError] = []
+        for address in self._places.of(method.role):
+            metadata = self._metadata(self._places.who(method.role), READ)
+            call = getattr(method.stub(self._channel(address)), method.name)(
+                request, metadata=metadata
+            )
+            begun = False
+            try:
+                for message in call:
+                    if not begun:
+                        self._places.answered(method.role, address)
+                    begun = True
+                    yield message
+                return
+            except grpc.RpcError as error:
+                trouble = translate.status(error, address)
+                if begun or not isinstance(trouble, errors.Unavailable):
+                    raise trouble from None
+                troubles.append(trouble)
+            finally:
+                call.cancel()
+        self._places.look_again()
+        raise _together(troubles)
 
     def _ask_all(self, call: Call, addresses: tuple[str, ...]) -> Any:
         """The first answer of one after the other; raises `_Over`, or what one said is wrong."""

@@ -59,7 +59,7 @@ class Bench:
         """One bundle, made safe at once."""
         ready = self.shard.ready(self.now)
         self.write(ready)
-        self.shard.committed()
+        self.replies += self.shard.committed()
         for key in ready.load:
             self.shard.loaded(key, self.ended.get(key))
         return ready

@@ -274,7 +274,7 @@ class Held:
     def _line(self, envelope: Envelope, members: int, *, failure: Failure, attempts: int) -> Line:
         because = f"try {attempts} failed: {failure.error}"
         cause = type(envelope.message).__name__
-        return Line(self._turns.now, envelope.to, members, cause, (), because)
+        return Line(self._turns.now, envelope.to, members, cause, (), because, who=envelope.who)
 
 
 def _rest_of_many(envelope: Envelope, parked: Parked, *, name: Name) -> Envelope | None:

@@ -87,7 +87,7 @@ def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
 
 def _line(entry: Entry, now: float, *, size: int) -> Line:
     facts = _kinds_own(entry)
-    return Line(now, entry.key, entry.members, entry.cause, facts, entry.because, size)
+    return Line(now, entry.key, entry.members, entry.cause, facts, entry.because, size, entry.who)
 
 
 def _tell(shard: Shard, position: int, *, lines: tuple[Line, ...]) -> None:

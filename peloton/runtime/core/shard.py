@@ -19,9 +19,10 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
+from peloton.runtime.core.followers import Followers
 from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
-from peloton.runtime.core.inspection import SHARD, Redrive
+from peloton.runtime.core.inspection import SHARD, FollowChanges, Redrive
 from peloton.runtime.core.inspection import answer as inspect
 from peloton.runtime.core.limits import USUAL, ShardLimits
 from peloton.runtime.core.owed import RESEND_TICK_S
@@ -95,6 +96,7 @@ class Shard:
         self.hearing = Hearing()
         self.views = Views()
         self.changes = Changes(limits.changes_max)
+        self.followers = Followers(self.changes, codec)
         self.idleness = limits.idleness()
         self.endings = Endings(
             self.turns, codec, answered=self.answered, rows_per_round=limits.ended_rows_per_round
@@ -199,12 +201,13 @@ class Shard:
             wake_at=self._wake_at(),
         )
 
-    def committed(self, more_to_cut: bool = False) -> None:
-        """All of the last bundle is safe."""
+    def committed(self, more_to_cut: bool = False) -> list[Reply]:
+        """All of the last bundle is safe; the answers to those who waited for its changes."""
         self.views.commit()
-        self.changes.commit()
+        safe = self.changes.commit()
         self.views.drop(self.endings.committed())
         self.checkpointer.committed(more_to_cut)
+        return self.followers.framed(*safe) if safe is not None else []
 
     @property
     def epoch(self) -> int:
@@ -279,6 +282,10 @@ class Shard:
             self.redrives.want(envelope.message.of, envelope.ask)
             self._redrive()
             return
+        if isinstance(envelope.message, FollowChanges):
+            replies = self.followers.add(envelope.ask, envelope.message, self.turns.now)
+            self.turns.outbox.replies += replies
+            return
         self._answers.say(envelope, answer(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
@@ -313,6 +320,7 @@ class Shard:
         self.endings.look(key)
 
     def _tell_due(self) -> None:
+        self.turns.outbox.replies += self.followers.expired(self.turns.now)
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
                 self.turns.recall(key)
@@ -373,6 +381,7 @@ class Shard:
     def _wake_at(self) -> float | None:
         tick = self._tick_due if self.turns.speech.owing or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
-        times = (tick, *wheels, self.idleness.next_s, self.held.next_s, *self.reports.due.values())
+        waits = self.idleness.next_s, self.held.next_s, self.followers.next_s
+        times = (tick, *wheels, *waits, *self.reports.due.values())
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._ahead_s or 0.0)

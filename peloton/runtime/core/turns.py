@@ -303,7 +303,7 @@ class Turns:
         facts, because = outcome.facts, outcome.because
         if facts or because:
             cause = type(envelope.message).__name__
-            line = Line(self.now, envelope.to, raw, cause, facts, because, size)
+            line = Line(self.now, envelope.to, raw, cause, facts, because, size, envelope.who)
             self.story.tell(line)
             if facts:
                 self.lines.append(line)

@@ -16,14 +16,17 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.changes import PAGE_MAX
+from peloton.runtime.core.changes import PAGE_MAX, Change
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.inspection import (
+    FollowChanges,
     ListAside,
+    Read,
     ReadChanges,
     Redrive,
     TellStory,
+    changes_of,
     facts_of,
     lines_of,
     shard_key,
@@ -145,6 +148,21 @@ class Region:
         The marks go on across restarts and owners; what is too long ago is told as a gap.
         """
         return self.ask(shard_key(shard), ReadChanges(after, limit))
+
+    def shard_of(self, key: Key) -> Key:
+        """The shard that an entity lives in, as one follows it."""
+        return shard_key(self._sharding.shard_of(key))
+
+    def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
+        """What comes after a mark of a shard, as a `Read`, once there is something.
+
+        Unavailable where the shard moves or restarts meanwhile: ask again with the same mark.
+        """
+        return self.ask(shard, query)
+
+    def changes_in(self, read: Read) -> list[Change]:
+        """The changes of a page, decoded on the caller's thread."""
+        return changes_of(self._codec, read)
 
     def look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
         """Run a reader on a shard between two turns; it must copy what it takes away."""

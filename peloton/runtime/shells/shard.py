@@ -302,13 +302,13 @@ class ShardShell(Shell):
 
     def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
         assert self.core is not None
-        self.core.committed(more_to_cut)
+        followed = self.core.committed(more_to_cut)
         # A frame that was committed proves that the shard was ours then. Without one only our
         # session says so, and it is asked now: this process may have stood still since the turn.
         sure = ready.frame is not None or self._house.region.places.current
         if ready.release and sure:
             self._house.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
-        for reply in ready.replies:
+        for reply in (*followed, *ready.replies):
             self._asks.pop(reply.ask, None)
             resolve(reply.ask, reply.value if sure else Unavailable(IN_DOUBT))
 
