@@ -32,7 +32,7 @@ from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
-from peloton.runtime.core.supervision import answer, look, passes
+from peloton.runtime.core.supervision import Failure, answer, look, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
@@ -51,6 +51,8 @@ from peloton.runtime.vocabulary import (
 
 ANSWERS_EXPIRE_TICKS = 600
 PURSUE = Pursue()
+MANY = "are many, who do not answer as one: ask their parent"
+NO_MEMBER = "is a crowd, and the message names no member of it"
 
 
 class Ready(NamedTuple):
@@ -282,12 +284,18 @@ class Shard:
         self._answers.say(envelope, answer(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
+        message = envelope.message
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
                 self.held.failed(envelope, members, failure=failure)
             if envelope.ask is not None:
-                text = f"{envelope.to} are many, who do not answer as one: ask their parent"
-                self.turns.outbox.replies.append(Reply(envelope.ask, Unavailable(text)))
+                self._answers.say(envelope, Unavailable(f"{envelope.to} {MANY}"))
+        elif kind.crowd is not None:
+            # The key of a crowd is no cell: a fact without members would change nobody.
+            failure = Failure(f"{envelope.to} {NO_MEMBER}")
+            self.turns.troubled(envelope.to, type(message).__name__, failure=failure)
+            self._answers.say(envelope, Unavailable(failure.error))
+            return
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
@@ -296,7 +304,6 @@ class Shard:
             self.endings.look(envelope.to)
             if failed is not None:
                 return  # not seen yet: it is tried again
-        message = envelope.message
         if isinstance(message, Latest) and envelope.sender is not None:
             seen = Seen(type(message).__name__, message.version)
             self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
