@@ -119,6 +119,26 @@ def test_a_crowd_leaves_and_returns_with_its_parent():
     same(bench)
 
 
+def test_a_member_that_would_begin_without_its_parent_does_not_delete_the_parents_row():
+    """A message that was held back may come when the parent has left with all other members."""
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(3))
+    bench.tell(panel("a"), w.Retire())
+    bench.after(1)
+    row = bench.ended[panel("a")]
+    bench.tell(bulbs("a"), w.Fit(0), 0b1000)
+    bench.after(5)
+    assert bench.ended[panel("a")] == row
+    assert bulbs("a") not in bench.shard.population.crowds
+    (aside,) = bench.shard.held.dump()[bulbs("a")]
+    assert "NoParent: bulb/a would change, but panel/a is not in memory" in aside.error
+    same(bench)
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    assert bench.shard.population.crowd(bulbs("a")).present == 0b111
+    same(bench)
+
+
 def test_checkpoints_are_cut_while_the_shard_goes_on():
     bench = Bench(checkpoint_bytes_min=400)
     bench.tell(panel("a"), w.Install(5))

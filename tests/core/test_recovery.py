@@ -71,6 +71,15 @@ def test_a_message_to_a_crowd_that_names_no_member_is_refused() -> None:
     assert "names no member" in line.because
 
 
+def test_a_message_to_members_of_what_is_no_crowd_is_refused() -> None:
+    bench = Bench()
+    bench.tell(X, w.Add(1), 0b11, ask=1)
+    bench.rest()
+    (answer,) = bench.answers()
+    assert isinstance(answer, Unavailable) and "note/x is no crowd" in answer.text
+    assert not bench.frames and not bench.shard.held.quarantined
+
+
 def of_nobody() -> Bench:
     """What an older version left behind: a fact under the key of a crowd, and then its parent left.
 

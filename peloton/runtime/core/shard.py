@@ -53,6 +53,7 @@ ANSWERS_EXPIRE_TICKS = 600
 PURSUE = Pursue()
 MANY = "are many, who do not answer as one: ask their parent"
 NO_MEMBER = "is a crowd, and the message names no member of it"
+NO_CROWD = "is no crowd, and the message names members of it"
 
 
 class Ready(NamedTuple):
@@ -285,17 +286,17 @@ class Shard:
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
         message = envelope.message
+        if bool(envelope.members) is (kind.crowd is None):
+            # The key of a crowd is no cell, and a cell has no members: nobody is meant.
+            text = f"{envelope.to} {NO_MEMBER if kind.crowd is not None else NO_CROWD}"
+            self.turns.troubled(envelope.to, type(message).__name__, failure=Failure(text))
+            self._answers.say(envelope, Unavailable(text))
+            return
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
                 self.held.failed(envelope, members, failure=failure)
             if envelope.ask is not None:
                 self._answers.say(envelope, Unavailable(f"{envelope.to} {MANY}"))
-        elif kind.crowd is not None:
-            # The key of a crowd is no cell: a fact without members would change nobody.
-            failure = Failure(f"{envelope.to} {NO_MEMBER}")
-            self.turns.troubled(envelope.to, type(message).__name__, failure=failure)
-            self._answers.say(envelope, Unavailable(failure.error))
-            return
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
