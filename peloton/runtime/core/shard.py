@@ -32,7 +32,7 @@ from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
-from peloton.runtime.core.supervision import Failure, answer, look, passes
+from peloton.runtime.core.supervision import Failure, answer, attempt, look, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
@@ -131,15 +131,21 @@ class Shard:
         self._inbox.extend(envelopes)
         return True
 
-    def loaded(self, key: Key, row: EndedRow | None) -> None:
-        """The answer to `Ready.load`: the final state, or None when there is none."""
+    def loaded(self, key: Key, row: EndedRow | None) -> str:
+        """The answer to `Ready.load`: the final state, or None when there is none.
+
+        Returns why the row cannot be read, where that is so: it harms that one entity alone.
+        """
+        held = attempt(self.endings.hold, key, row.body) if row is not None else None
+        if isinstance(held, Failure):
+            self.unreadable(key, held.error)
+            return held.error
         box = self.held.loading.pop(key, None)
-        if row is not None:
-            self.endings.hold(key, row.body)
-        else:
+        if row is None:
             self.endings.known_absent[key] = None
         self.redrives.loaded(key)
         self._inbox.extendleft(reversed(box.drain() if box is not None else []))
+        return ""
 
     def unreadable(self, key: Key, text: str) -> None:
         """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
