@@ -63,8 +63,9 @@ def create_in_pieces(storm: Storm, deed: Deed) -> None:
 def stop_early(storm: Storm, deed: Deed) -> None:
     """A job of several slices of which few run at once is stopped before the later ones began.
 
-    Behind the stop the daemon that has the job dies; every second job is deleted after that. The
-    stop is sent even when the storm is over by then: one by one the instances would take hours.
+    After the stop the daemon that has the job dies; every second job is deleted shortly before or
+    after that. The stop is sent even when the storm is over by then: one by one the instances
+    would take hours.
     """
     cluster = cluster_of(storm)
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
