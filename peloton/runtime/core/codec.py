@@ -147,7 +147,7 @@ class Codec:
         kind = kind_of(Key(name))
         return Entry(
             key=Key(name),
-            facts=tuple(self._fact(kind, number, raw=raw) for number, raw in facts),
+            facts=tuple(self._fact(name, number, raw=raw) for number, raw in facts),
             members=int.from_bytes(members, "little"),
             values=self._typed_values(kind, facts, values=values) if values else (),
             cause=cause,
@@ -228,11 +228,15 @@ class Codec:
         )
         return crowd
 
-    def _fact(self, kind: str, number: int, *, raw: msgspec.Raw) -> Fact:
+    def _fact(self, name: str, number: int, *, raw: msgspec.Raw) -> Fact:
+        kind = kind_of(Key(name))
         decoder = self._decoders.get((kind, number))
         if decoder is None:
-            raise UnknownFact(f"{kind} has no fact of number {number}")
-        fact: Fact = decoder.decode(raw)
+            raise UnknownFact(f"{name}: {kind} has no fact of number {number}")
+        try:
+            fact: Fact = decoder.decode(raw)
+        except msgspec.DecodeError as error:
+            raise UnknownFact(f"{name}: fact {number} of {kind} cannot be read: {error}") from error
         return fact
 
     def _typed_values(

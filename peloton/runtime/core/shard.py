@@ -33,7 +33,7 @@ from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
-from peloton.runtime.core.supervision import answer, look, passes
+from peloton.runtime.core.supervision import Failure, answer, attempt, look, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
@@ -52,6 +52,9 @@ from peloton.runtime.vocabulary import (
 
 ANSWERS_EXPIRE_TICKS = 600
 PURSUE = Pursue()
+MANY = "are many, who do not answer as one: ask their parent"
+NO_MEMBER = "is a crowd, and the message names no member of it"
+NO_CROWD = "is no crowd, and the message names members of it"
 
 
 class Ready(NamedTuple):
@@ -130,15 +133,21 @@ class Shard:
         self._inbox.extend(envelopes)
         return True
 
-    def loaded(self, key: Key, row: EndedRow | None) -> None:
-        """The answer to `Ready.load`: the final state, or None when there is none."""
+    def loaded(self, key: Key, row: EndedRow | None) -> str:
+        """The answer to `Ready.load`: the final state, or None when there is none.
+
+        Returns why the row cannot be read, where that is so: it harms that one entity alone.
+        """
+        held = attempt(self.endings.hold, key, row.body) if row is not None else None
+        if isinstance(held, Failure):
+            self.unreadable(key, held.error)
+            return held.error
         box = self.held.loading.pop(key, None)
-        if row is not None:
-            self.endings.hold(key, row.body)
-        else:
+        if row is None:
             self.endings.known_absent[key] = None
         self.redrives.loaded(key)
         self._inbox.extendleft(reversed(box.drain() if box is not None else []))
+        return ""
 
     def unreadable(self, key: Key, text: str) -> None:
         """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
@@ -289,12 +298,18 @@ class Shard:
         self._answers.say(envelope, answer(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
+        message = envelope.message
+        if bool(envelope.members) is (kind.crowd is None):
+            # The key of a crowd is no cell, and a cell has no members: nobody is meant.
+            text = f"{envelope.to} {NO_MEMBER if kind.crowd is not None else NO_CROWD}"
+            self.turns.troubled(envelope.to, type(message).__name__, failure=Failure(text))
+            self._answers.say(envelope, Unavailable(text))
+            return
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
                 self.held.failed(envelope, members, failure=failure)
             if envelope.ask is not None:
-                text = f"{envelope.to} are many, who do not answer as one: ask their parent"
-                self.turns.outbox.replies.append(Reply(envelope.ask, Unavailable(text)))
+                self._answers.say(envelope, Unavailable(f"{envelope.to} {MANY}"))
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
@@ -303,7 +318,6 @@ class Shard:
             self.endings.look(envelope.to)
             if failed is not None:
                 return  # not seen yet: it is tried again
-        message = envelope.message
         if isinstance(message, Latest) and envelope.sender is not None:
             seen = Seen(type(message).__name__, message.version)
             self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))

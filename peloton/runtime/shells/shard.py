@@ -150,11 +150,12 @@ class ShardShell(Shell):
 
     def _loaded(self, letter: Loaded) -> None:
         if self.core is not None:
-            for key, row in letter.rows:
-                self.core.loaded(key, row)
+            troubles = [(key, self.core.loaded(key, row)) for key, row in letter.rows]
             for key, text in letter.troubles:
                 self.core.unreadable(key, text)
-                self._house.region.trouble(f"{self.name}-rows", f"{key}: {text}")
+            for key, text in (*troubles, *letter.troubles):
+                if text:
+                    self._house.region.trouble(f"{self.name}-rows", f"{key}: {text}")
 
     def _look(self, letter: Look) -> None:
         if self._phase is not Phase.OPEN:
