@@ -25,7 +25,7 @@ MODULES = {
     "PyYAML": "yaml",
 }
 # These get their use with the rich errors, the tables of the command line and the journal tool.
-AWAITED = ("grpcio-status", "rich", "msgpack")
+AWAITED = ("grpc_status", "rich", "msgpack")
 
 
 def package(root: Path) -> configparser.ConfigParser:
