@@ -1,4 +1,4 @@
-"""What a task costs: messages, entries, bytes, frames and calls, counted in a calm world and pinned.
+"""What a task costs: messages, entries, bytes, frames and calls, counted in a calm world, pinned.
 
 A count that rises fails: raise the pin only with a reason in the commit. It must not measure
 time: clocks differ from machine to machine, counts do not.
