@@ -24,8 +24,8 @@ MODULES = {
     "protobuf": "google",
     "PyYAML": "yaml",
 }
-# These get their use with the rich errors, the tables of the command line and the journal tool.
-AWAITED = ("grpc_status", "rich", "msgpack")
+# These get their use with the tables of the command line and the journal tool.
+AWAITED = ("rich", "msgpack")
 
 
 def package(root: Path) -> configparser.ConfigParser:
