@@ -24,8 +24,8 @@ MODULES = {
     "protobuf": "google",
     "PyYAML": "yaml",
 }
-# These get their use with the tables of the command line and the journal tool.
-AWAITED = ("rich", "msgpack")
+# Gets its use with the tool that reads a journal without knowing its types.
+AWAITED = ("msgpack",)
 
 
 def package(root: Path) -> configparser.ConfigParser:
