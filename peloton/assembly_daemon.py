@@ -20,6 +20,7 @@ from concurrent.futures import TimeoutError as TimesUp
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
@@ -267,7 +268,7 @@ def open_cassandra(setting: Cassandra) -> Journal:
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
         from peloton.runtime.adapters.cassandra_store import CassandraRows
     except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {_EXTRA}") from error
+        raise CannotStart(f"journal.cassandra: {error}; {INSTALL_FLEET}") from error
     try:
         rows = CassandraRows.open(
             CassandraSettings(
@@ -291,7 +292,7 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
         from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {_EXTRA}") from error
+        raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
     leaders: Mapping[str, tuple[str, Leader]] = {}
     if "api" in settings.roles:
         grpc, http = settings.grpc, settings.http
@@ -306,9 +307,6 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
             leaders=leaders,
         )
     )
-
-
-_EXTRA = "a daemon among others needs `pip install 'peloton[fleet]'`"
 
 
 def _secret(file: Path | None) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from peloton import __version__
 from peloton.cli import exits
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Settings
@@ -56,7 +57,7 @@ def root(processes: Mapping[str, Entry]) -> click.Group:
         context_settings={"help_option_names": ["-h", "--help"], "obj": Settings()},
         no_args_is_help=True,
     )
-    return click.version_option(package_name=NAME, message="%(prog)s %(version)s")(group)
+    return click.version_option(__version__, message="%(prog)s %(version)s")(group)
 
 
 def run(group: click.Group, args: Sequence[str] | None = None) -> int:

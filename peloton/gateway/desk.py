@@ -23,6 +23,7 @@ from peloton.actors.job.slice.messages import (
 )
 from peloton.actors.respool.messages import ROOT, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
+from peloton.gateway import details
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.listing import gather
 from peloton.gateway.principals import principal_of
@@ -32,6 +33,8 @@ from peloton.runtime.vocabulary import Key, Message, Query, SetAside, Unavailabl
 
 ASK_S_MAX = 15.0
 """How long one question may take, whatever the client would wait."""
+RETRY_S = 0.5
+"""When to repeat what was UNAVAILABLE: a shard that moves has its next owner in about that time."""
 ASKS_IN_FLIGHT_MAX = 8
 """Questions of one call at once: a listing of a large job must not fill the shards' inboxes."""
 
@@ -39,9 +42,24 @@ Context: TypeAlias = grpc.ServicerContext
 Code = grpc.StatusCode
 
 
-def end(context: Context, code: grpc.StatusCode, *, text: str) -> NoReturn:
-    """End the call with a status."""
-    context.abort(code, text)
+def end(
+    context: Context,
+    code: grpc.StatusCode,
+    *,
+    text: str,
+    field: str = "",
+    retry_s: float | None = None,
+) -> NoReturn:
+    """End the call with a status.
+
+    `field` is the path of what is wrong in the request, and is put before the text. `retry_s` is
+    for calls that change nothing unnoticed when repeated: after so long it may help.
+    """
+    status = details.status(code, text, field=field, retry_s=retry_s)
+    if status is None:
+        context.abort(code, details.message(text, field=field))
+    else:
+        context.abort_with_status(status)
     raise AssertionError("abort returned")
 
 
@@ -51,8 +69,11 @@ class Desk:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def wait(self, future: Future[Any], context: Context, *, of: str = "the cluster") -> Any:
-        """The answer, unless there is none, which ends the call."""
+    def wait(
+        self, future: Future[Any], context: Context, *, of: str = "the cluster", safe: bool = True
+    ) -> Any:
+        """The answer, unless there is none, which ends the call. `safe`: it may be repeated."""
+        retry_s = RETRY_S if safe else None
         left_s = context.time_remaining()
         try:
             answer = future.result(ASK_S_MAX if left_s is None else min(ASK_S_MAX, left_s))
@@ -62,9 +83,9 @@ class Desk:
                 f"no answer in time from {of}; a change may have happened all the same: "
                 "look, then repeat"
             )
-            end(context, Code.UNAVAILABLE, text=text)
+            end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
         if isinstance(answer, Unavailable):
-            end(context, Code.UNAVAILABLE, text=answer.text)
+            end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
         if isinstance(answer, SetAside):
             text = f"the command failed again and again and was set aside: {answer.text}"
             end(context, Code.INTERNAL, text=text)
@@ -82,7 +103,9 @@ class Desk:
         # A question changes nothing, so nobody will want to know who asked it.
         who = "" if isinstance(message, Query) else principal_of(context).text
         future = self.cluster.ask(to, message, request=request, who=who)
-        return self.wait(future, context, of=to)
+        # A command without a request key might be done twice.
+        safe = request is not None or isinstance(message, Query)
+        return self.wait(future, context, of=to, safe=safe)
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
         """The answers to many questions, in order, a few of them asked ahead."""
@@ -103,7 +126,8 @@ class Desk:
         found = self.ask(ROOT, ListPools(), context=context)
         if not isinstance(found, tuple):
             # Else a pool that was not asked for yet would be said not to exist.
-            end(context, Code.UNAVAILABLE, text=f"{ROOT} has not begun yet: the cluster is young")
+            text = f"{ROOT} has not begun yet: the cluster is young"
+            end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
         return {view.pool: view for view in found}
 
     def job(self, key: Key | None, context: Context) -> JobView | None:

@@ -139,7 +139,7 @@ class Ops:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
             end(context, Code.NOT_FOUND, text=f"nothing of {sent.key} is set aside under that name")
-        self._desk.wait(self._desk.cluster.redrive(key), context)
+        self._desk.wait(self._desk.cluster.redrive(key), context, safe=False)
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
@@ -271,12 +271,14 @@ def _addressed(text: str, context: Context) -> tuple[Key, int | None]:
     """The key that a person names; a task is named by its instance and lives in a crowd."""
     kind, _, rest = text.partition("/")
     if kind not in NAMES or not rest:
-        end(context, Code.INVALID_ARGUMENT, text=f"key: {text!r} is not KIND/NAME; kinds: {_KINDS}")
+        wrong = f"{text!r} is not KIND/NAME; kinds: {_KINDS}"
+        end(context, Code.INVALID_ARGUMENT, text=wrong, field="key")
     if kind != "task":
         return Key(text), None
     job_id, _, instance = rest.partition("/")
     if canonical(job_id) is None or not (instance.isascii() and instance.isdigit()):
-        end(context, Code.INVALID_ARGUMENT, text=f"key: {text!r} is not task/JOB/INSTANCE")
+        wrong = f"{text!r} is not task/JOB/INSTANCE"
+        end(context, Code.INVALID_ARGUMENT, text=wrong, field="key")
     number, member = divmod(int(instance), SLICE_SIZE)
     return Key(f"task/{job_id}/{number}"), member
 

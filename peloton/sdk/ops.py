@@ -16,6 +16,8 @@ from peloton.sdk.wire import ONCE, READ, Method, Wire
 
 # One question of a wait; the server may answer earlier, and is asked again.
 WAIT_ASK_S = 20.0
+# Likewise, for somebody who looks on.
+WAIT_SEEN_S = 1.0
 # The server's answer may be on its way when its own time is over.
 WAIT_GRACE_S = 2.0
 # The first question, and those while nobody answers: who is there says so at once.
@@ -88,11 +90,13 @@ class Ops:
         *,
         timeout_s: float | None = None,
         silent: Callable[[str], None] | None = None,
+        seen: Callable[[Ended], None] | None = None,
     ) -> Ended:
         """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes.
 
         `silent` is told in a sentence when nobody answers for a while, and when somebody does
-        again. Without a `timeout_s`, too long a silence is raised as Unavailable.
+        again. Without a `timeout_s`, too long a silence is raised as Unavailable. `seen` is told
+        every second or so how far the job is.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         silence, last = Silence(silent), Ended("", False, {}, 0)
@@ -103,8 +107,10 @@ class Ops:
             ask_s = ask_s if left_s is None else min(ask_s, left_s)
             try:
                 last = self._wait(job, ask_s)
-                pause_s, ask_s = BREATH_S, WAIT_ASK_S
+                pause_s, ask_s = BREATH_S, WAIT_ASK_S if seen is None else WAIT_SEEN_S
                 silence.is_over()
+                if seen is not None:
+                    seen(last)
             except TryLater:
                 # Others wait already, as many as the server lets; it is there, so go on asking.
                 pause_s = CROWDED_PAUSE_S

@@ -139,6 +139,7 @@ class Wire:
                     trouble, again = over.trouble, True
             # Clients that lost the same server must not come back in step.
             wait_s = pause_s * random.uniform(0.5, 1.5)
+            wait_s = max(wait_s, _retry_s(trouble) * random.uniform(1.0, 1.5))
             more = again and (self._places.patient or turn < ROUNDS_MAX)
             if not more or time.monotonic() + wait_s >= until:
                 raise trouble from None
@@ -266,10 +267,16 @@ class _Over(Exception):
         self.trouble = trouble
 
 
+def _retry_s(trouble: errors.PelotonError) -> float:
+    """After how long the server wants to be asked again; 0 where it did not say."""
+    return trouble.retry_s if isinstance(trouble, errors.Unavailable) else 0.0
+
+
 def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
     """What to tell of several that did not answer: all of it."""
     if len(troubles) > 1:
         text = "; ".join(str(one) for one in troubles)
         kinds = {one.kind for one in troubles}
-        return errors.Unavailable(text, kind=kinds.pop() if len(kinds) == 1 else "UNAVAILABLE")
+        kind = kinds.pop() if len(kinds) == 1 else "UNAVAILABLE"
+        return errors.Unavailable(text, kind=kind, retry_s=max(map(_retry_s, troubles)))
     return troubles[0]

@@ -206,7 +206,7 @@ def test_waiting_ends_with_the_time(town: Town) -> None:
     stop(town, job_id)
 
 
-@pytest.mark.parametrize("name", [str(uuid.uuid4()), "x", ""])
+@pytest.mark.parametrize("name", ["9f6b1c1e-0d5c-4b7e-8a6f-1f2e3d4c5b6a", "x", ""])
 def test_unknown_jobs(town: Town, name: str) -> None:
     for call, sent in (
         (town.ops.Why, ops.WhyRequest(job_id=name)),

@@ -63,6 +63,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "grpc": GRPC_FOLDERS,
     "grpc_health": GRPC_FOLDERS,
     "grpc_reflection": GRPC_FOLDERS,
+    "grpc_status": GRPC_FOLDERS,
+    "google.rpc": GRPC_FOLDERS,
     "google.protobuf": GRPC_FOLDERS,
     "peloton.api": GRPC_FOLDERS,
     "peloton.private": GRPC_FOLDERS,

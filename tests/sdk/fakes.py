@@ -51,7 +51,7 @@ class Cluster:
         self.hosts: list[ops.Host] = []
         self.set_aside: list[ops.Quarantined] = []
         self.calls: list[Call] = []
-        self.troubles: dict[str, list[tuple[grpc.StatusCode, str]]] = {}
+        self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
         self.next_id = JOB
         self.invalid_config = ""  # what Create says is wrong with whatever is sent
@@ -105,7 +105,10 @@ class Recorder(grpc.ServerInterceptor):
             self.cluster.calls.append(Call(name, request, metadata, context.time_remaining()))
             troubles = self.cluster.troubles.get(name)
             if troubles:
-                context.abort(*troubles.pop(0))
+                trouble = troubles.pop(0)
+                if isinstance(trouble, grpc.Status):
+                    context.abort_with_status(trouble)
+                context.abort(*trouble)
             method = handler.unary_stream if handler.response_streaming else handler.unary_unary
             return method(request, context)
 
