@@ -18,7 +18,7 @@ import msgspec
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import admissions
-from peloton.actors.respool.decide import view
+from peloton.actors.respool.queries import view
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key

@@ -47,11 +47,18 @@ class Queue:
         """Let a lot of the line block nobody until `recall`."""
         self._aside[key] = self._places.pop(key)
 
-    def recall(self) -> None:
-        """Limits changed: all that were stepped over stand in line again, where they stood."""
-        aside, self._aside = self._aside, {}
-        for key, (priority, arrived) in aside.items():
-            self.put(key, priority=priority, arrived=arrived)
+    def is_aside(self, key: Key) -> bool:
+        """Whether a lot was stepped over."""
+        return key in self._aside
+
+    def aside(self) -> list[Key]:
+        """The lots that were stepped over."""
+        return [*self._aside]
+
+    def recall(self, key: Key) -> None:
+        """A limit changed: one that was stepped over stands in line again, where it stood."""
+        priority, arrived = self._aside.pop(key)
+        self.put(key, priority=priority, arrived=arrived)
 
     def head(self) -> Key | None:
         """The lot whose turn it is."""
@@ -92,11 +99,16 @@ class Queue:
             yield from self.line()
             return
         places = {**self._places, **self._aside}
-        yield from sorted(places, key=lambda key: (-places[key][0], places[key][1], key))
+        yield from sorted(places, key=lambda key: _rank(key, places[key]))
 
     def first(self) -> Key | None:
         """The lot whose turn it is; where nobody stands in line, the first that never can."""
-        return self.head() or next(self.in_order(), None)
+        aside = self._aside
+        return self.head() or min(aside, key=lambda key: _rank(key, aside[key]), default=None)
 
     def __len__(self) -> int:
         return len(self._places) + len(self._aside)
+
+
+def _rank(key: Key, place: Place) -> tuple[int, float, Key]:
+    return -place[0], place[1], key
