@@ -18,10 +18,10 @@ import msgspec
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import admissions
-from peloton.actors.respool.queries import view
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
+from peloton.actors.respool.queries import view
 from peloton.actors.respool.rules import check
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
@@ -30,6 +30,7 @@ from peloton.runtime.vocabulary import Bits, Key
 SHAPES = {11: (1, 1, 8), 1_111: (10, 10, 10), 11_011: (10, 100, 10)}
 """Number of pools → children of the root, of each of them, and of each of those."""
 ONE = Resources(UNIT)
+NOBODY = Bits()
 WIDE = Resources(10**9 * UNIT)
 
 
@@ -61,9 +62,7 @@ class Town:
         self.tree.put(key, old=None, new=Pool(PoolConfig(name, parent, Resources(), limit)))
         return key
 
-    def lot(
-        self, name: str, *, pool: Key, waiting: Bits = Bits(), admitted: Bits = Bits()
-    ) -> None:
+    def lot(self, name: str, *, pool: Key, waiting: Bits = NOBODY, admitted: Bits = NOBODY) -> None:
         self._made += 1
         key = Key(name)
         new = None
@@ -152,7 +151,7 @@ def rebuild_s(pools: int, lots_per_leaf: int) -> tuple[int, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=4, help="times each operation is done, at most 4")
+    parser.add_argument("--count", type=int, default=4, help="runs of each operation, 4 at most")
     count = min(parser.parse_args().count, 4)
     print(f"{'microseconds':32}" + "".join(f"{pools:>12,} pools" for pools in SHAPES) + "  ratio")
     for full in ("leaf", "cluster"):

@@ -66,9 +66,7 @@ class Reference:
 
     def children(self, pool: Key) -> list[Key]:
         return [
-            key
-            for key, state in self.pools.items()
-            if key != ROOT and state.config.parent == pool
+            key for key, state in self.pools.items() if key != ROOT and state.config.parent == pool
         ]
 
     def reserved(self, pool: Key) -> Resources:
@@ -103,7 +101,7 @@ class Reference:
         return any(not need.within(self.limit(above)) for above in self.up(pool))
 
     def admissions(self) -> list[tuple[Key, Bits]]:
-        """Head by head: one that does not fit blocks those behind it, one that never can does not."""
+        """A head that does not fit blocks those behind it; one that never can blocks nobody."""
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
         use = {key: self.use(key) for key in self.pools}

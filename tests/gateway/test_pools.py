@@ -169,3 +169,20 @@ def test_a_request_key_makes_one_pool(town: Town) -> None:
     first = town.pools.CreateResourcePool(sent, metadata=key)
     again = town.pools.CreateResourcePool(sent, metadata=key)
     assert first.result.value == again.result.value != ""
+
+
+def test_pools_are_read_page_by_page(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"page{number}" for number in range(7)]
+    ids = []
+    for name in names:
+        config = pool_config(name)
+        config.resources[0].limit = 0.0
+        ids.append(town.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value)
+    whole = town.pools.Query(respool.QueryRequest()).resourcePools
+    assert {pool.path.value for pool in whole} >= {f"/{name}" for name in names}
+    for most in (1, 2, len(whole)):
+        monkeypatch.setattr("peloton.gateway.desk.POOLS_PER_PAGE_MAX", most)
+        assert town.pools.Query(respool.QueryRequest()).resourcePools == whole
+        children = get(town, "root", includeChildPools=True).childPools
+        assert {child.id.value for child in children} >= set(ids)
+        assert len(children) == len(get(town, "root").poolinfo.children)

@@ -63,12 +63,12 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
     line: list[tuple[int, Key, Place | None]] = [
         (waiting.hungry[pool], pool, None) for pool in waiting.fresh
     ]
-    for place in [*waiting.grown]:
-        number = waiting.blocked.first(place, start=0, most=_most(tree, place, taken))
-        if number is None:
-            del waiting.grown[place]
+    for grown in [*waiting.grown]:
+        first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken))
+        if first is None:
+            del waiting.grown[grown]
         else:
-            line.append((number, waiting.blocked.item(number), place))
+            line.append((first, waiting.blocked.item(first), grown))
     heapify(line)
     while line:
         number, pool, place = heappop(line)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.decide import ABSENT, DECIDE
-from peloton.actors.respool.queries import get_pool, list_pools
 from peloton.actors.respool.facts import FACTS
 from peloton.actors.respool.goals import pursue
+from peloton.actors.respool.queries import get_pool, list_pools
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Kind

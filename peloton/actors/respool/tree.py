@@ -122,11 +122,12 @@ class Tree:
 
     def find(self, path: str) -> Key | None:
         """The pool at a path."""
-        pool = ROOT
-        for name in [part for part in path.split("/") if part]:
+        pool, names = ROOT, [part for part in path.split("/") if part]
+        for at, name in enumerate(names):
             found = self.named(pool, name)
             if not found:
-                return None
+                # A forced update may have put slashes into a name.
+                return next(iter(self.named(pool, "/".join(names[at:]))), None)
             pool = found[0]
         return pool
 
