@@ -227,6 +227,22 @@ def test_an_index_is_derived_in_time_that_grows_with_what_there_is() -> None:
     assert per_cell[1] <= per_cell[0] * 1.2, per_cell
 
 
+def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
+    """Neither is its pool's head found, nor a lot put into the middle, by a walk of the queue."""
+    costs = []
+    for lots in (600, 20_000):
+        tree = town(3, full="leaf")
+        for number in range(lots):
+            put_lot(tree, f"more{number:05}", pool=leaf(1), waiting=2)
+        with counted() as counter:
+            assert tree.waits(Key(f"lot/more{lots - 1:05}/0/0")).position == 2 * lots - 2
+            put_lot(tree, "more00007x", pool=leaf(1), waiting=1)
+            assert serve(tree) == []
+            put_lot(tree, "more00007x", pool=leaf(1))
+        costs.append(counter.count)
+    assert costs[1] <= costs[0] * SLACK, costs
+
+
 def test_a_released_unit_reaches_one_of_thousands_that_wait_for_it() -> None:
     """In the order in which they began to wait, and each looked at once in the end."""
     tree = town(300, full="cluster")

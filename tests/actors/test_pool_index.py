@@ -172,6 +172,15 @@ class Pools(RuleBasedStateMachine):
             queue = tree.queues.get(pool)
             assert (list(queue.in_order()) if queue else []) == order
             assert bool(tree.head_waits(pool)) <= bool(order)
+            self.positions_count_those_before(pool)
+
+    def positions_count_those_before(self, pool: Key) -> None:
+        """Of the lots that stand in line, by a walk along it."""
+        before = 0
+        queue = self.tree.queues.get(pool)
+        for key in queue.line() if queue is not None else ():
+            assert self.tree.waits(key).position == before
+            before += len(self.tree.lots[key].waiting)
 
     @invariant()
     def the_index_is_its_rebuild(self) -> None:

@@ -169,12 +169,8 @@ class Tree:
     def waits(self, key: Key) -> LotWaits:
         """Why the waiting members of a lot wait, and how many asks stand before them."""
         lot = self.lots[key]
-        pool, position = lot.shape.pool, 0
-        queue = self.queues.get(pool)
-        for other in queue.line() if queue is not None and lot.waiting else ():
-            if other == key:
-                break
-            position += len(self.lots[other].waiting)
+        pool = lot.shape.pool
+        position = self.queues[pool].before(key) if lot.waiting else 0
         short = shortage(self, pool, need=lot.shape.resources)
         because = short.text
         if not because and position:
@@ -304,9 +300,12 @@ class Tree:
         self._forget(pool)
 
     def _queue(self, key: Key, new: Lot | None, *, pool: Key) -> None:
-        queue = self.queues.setdefault(pool, Queue())
+        queue = self.queues.get(pool)
+        if queue is None:
+            queue = self.queues[pool] = Queue()
         if new is not None and new.waiting:
-            queue.put(key, priority=new.shape.priority, arrived=new.arrived)
+            shape, waiting = new.shape, len(new.waiting)
+            queue.put(key, priority=shape.priority, arrived=new.arrived, waiting=waiting)
         else:
             queue.drop(key)
         if not queue.is_aside(key):
