@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import Any, NoReturn, TypeAlias
@@ -109,17 +109,7 @@ class Desk:
         They are read page by page, for a shard answers between two turns. A pool that is there all
         the time, under one name, is read, whatever comes or goes meanwhile.
         """
-        found: dict[Key, PoolView] = {}
-        after: tuple[tuple[str, Key], ...] | None = None
-        while True:
-            query = ListPools(POOLS_PER_PAGE_MAX, after, parent)
-            page = self._of_pools(query, context)
-            known = len(found)
-            found.update((view.pool, view) for view in page)
-            # An owner of an earlier version answers with all pools, however few were asked for.
-            if len(page) != POOLS_PER_PAGE_MAX or len(found) == known:
-                return found
-            after = _way_down(page[-1], found)
+        return all_pages(lambda query: self._of_pools(query, context), parent=parent)
 
     def _of_pools(self, query: Query, context: Context) -> tuple[PoolView, ...]:
         found = self.ask(ROOT, query, context=context)
@@ -164,6 +154,25 @@ class Desk:
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 yield views.get(instance) or unopened(job, instance)
+
+
+def all_pages(
+    ask: Callable[[ListPools], tuple[PoolView, ...]],
+    *,
+    parent: Key | None = None,
+    most: int = POOLS_PER_PAGE_MAX,
+) -> dict[Key, PoolView]:
+    """What all pages show together, in their order."""
+    found: dict[Key, PoolView] = {}
+    after: tuple[tuple[str, Key], ...] | None = None
+    while True:
+        page = ask(ListPools(most, after, parent))
+        known = len(found)
+        found.update((view.pool, view) for view in page)
+        # An owner of an earlier version answers with all pools, however few were asked for.
+        if len(page) != most or len(found) == known:
+            return found
+        after = _way_down(page[-1], found)
 
 
 def _way_down(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str, Key], ...]:

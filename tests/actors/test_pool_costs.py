@@ -243,9 +243,16 @@ def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
     assert costs[1] <= costs[0] * SLACK, costs
 
 
-def test_a_released_unit_reaches_one_of_thousands_that_wait_for_it() -> None:
-    """In the order in which they began to wait, and each looked at once in the end."""
-    tree = town(300, full="cluster")
+@pytest.mark.parametrize("full", ["parent", "cluster"])
+def test_a_released_unit_reaches_the_one_that_has_waited_longest(full: str) -> None:
+    """Wherever it was released: not the pool's own head, nor each of the hundreds in turn."""
+    tree = town(300, full=full)
     for number in range(20):
-        put_lot(tree, f"held{number}", pool=leaf(number))
+        put_lot(tree, f"held{299 - number}", pool=leaf(299 - number))
         assert serve(tree) == [Key(f"lot/waits{number}/0/0")]
+
+
+def test_more_of_a_limit_reaches_as_many_as_it_is_for() -> None:
+    tree = town(300, full="cluster")
+    put_root(tree, ONE.times(302))
+    assert serve(tree) == [Key("lot/waits0/0/0"), Key("lot/waits1/0/0")]

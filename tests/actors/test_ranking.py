@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.actors.respool import ranking
 from peloton.actors.respool.ranking import Ranking
 
 ranks = st.tuples(st.integers(0, 3), st.integers(0, 20))
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "BLOCK_MAX", 3)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), ranks, st.integers(0, 9)), max_size=80), ranks)
 def test_it_is_a_sorted_list(
     changes: list[tuple[bool, tuple[int, int], int]], other: tuple[int, int]
 ) -> None:
-    found: Ranking[tuple[int, int]] = Ranking()
+    found: Ranking[tuple[int, int]] = Ranking(3)
     known: dict[tuple[int, int], int] = {}
     for drop, rank, weight in changes:
         if drop and rank in known:

@@ -64,7 +64,7 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
         (waiting.hungry[pool], pool, None) for pool in waiting.fresh
     ]
     for grown in [*waiting.grown]:
-        first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken))
+        first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken=taken))
         if first is None:
             del waiting.grown[grown]
         else:
@@ -75,16 +75,16 @@ def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
         if place is None:
             yield pool
             continue
-        again = waiting.blocked.first(place, start=number, most=_most(tree, place, taken))
+        again = waiting.blocked.first(place, start=number, most=_most(tree, place, taken=taken))
         if again == number:
             yield pool
-            most = _most(tree, place, taken)
+            most = _most(tree, place, taken=taken)
             again = waiting.blocked.first(place, start=number + 1, most=most)
         if again is not None:
             heappush(line, (again, waiting.blocked.item(again), place))
 
 
-def _most(tree: Tree, place: Place, taken: Taken) -> int:
+def _most(tree: Tree, place: Place, *, taken: Taken) -> int:
     """The largest need of its kind that a place has room for."""
     room = tree.room(place.pool) - taken.get(place.pool, Resources())
     return room.amounts()[place.kind] + EPSILON - 1
@@ -111,11 +111,11 @@ def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> l
         if count < len(lot.waiting) or len(found) >= most:
             break
     if not found:
-        _wait(tree, pool, head)
+        _wait(tree, pool, head=head)
     return found
 
 
-def _wait(tree: Tree, pool: Key, head: Resources | None) -> None:
+def _wait(tree: Tree, pool: Key, *, head: Resources | None) -> None:
     """Nobody was admitted: note what the head waits for, if there is one."""
     if head is None:
         tree.waiting.park(pool)

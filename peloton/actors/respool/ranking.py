@@ -18,7 +18,8 @@ BLOCK_MAX = 512
 class Ranking(Generic[Rank]):
     """Ranks with weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_max: int = BLOCK_MAX) -> None:
+        self._block_max = block_max
         self._blocks: list[list[Rank]] = []
         self._lasts: list[Rank] = []  # of each block
         self._sums: list[int] = []  # of the weights of each block
@@ -37,7 +38,7 @@ class Ranking(Generic[Rank]):
             block = self._blocks[at]
             insort(block, rank)
             self._lasts[at] = block[-1]
-            if len(block) > BLOCK_MAX:
+            if len(block) > self._block_max:
                 self._split(at)
 
     def drop(self, rank: Rank) -> None:
