@@ -417,6 +417,29 @@ def test_the_limit_of_a_pool_above_counts_too() -> None:
     assert admit(found) == [("small", 1)]
 
 
+@pytest.mark.parametrize("shrinks", [A, ROOT])
+def test_a_head_that_a_lower_limit_rules_out_blocks_nobody(shrinks: Key) -> None:
+    """It waited for its own pool's limit when one further up fell below what it needs."""
+    found = tree(a=config("a", limit=6), a1=config("a1", A, limit=3))
+    put(found, "held", lot(A1, admitted=1))
+    put(found, "big", too_big(A1, 3))
+    put(found, "small", lot(A1, 1, arrived=3.0))
+    assert admit(found) == []
+    lower = root(2) if shrinks == ROOT else Pool(config("a", limit=2))
+    found.put(shrinks, old=found.pools[shrinks], new=lower)
+    assert admit(found) == [("small", 1)]
+
+
+def test_who_waits_only_for_what_a_look_gave_away_is_served_once_it_is_free() -> None:
+    found = tree(a=config("a", limit=9), b=config("b", limit=9))
+    found.put(ROOT, old=found.pools[ROOT], new=root(1))
+    put(found, "x", lot(A, 1, arrived=1.0))
+    put(found, "y", lot(B, 1, arrived=2.0))
+    assert [key for key, _ in admissions(found)] == [Key("lot/x")]
+    put(found, "x", None)  # it left before it was told
+    assert admit(found) == [("y", 1)]
+
+
 def test_a_lot_that_was_stepped_over_may_leave() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "big", too_big())

@@ -147,14 +147,15 @@ class Pools(RuleBasedStateMachine):
 
     @rule(lost=st.sampled_from([False, False, True]))
     def admit(self, lost: bool) -> None:
-        """The root looks; of what it admits, the last may have left in the same frame."""
+        """The root looks; those of the last lot that it admits may have left in the same frame."""
         found = admissions(self.tree)
         assert [tuple(each) for each in found] == self.reference.admissions()
-        for key, members in found[: len(found) - lost]:
+        for number, (key, members) in enumerate(found, start=1):
             lot = self.tree.lots[key]
+            came = Bits() if lost and number == len(found) else members
             self.put(key, lot_of(
                 lot.shape, lot.arrived,
-                waiting=lot.waiting - members, admitted=lot.admitted | members,
+                waiting=lot.waiting - members, admitted=lot.admitted | came,
             ))  # fmt: skip
 
     @invariant()
