@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import Any, NoReturn, TypeAlias
@@ -21,7 +21,7 @@ from peloton.actors.job.slice.messages import (
     ListInstances,
     slice_key,
 )
-from peloton.actors.respool.messages import ROOT, ListPools, PoolView
+from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway import details
 from peloton.gateway.cluster import Cluster
@@ -37,6 +37,8 @@ RETRY_S = 0.5
 """When to repeat what was UNAVAILABLE: a shard that moves has its next owner in about that time."""
 ASKS_IN_FLIGHT_MAX = 8
 """Questions of one call at once: a listing of a large job must not fill the shards' inboxes."""
+POOLS_PER_PAGE_MAX = 500
+"""Pools in one answer: about ten milliseconds of the thread that all shards of a daemon share."""
 
 Context: TypeAlias = grpc.ServicerContext
 Code = grpc.StatusCode
@@ -121,14 +123,25 @@ class Desk:
 
     # ---- what several services ask for ----
 
-    def pools(self, context: Context) -> dict[Key, PoolView]:
-        """Every pool, parents before children."""
-        found = self.ask(ROOT, ListPools(), context=context)
+    def pool(self, query: GetPool, context: Context) -> tuple[PoolView, ...]:
+        """A pool and those above it, the root last; nothing where there is no such pool."""
+        return self._of_pools(query, context)
+
+    def pools(self, context: Context, *, parent: Key | None = None) -> dict[Key, PoolView]:
+        """Every pool, parents before children; or the children of one alone.
+
+        They are read page by page, for a shard answers between two turns. A pool that is there all
+        the time, under one name, is read, whatever comes or goes meanwhile.
+        """
+        return all_pages(lambda query: self._of_pools(query, context), parent=parent)
+
+    def _of_pools(self, query: Query, context: Context) -> tuple[PoolView, ...]:
+        found = self.ask(ROOT, query, context=context)
         if not isinstance(found, tuple):
             # Else a pool that was not asked for yet would be said not to exist.
             text = f"{ROOT} has not begun yet: the cluster is young"
             end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
-        return {view.pool: view for view in found}
+        return found
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
         """A job, or None where there is none of that name."""
@@ -166,6 +179,35 @@ class Desk:
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 yield views.get(instance) or unopened(job, instance)
+
+
+def all_pages(
+    ask: Callable[[ListPools], tuple[PoolView, ...]],
+    *,
+    parent: Key | None = None,
+    most: int = POOLS_PER_PAGE_MAX,
+) -> dict[Key, PoolView]:
+    """What all pages show together, in their order."""
+    found: dict[Key, PoolView] = {}
+    after: tuple[tuple[str, Key], ...] | None = None
+    while True:
+        page = ask(ListPools(most, after, parent))
+        known = len(found)
+        found.update((view.pool, view) for view in page)
+        # An owner of an earlier version answers with all pools, however few were asked for.
+        if len(page) != most or len(found) == known:
+            return found
+        after = _way_down(page[-1], found)
+
+
+def _way_down(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str, Key], ...]:
+    """Names and keys of the pools from below the root to this one, as far as they are known."""
+    way: list[tuple[str, Key]] = []
+    at: PoolView | None = view
+    while at is not None and at.pool != ROOT:
+        way.append((at.config.name, at.pool))
+        at = pools.get(at.config.parent)
+    return tuple(reversed(way))
 
 
 def unopened(job: JobView, instance: int) -> InstanceView:

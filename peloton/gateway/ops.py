@@ -189,7 +189,7 @@ class Ops:
             first = int(number) * SLICE_SIZE if number.isdecimal() else job.spec.instances
             return first + (member or 0) < job.spec.instances
         if kind == "respool":
-            return key in self._desk.pools(context)
+            return bool(self._desk.pool(respool_messages.GetPool(key), context))
         return known_host(self._desk, key, context=context) if kind == "host" else True
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
