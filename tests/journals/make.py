@@ -26,6 +26,7 @@ from typing import Any
 
 from peloton.assembly_daemon import Daemon
 from peloton.sdk.client import Client
+from peloton.sdk.errors import PelotonError
 from peloton.settings import parse
 
 HERE = Path(__file__).parent
@@ -93,7 +94,7 @@ def work(client: Client) -> None:
         client.ops.wait(name)
     until(lambda: deleted_well(client, deleted))
     stopped = create(client, "/test", job("stopped", 4, cpu=0.5))
-    waiting = create(client, "/prod/api", job("waiting", 1002, cpu=1.0, instances={7: 64.0}))
+    waiting = create(client, "/prod/api", job("waiting", 1002, cpu=1.0, memories={7: 64.0}))
     until(lambda: "RUNNING" in states(client, waiting))
     client.jobs.stop(stopped)
     client.ops.wait(stopped)
@@ -107,7 +108,7 @@ def deleted_well(client: Client, name: str) -> bool:
     """Delete a job as soon as that is allowed."""
     try:
         client.jobs.delete(name)
-    except Exception:
+    except PelotonError:
         return False
     return True
 
@@ -133,7 +134,12 @@ def pool(name: str, cpu: float, reserved: float = 0.25) -> dict[str, Any]:
 
 
 def job(
-    name: str, count: int, *, cpu: float = 0.25, zone: str = "", instances: dict[int, float] = {}
+    name: str,
+    count: int,
+    *,
+    cpu: float = 0.25,
+    zone: str = "",
+    memories: dict[int, float] | None = None,
 ) -> dict[str, Any]:
     config: dict[str, Any] = {
         "name": name,
@@ -152,7 +158,7 @@ def job(
         }
     own = {
         number: {**config, "resource": {**config["resource"], "memlimitmb": memory}}
-        for number, memory in instances.items()
+        for number, memory in (memories or {}).items()
     }
     return {
         "name": name,

@@ -295,14 +295,13 @@ class Codec:
         decoder = self._decoders.get((kind, stored.number))
         if decoder is None:
             raise UnknownFact(f"{kind} has no fact of number {stored.number}")
-        if not self._schemas and stored.schema == 1:
-            fact: Fact = decoder.decode(stored.raw)
-            return fact
-        cls = RECORDS.get(stored.number) or self._kinds[kind].facts[stored.number]
-        if stored.schema == self._schemas.get(cls, 1):
-            fact = decoder.decode(stored.raw)
-            return fact
-        fact = self._read(self._kinds[kind], cls, stored=(stored.raw, stored.schema))
+        cls: type = decoder.type
+        current = stored.schema == self._schemas.get(cls, 1)
+        fact: Fact = (
+            decoder.decode(stored.raw)
+            if current
+            else self._read(self._kinds[kind], cls, stored=(stored.raw, stored.schema))
+        )
         return fact
 
     def _read(self, kind: Kind, cls: type, *, stored: tuple[bytes | msgspec.Raw, int]) -> Any:

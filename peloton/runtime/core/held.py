@@ -185,9 +185,7 @@ class Held:
     def _kept(self, key: Key, fact: MessageSetAside) -> Any:
         if fact.body == NOT_KEPT:
             raise ValueError("it was too large to be kept: let its sender say it again")
-        return self._codec.decode_message(
-            key, fact.number, body=fact.body, schema=fact.schema
-        )
+        return self._codec.decode_message(key, fact.number, body=fact.body, schema=fact.schema)
 
     def _set_aside(
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
