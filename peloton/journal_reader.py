@@ -35,10 +35,14 @@ from peloton.settings import read
 
 
 class Source(NamedTuple):
-    """A journal's rows. `ended` lists the final states of a shard, where the store can do that."""
+    """A journal's rows, and what only some stores can do.
+
+    `ended` lists the final states of a shard; `snapshot` reads as of one moment.
+    """
 
     rows: Any
     ended: Callable[[ShardId], Iterable[EndedRow]] | None = None
+    snapshot: Callable[[Callable[[], Any]], Any] = lambda read: read()
 
 
 def open_source(folder: Path | None, config: Path | None) -> Source:
@@ -56,7 +60,7 @@ def open_source(folder: Path | None, config: Path | None) -> Source:
         assert setting.sqlite is not None
         folder = setting.sqlite.folder
     rows = SqliteRows(folder or default_data_dir())
-    return Source(rows, rows.ended)
+    return Source(rows, rows.ended, rows.snapshot)
 
 
 class JournalReader:
@@ -79,6 +83,10 @@ class JournalReader:
 
     def read(self, shard: ShardId) -> Contents:
         """What there is of a shard. Raises Unreachable, Damaged."""
+        found: Contents = self._source.snapshot(lambda: self._read(shard))
+        return found
+
+    def _read(self, shard: ShardId) -> Contents:
         talk = journal_reading.read_shard(shard)
         ask = next(talk)
         while True:

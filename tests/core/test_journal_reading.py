@@ -28,6 +28,7 @@ from tests.toy.kinds import KINDS
 
 SIZES = {"house": 1, "city": 1}
 NOTE = key("note", "x")
+HOUSE = ShardId("house", 0)
 
 
 class Written(Bench):
@@ -37,7 +38,7 @@ class Written(Bench):
         self.rows = MemoryRows()
         self.journal = FencedRows(self.rows, process=bytes(16))
         self.journal.bootstrap(SIZES)
-        claimed = self.journal.claim(ShardId("house", 0), "")
+        claimed = self.journal.claim(HOUSE, "")
         assert isinstance(claimed, Claimed)
         self.epoch = claimed.epoch
         super().__init__(sizes=SIZES, checkpoint_bytes_min=checkpoint_bytes_min)
@@ -70,7 +71,7 @@ class Written(Bench):
         return rows, name
 
 
-def contents_of(rows: MemoryRows, shard: ShardId = ShardId("house", 0)) -> Contents:
+def contents_of(rows: MemoryRows, shard: ShardId = HOUSE) -> Contents:
     talk = read_shard(shard)
     ask = next(talk)
     while True:

@@ -16,9 +16,9 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.claimed_folder import JOURNAL
@@ -54,6 +54,7 @@ READ_ALL_ENDED = (
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
 )
 ENDED_AT_ONCE = 256
+T = TypeVar("T")
 
 
 class SqliteRows:
@@ -70,6 +71,18 @@ class SqliteRows:
     def run(self, statements: Sequence[Statement]) -> list[Reply]:
         """Answers of reads. Raises Damaged where the file is none of SQLite's."""
         return [self._run(statement) for statement in statements]
+
+    def snapshot(self, read: Callable[[], T]) -> T:
+        """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.
+
+        The log cannot start over while that lasts, so it should be a shard, not a cluster.
+        """
+        self._read("BEGIN", ())
+        try:
+            return read()
+        finally:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     def ended(self, shard: ShardId) -> Iterator[EndedRow]:
         """All final states of a shard, in the order of their keys. Raises Unreachable, Damaged."""
