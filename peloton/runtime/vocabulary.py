@@ -205,6 +205,7 @@ class At(msgspec.Struct, frozen=True, gc=False):
     notes: Any = None  # what the last decision with notes left behind, or None
     epoch: int = 0  # of the shard; orders to the outside carry it, and older ones are refused
     position: int = 0  # of the frame being made; of a report, a number that only grows
+    level: int = 0  # feature level: what all members of the fleet are known to understand
 
 
 class Rest(enum.Enum):
@@ -324,6 +325,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     `lookup` names the messages for which the final states are searched before `absent` is asked.
     `schema` is that of the state; `schemas` has those of facts, messages and answers whose form
     changed since the first; `upcasters` leads from older forms: class → {older schema: step}.
+    `since` has the facts and answers that earlier versions do not know, in this form: class →
+    the feature level from which they may be written. Below it a decision writes what they know.
     """
 
     name: str
@@ -356,4 +359,5 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     schemas: Mapping[type, int] = {}
     upcasters: Mapping[type, Mapping[int, Upcast]] = {}
+    since: Mapping[type, int] = {}
     queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

@@ -90,6 +90,16 @@ def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) 
         house.open().bootstrap(groups)
 
 
+def test_the_feature_level_only_rises_and_every_process_sees_it(house: House) -> None:
+    first, second = house.open(), house.open()
+    assert first.level() == second.bootstrap(GROUPS).level == 0
+    assert first.raise_level(2) == 2
+    assert second.raise_level(1) == 2, "it never falls"
+    assert second.raise_level(2) == second.level() == 2
+    assert house.open().bootstrap(GROUPS).level == 2
+    assert claim(first).epoch == 1, "it is no shard's affair"
+
+
 def test_a_shard_nobody_bootstrapped_is_refused(house: House) -> None:
     with pytest.raises(Refused):
         house.open().claim(ShardId("nowhere", 0), "somebody")

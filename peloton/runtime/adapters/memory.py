@@ -102,6 +102,15 @@ class MemoryJournal:
                     self.store.shards[ShardId(group, number)] = ShardFiles()
         return register.same_cluster(self.store.cluster, groups)
 
+    def level(self) -> int:
+        return self.store.cluster.level if self.store.cluster is not None else 0
+
+    def raise_level(self, level: int) -> int:
+        assert self.store.cluster is not None
+        level = max(level, self.level())
+        self.store.cluster = msgspec.structs.replace(self.store.cluster, level=level)
+        return level
+
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)
         files = self._files(shard)

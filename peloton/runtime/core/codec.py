@@ -20,7 +20,7 @@ import msgspec
 from peloton.runtime.core.columns import Columns
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import RECORDS
-from peloton.runtime.core.upcasting import UnknownFact, upcast
+from peloton.runtime.core.upcasting import UnknownFact, upcast, upcast_columns
 from peloton.runtime.vocabulary import (
     Bits,
     Due,
@@ -33,7 +33,10 @@ from peloton.runtime.vocabulary import (
     kind_of,
 )
 
-__all__ = ["Codec", "Entry", "RawEntry", "UnknownFact", "convert", "decode", "encode"]
+__all__ = [
+    "AboveLevel", "Codec", "Entry", "RawEntry", "UnknownFact", "convert", "decode", "encode",
+    "known_level",
+]  # fmt: skip
 
 FRAME_FORMAT = 1
 CELL, CROWD = 0, 1
@@ -42,6 +45,10 @@ MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
 """What the runtime itself says to any kind: it can fail and be set aside like all else."""
 OWN_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
 _OWN_NUMBERS = {cls: number for number, cls in MESSAGES.items()}
+
+
+class AboveLevel(Exception):
+    """A fact or an answer that members of the fleet may not know yet must not be written."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -116,6 +123,7 @@ class Codec:
         self._frames = msgspec.msgpack.Decoder(_RawFrame)
         self._rows = msgspec.msgpack.Decoder(RawEntry)
         self._schemas: dict[type, int] = {}  # of classes that are not in their first form
+        self._since: dict[type, int] = {}
         for number, cls in RECORDS.items():
             self._decoders["shard", number] = _decoder(cls)
         for kind in kinds.values():
@@ -127,6 +135,10 @@ class Codec:
             for number, cls in kind.messages.items():
                 self._message_numbers[kind.name, cls] = number
             self._schemas.update({cls: form for cls, form in kind.schemas.items() if form > 1})
+            self._since.update(kind.since)
+        self.known_level = known_level(kinds)
+        self.level = self.known_level
+        """The feature level in force: whoever has others beside it lowers this to the fleet's."""
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
@@ -144,6 +156,9 @@ class Codec:
 
     def _numbered(self, facts: tuple[Fact, ...]) -> list[tuple[Any, ...]]:
         numbers, schemas = self._numbers, self._schemas
+        if self.level < self.known_level:
+            for fact in facts:
+                self._allowed(type(fact))
         if not schemas:
             return [(numbers[type(fact)], fact) for fact in facts]
         return [
@@ -152,6 +167,12 @@ class Codec:
             else (numbers[type(fact)], fact)
             for fact in facts
         ]
+
+    def _allowed(self, cls: type) -> None:
+        since = self._since.get(cls, 0)
+        if since > self.level:
+            text = f"may be written from feature level {since} on, the fleet's is {self.level}"
+            raise AboveLevel(f"{cls.__name__} {text}")
 
     def encode_frame(self, now: float, rows: list[bytes]) -> bytes:
         """The body of a frame, of rows that `encode_entry` made."""
@@ -216,6 +237,7 @@ class Codec:
         """Bytes of an answer to a command, by the number its kind registered for the class."""
         for number, cls in {**OWN_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
+                self._allowed(cls)
                 schema = self._schemas.get(cls)
                 return encode((number, answer, schema) if schema else (number, answer))
         raise UnknownFact(f"{key}: {type(answer).__name__} is not a registered answer")
@@ -274,7 +296,7 @@ class Codec:
                 (convert(self._upcast_state(kind, state, schema=schema), kind.state), bits)
                 for state, bits in classes
             ]
-            same, each = _upcast_columns(kind, same, each, schema=schema)
+            same, each = upcast_columns(kind, same, each, schema=schema)
         # None where a column was never written.
         columns: dict[str, Any] = {"since": float, **kind.crowd.columns}
         one = {name: wanted | None for name, wanted in columns.items()}
@@ -335,28 +357,9 @@ class Codec:
         return tuple(values)
 
 
-def _upcast_columns(
-    kind: Kind, same: dict[str, Any], each: dict[str, list[Any]], *, schema: int
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Columns of an older schema: changed ones step by step, those that are no more left out."""
-    assert kind.crowd is not None
-    known = {"since": None, **kind.crowd.columns}
-
-    def today(name: str, value: Any) -> Any:
-        steps = kind.crowd.upcasters.get(name, {}) if kind.crowd is not None else {}
-        for form in range(schema, kind.schema):
-            if form in steps and value is not None:
-                value = steps[form](value)
-        return value
-
-    return (
-        {name: today(name, value) for name, value in same.items() if name in known},
-        {
-            name: [today(name, value) for value in values]
-            for name, values in each.items()
-            if name in known
-        },
-    )
+def known_level(kinds: Mapping[str, Kind]) -> int:
+    """The highest feature level that these kinds know."""
+    return max((level for kind in kinds.values() for level in kind.since.values()), default=0)
 
 
 def _list_of(wanted: Any) -> Any:

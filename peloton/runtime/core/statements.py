@@ -14,6 +14,10 @@ from msgspec import Struct
 
 from peloton.runtime.ports import Cluster, EndedRow, ShardId, Sizes
 
+FEATURES = ShardId("features", 0)
+"""No shard: the register of this name has the feature level as its epoch, which only rises.
+Journals of the first version have none, and their tables need no change for it."""
+
 
 class RegisterRow(Struct, frozen=True, gc=False):
     """The one conditional row of a shard; empty bytes and zeros after bootstrap."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.runtime.vocabulary import Upcast
+from peloton.runtime.vocabulary import Kind, Upcast
 
 
 class UnknownFact(Exception):
@@ -33,3 +33,27 @@ def upcast(raw: Any, steps: Mapping[int, Upcast], *, what: str, forms: tuple[int
             raise MissingUpcaster(f"{what} of schema {schema}, today's is {today}: {text}")
         raw = step(raw)
     return raw
+
+
+def upcast_columns(
+    kind: Kind, same: dict[str, Any], each: dict[str, list[Any]], *, schema: int
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Columns of an older schema: changed ones step by step, those that are no more left out."""
+    assert kind.crowd is not None
+    known = {"since": None, **kind.crowd.columns}
+
+    def today(name: str, value: Any) -> Any:
+        steps = kind.crowd.upcasters.get(name, {}) if kind.crowd is not None else {}
+        for form in range(schema, kind.schema):
+            if form in steps and value is not None:
+                value = steps[form](value)
+        return value
+
+    return (
+        {name: today(name, value) for name, value in same.items() if name in known},
+        {
+            name: [today(name, value) for value in values]
+            for name, values in each.items()
+            if name in known
+        },
+    )
