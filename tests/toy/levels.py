@@ -73,6 +73,7 @@ V1 = Kind(
     answers={1: Total},
     route=rest,
     inspect={Ask: lambda counter, query, at: Total(counter.total)},
+    queries={501: Ask},
 )
 V2 = replace(
     V1,
