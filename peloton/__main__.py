@@ -18,6 +18,7 @@ PROCESSES = {
     ),
     "schema": Entry("peloton.schema:command", "Make the journal's tables on Cassandra."),
     "journal": Entry("peloton.journal:command", "Look into a journal, running or stopped."),
+    "features": Entry("peloton.features:command", "Raise what a fleet may write after an upgrade."),
     "doctor": Entry("peloton.doctor:command", "Look whether the store keeps what we rely on."),
 }
 
