@@ -195,7 +195,8 @@ class Journal(Protocol):
     def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
         """Write the cluster record and empty registers, or return the record that is there.
 
-        Raises Refused if format or shard counts differ from the record: they never change.
+        A group that is not in the record is added. Raises Refused if the format, or the count
+        of a group that is there, differs: they never change.
         """
 
     def level(self) -> int:

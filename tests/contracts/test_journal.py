@@ -84,7 +84,23 @@ def test_bootstrap_keeps_what_was_journaled(house: House) -> None:
     assert claim(other).last_position == 1
 
 
-@pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 2}, {"a": 2, "b": 1, "c": 1}])
+def test_a_new_group_is_added_to_a_living_cluster(house: House) -> None:
+    """A later version brings a group: its daemon adds it, and the others go on without it."""
+    old, new = house.open(), house.open()
+    epoch = claim(old).epoch
+    append(old, epoch, 1)
+    assert new.bootstrap({**GROUPS, "c": 2}).shards == {**GROUPS, "c": 2}
+    assert claim(new, ShardId("c", 1)) == Claimed(1, 0, 0, 0)
+    append(old, epoch, 2)
+    again = house.open()
+    assert again.bootstrap(GROUPS).shards == {**GROUPS, "c": 2}, "what it does not know, it keeps"
+    assert claim(again).last_position == 2
+    assert house.open().bootstrap({**GROUPS, "c": 2, "d": 1}).shards["d"] == 1
+    with pytest.raises(Refused):
+        house.open().bootstrap({"c": 3})
+
+
+@pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 1}, {"a": 3, "c": 1}])
 def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) -> None:
     with pytest.raises(Refused):
         house.open().bootstrap(groups)

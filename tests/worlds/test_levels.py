@@ -1,6 +1,6 @@
-"""A fleet that is upgraded daemon by daemon: new facts wait for the word of the operator.
+"""A fleet that is upgraded daemon by daemon: new facts wait for the operator, new groups do not.
 
-Simulated daemons of a toy kind in two versions on one store. It must not know how a kind writes.
+Simulated daemons of toy kinds in two versions on one store. It must not know how a kind writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from peloton.runtime.simulation.daemon import Daemon
 from peloton.runtime.simulation.scan import Scan
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import key
+from tests.toy.city import GRID, METER
 from tests.toy.levels import V1, V2, Ask, Count, Total
+from tests.toy.words import Build, Done
 
 OLD, NEW = {"counter": V1}, {"counter": V2}
 SIZES = {"house": 2}
@@ -37,7 +39,8 @@ class Fleet:
 
     def settle(self) -> None:
         """Every shard is open somewhere."""
-        self.world.run_until(lambda: len(self.owned()) == SIZES["house"], within_s=120)
+        shards = [ShardId("house", number) for number in range(SIZES["house"])]
+        self.world.run_until(lambda: {*shards} <= {*self.owned()}, within_s=120)
 
     def owned(self) -> dict[ShardId, Daemon]:
         daemons = self.world.daemons.values()
@@ -121,3 +124,25 @@ def test_a_daemon_that_starts_knows_the_level_at_once(level: int) -> None:
     fleet.upgrade("d2")
     fleet.count(1)
     assert fleet.facts() == (["CountedMany"] if level else ["Counted"])
+
+
+def test_a_group_that_a_later_version_brings_is_served_by_its_daemons() -> None:
+    fleet = Fleet(NEW)
+    before = fleet.owned()
+    fleet.world.kinds = {**NEW, "meter": METER, "grid": GRID}
+    fleet.world.sizes = {**SIZES, "city": 2}
+    later = fleet.world.start("d3", roles=("city",))
+    new = [ShardId("city", number) for number in range(2)]
+    fleet.world.run_until(lambda: {*new} <= {*fleet.owned()}, within_s=120)
+    assert {fleet.owned()[shard] for shard in new} == {later}
+    assert {shard: fleet.owned()[shard] for shard in before} == before, "the others go on"
+    future = later.region.ask(key("meter", "0"), Build(5))
+    fleet.world.run_until(future.done, within_s=60)
+    assert future.result() == Done(1)
+    fleet.count(1)
+
+    # A daemon of the version before starts again: it does not know the group, and leaves it alone.
+    fleet.world.kinds, fleet.world.sizes = NEW, SIZES
+    fleet.upgrade("d2")
+    fleet.count(1)
+    assert {fleet.owned()[shard] for shard in new} == {later}

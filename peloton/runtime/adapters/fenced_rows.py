@@ -26,6 +26,7 @@ from peloton.runtime.core.statements import (
     CreateRegister,
     Failed,
     Found,
+    GrowCluster,
     ReadCluster,
     ReadEnded,
     ReadRegister,
@@ -76,18 +77,24 @@ class FencedRows:
 
     def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
         self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
-        found = self._run(ReadCluster())
-        record = found.rows[0] if isinstance(found, Found) and found.rows else None
-        if not isinstance(record, Cluster):
-            raise Unreachable("the cluster record was written and is not there")
-        record = replace(record, level=self.level())
-        register.same_cluster(record, groups)
+        record = register.same_cluster(self._record(), groups)
+        while register.grown(record, groups) != record.shards:
+            # Not applied: another daemon of our version added them, or one of a still later one.
+            self._run(GrowCluster(record.shards, register.grown(record, groups)))
+            record = register.same_cluster(self._record(), groups)
         shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
         for at in range(0, len(shards), BOOTSTRAP_SHARDS_AT_ONCE):
             some = shards[at : at + BOOTSTRAP_SHARDS_AT_ONCE]
             for reply in self.rows.run([CreateRegister(one, self._ops.next()) for one in some]):
                 _not_failed(reply)
         return record
+
+    def _record(self) -> Cluster:
+        found = self._run(ReadCluster())
+        record = found.rows[0] if isinstance(found, Found) and found.rows else None
+        if not isinstance(record, Cluster):
+            raise Unreachable("the cluster record was written and is not there")
+        return replace(record, level=self.level())
 
     def level(self) -> int:
         found = self._run(ReadRegister(FEATURES))

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_wal import WalMover
@@ -86,6 +88,9 @@ class SqliteJournal:
                 found = db.execute("SELECT cluster_id, format, shards FROM cluster").fetchone()
                 cluster = Cluster(found[0], found[1], json.loads(found[2]), level=_level(db))
                 register.same_cluster(cluster, groups)
+                cluster = replace(cluster, shards=register.grown(cluster, groups))
+                text = json.dumps(cluster.shards, sort_keys=True)
+                db.execute("UPDATE cluster SET shards = ? WHERE shards != ?", (text, text))
                 db.executemany(sql.CREATE_REGISTER, registers)
                 db.execute("COMMIT")
             except Refused:

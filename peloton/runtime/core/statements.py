@@ -61,6 +61,13 @@ class CreateCluster(Struct, frozen=True, gc=False):
     record: Cluster
 
 
+class GrowCluster(Struct, frozen=True, gc=False):
+    """The record's shards become `after`, if they are `before`."""
+
+    before: dict[str, int]
+    after: dict[str, int]
+
+
 class ReadCluster(Struct, frozen=True, gc=False):
     """Found: a Cluster, or nothing."""
 
@@ -164,7 +171,7 @@ class DeleteBucket(Struct, frozen=True, gc=False):
     bucket: int
 
 
-Conditional = CreateCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+Conditional = CreateCluster | GrowCluster | CreateRegister | Bump | Advance | MoveFloor | Free
 Plain = InsertRow | DeleteSegment | DeleteBucket
 Read = ReadCluster | ReadRegister | ReadSegment | ReadBucket | ReadEnded
 Statement = Conditional | Plain | Read

@@ -304,7 +304,8 @@ def assemble(
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
     record = journal.bootstrap(sizes)
-    sizes, codec = record.shards, Codec(kinds)
+    # Groups that only a later version knows are claimed by its daemons, and by no other.
+    sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)
     adopt(codec, journal, record=record, alone=setup.fleet is None)
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding=sharding, sizes=sizes)
