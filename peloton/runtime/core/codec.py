@@ -142,10 +142,14 @@ class Codec:
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
+        numbers = self._numbers
+        plain = self.level == self.known_level and not self._schemas
         return encode(
             (
                 entry.key,
-                self._numbered(entry.facts),
+                [(numbers[type(fact)], fact) for fact in entry.facts]
+                if plain
+                else self._numbered(entry.facts),
                 Bits(entry.members).pack() if entry.members else b"",
                 entry.values,
                 entry.cause,
@@ -156,11 +160,8 @@ class Codec:
 
     def _numbered(self, facts: tuple[Fact, ...]) -> list[tuple[Any, ...]]:
         numbers, schemas = self._numbers, self._schemas
-        if self.level < self.known_level:
-            for fact in facts:
-                self._allowed(type(fact))
-        if not schemas:
-            return [(numbers[type(fact)], fact) for fact in facts]
+        for fact in facts:
+            self._allowed(type(fact))
         return [
             (numbers[type(fact)], fact, schemas[type(fact)])
             if type(fact) in schemas
