@@ -72,7 +72,7 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
             for member, node in members.items():
                 click.echo(f"member  {member} knows level {_level(node)}")
             if raised:
-                level = raise_level(journal, known, members)
+                level = raise_level(journal, members, known=known)
             click.echo(f"level   {level}, this version knows {known}")
         finally:
             journal.close()
@@ -84,7 +84,7 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
         fail(name, error, code=WRONG)
 
 
-def raise_level(journal: Journal, known: int, members: dict[str, MemberNode | None]) -> int:
+def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, known: int) -> int:
     """Raise the level to what is known here. Raises Refused where a member knows less."""
     from peloton.runtime.ports import Refused
 

@@ -24,7 +24,7 @@ def member(level: int) -> MemberNode:
 
 def test_it_is_raised_when_all_members_know_it() -> None:
     made = journal()
-    assert raise_level(made, 2, {"d1": member(2), "d2": member(3)}) == 2
+    assert raise_level(made, {"d1": member(2), "d2": member(3)}, known=2) == 2
     assert made.level() == 2
 
 
@@ -32,13 +32,13 @@ def test_it_is_raised_when_all_members_know_it() -> None:
 def test_one_member_that_does_not_know_it_is_named(other: MemberNode | None) -> None:
     made = journal()
     with pytest.raises(Refused, match="level 2 is not known to d2: upgrade"):
-        raise_level(made, 2, {"d1": member(2), "d2": other})
+        raise_level(made, {"d1": member(2), "d2": other}, known=2)
     assert made.level() == 0
 
 
 def test_a_fleet_that_is_down_says_nothing() -> None:
     with pytest.raises(Refused, match="no daemon is up"):
-        raise_level(journal(), 1, {})
+        raise_level(journal(), {}, known=1)
 
 
 def test_a_daemon_that_is_alone_needs_no_word(tmp_path: Path) -> None:

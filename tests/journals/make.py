@@ -18,6 +18,7 @@ import lzma
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -98,10 +99,10 @@ def work(client: Client) -> None:
     until(lambda: "RUNNING" in states(client, waiting))
     client.jobs.stop(stopped)
     client.ops.wait(stopped)
-    client.jobs.create("/test", job("running", 2), request_key="job-1")
-    client.jobs.create("/test", job("running", 2), request_key="job-1")
     create(client, "/prod/web", job("impossible", 1, cpu=1.0, zone="nowhere"))
-    time.sleep(1.5)
+    client.jobs.create("/test", job("running", 2), request_key="job-1")
+    running = client.jobs.create("/test", job("running", 2), request_key="job-1").jobId.value
+    until(lambda: "RUNNING" in states(client, running))
 
 
 def deleted_well(client: Client, name: str) -> bool:
@@ -171,11 +172,11 @@ def job(
 
 
 def until(done: Callable[[], object]) -> None:
-    end_s = time.monotonic() + WAIT_S_MAX
+    end_s, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
     while not done():
         if time.monotonic() > end_s:
             raise TimeoutError("the cluster does not come to it")
-        time.sleep(0.05)
+        pause.wait(0.05)
 
 
 if __name__ == "__main__":

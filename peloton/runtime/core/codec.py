@@ -297,7 +297,7 @@ class Codec:
                 (convert(self._upcast_state(kind, state, schema=schema), kind.state), bits)
                 for state, bits in classes
             ]
-            same, each = upcast_columns(kind, same, each, schema=schema)
+            same, each = upcast_columns(kind, same, each=each, schema=schema)
         # None where a column was never written.
         columns: dict[str, Any] = {"since": float, **kind.crowd.columns}
         one = {name: wanted | None for name, wanted in columns.items()}

@@ -36,7 +36,7 @@ def upcast(raw: Any, steps: Mapping[int, Upcast], *, what: str, forms: tuple[int
 
 
 def upcast_columns(
-    kind: Kind, same: dict[str, Any], each: dict[str, list[Any]], *, schema: int
+    kind: Kind, same: dict[str, Any], *, each: dict[str, list[Any]], schema: int
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Columns of an older schema: changed ones step by step, those that are no more left out."""
     assert kind.crowd is not None
