@@ -157,7 +157,8 @@ class Minicluster(Wired):
             raise CannotStart(str(error)) from error
         journal = open_sqlite(folder)
         self._undo.append(journal.close)
-        sizes = journal.bootstrap(GROUPS).shards
+        record = journal.bootstrap(GROUPS).shards
+        sizes = {group: record[group] for group in GROUPS}
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":

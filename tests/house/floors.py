@@ -38,6 +38,8 @@ FACES = (
     "peloton/foreground.py",
     "peloton/schema.py",
     "peloton/doctor.py",
+    "peloton/journal.py",
+    "peloton/features.py",
 )
 # Each package in its own adapter, backend or shell: replacing one then means replacing one file.
 HOMES: dict[str, tuple[str, ...]] = {

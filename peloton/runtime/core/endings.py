@@ -279,9 +279,14 @@ class Endings:
         return None if crowd is None else dict(crowd.classes)
 
     def _open(self, body: bytes) -> _Opened:
-        cell, crowd, answers = _open_row(body)
-        _, (state, _) = self._codec.decode_entity(cell)
-        return state, self._codec.decode_entity(crowd)[1] if crowd else None, answers
+        return open_row(self._codec, body)
+
+
+def open_row(codec: Codec, body: bytes) -> _Opened:
+    """State, crowd and remembered answers of a row of `ended` that is not deleted."""
+    cell, crowd, answers = _open_row(body)
+    _, (state, _) = codec.decode_entity(cell)
+    return state, codec.decode_entity(crowd)[1] if crowd else None, answers
 
 
 def _open_row(body: bytes) -> _Row:

@@ -95,6 +95,7 @@ class Turns:
             notes=self.population.notes.get(envelope.to),
             epoch=self.epoch,
             position=self.position,
+            level=self.codec.level,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
