@@ -15,7 +15,8 @@ import numpy as np
 from peloton.actors.resources import EPSILON
 from peloton.placement.constraints import asks_tasks
 from peloton.placement.feeds import Feeds
-from peloton.placement.index import GPU, PORTS, PROPOSAL_KEEP_S, HostIndex, Need, need_of
+from peloton.placement.flights import PROPOSAL_KEEP_S
+from peloton.placement.index import GPU, PORTS, HostIndex, Need, need_of
 from peloton.placement.labels import Ints
 from peloton.placement.lack import Lack, lack_of
 from peloton.placement.messages import (

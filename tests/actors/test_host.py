@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from peloton.actors.host import messages as m
@@ -479,3 +480,44 @@ def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
     assert not turn.facts and turn.state.used == killed.used
     later = hears(killed, m.RunsListed((), (), 23.0), now=24.0)
     assert later.state.used == Resources(), "asked after it was accepted: it is lost"
+
+
+def test_a_summary_tells_the_free_ports() -> None:
+    """Placers place by it what wants ports; a port outside of the range takes none from it."""
+    spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b", 8080)))
+    host = up()
+    assert host.summary(HOST).ports == 3
+    granted = hears(host, m.Launch(1, spec), 0).state
+    assert granted.runs[pod(0)].ports == (31000, 8080)
+    assert granted.summary(HOST).ports == 2
+    refusal = said(hears(granted, m.Launch(1, spec), 1))[0][0]
+    assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
+    assert refusal.reason == "no free port on the host" and refusal.summary.ports == 2
+    ended = hears(granted, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    assert ended.summary(HOST).ports == 3
+    gone = hears(granted, m.HostGone()).state
+    assert gone.summary(HOST).ports == 3
+
+
+def test_free_ports_are_counted_anew_for_another_range_and_an_older_state() -> None:
+    spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b")))
+    host = hears(up(), m.Launch(1, spec), 0).state
+    other = hears(host, m.ConfigureHost(ROOM, (), BACKEND, (31001, 31011))).state
+    assert other.summary(HOST).ports == 9, "one of the two is of the new range"
+    ended = m.RunsEnded((m.RunEnd(pod(0), DONE),))
+    assert hears(other, ended).state.summary(HOST).ports == 10
+    old = msgspec.structs.replace(host, ports_taken=None)  # as an older version wrote it
+    assert old.summary(HOST).ports == 1
+    assert hears(old, ended).state.summary(HOST).ports == 3
+
+
+def test_a_summary_counts_the_launches_that_were_decided() -> None:
+    """A placer knows by it that what it proposed has arrived; a repeat is nothing new."""
+    turn = hears(up(), m.Launch(1, SPEC), *range(6))
+    assert turn.state.summary(HOST).launches == 6, "the refused ones too"
+    refusal = said(turn)[1][0]
+    assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
+    assert refusal.summary.launches == 6 and refusal.summary.free == Resources()
+    assert hears(turn.state, m.Launch(1, SPEC), *range(6)).state.launches == 6
+    ended = hears(turn.state, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    assert hears(ended, m.Launch(1, SPEC), 7).state.launches == 7

@@ -25,7 +25,7 @@ from peloton.actors.host.reports import (
     runs_started,
     unreachable,
 )
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, folded
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -90,7 +90,8 @@ def _grant(
     refused = members - granted
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
-        no = t.RunRefused(message.run, reason, host.summary(at.key))
+        # As the host is after this turn: what was granted in it is not free any more.
+        no = t.RunRefused(message.run, reason, folded(host, facts).summary(at.key))
         sends = (*sends, Send(SENDER, no, refused))
     return facts, sends, reason if refused else ""
 
