@@ -521,3 +521,44 @@ def test_a_summary_counts_the_launches_that_were_decided() -> None:
     assert hears(turn.state, m.Launch(1, SPEC), *range(6)).state.launches == 6
     ended = hears(turn.state, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
     assert hears(ended, m.Launch(1, SPEC), 7).state.launches == 7
+
+
+def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared() -> None:
+    turn = hears(None, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
+    assert turn.state.state == HostStates.UNSURE and turn.state.capacity == ROOM
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    up_now = hears(turn.state, m.RunsListed(())).state
+    assert up_now == msgspec.structs.replace(up(), version=up_now.version)
+
+
+@pytest.mark.parametrize("state", HostStates)
+def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
+    """Also where nothing has changed: the answer is how its backend knows that it was heard."""
+    host = up() if state != HostStates.UNSURE else hears(up(), m.BackendUp()).state
+    if state in (HostStates.UNREACHABLE, HostStates.LOST):
+        host = hears(host, m.HostLeft("unplugged")).state
+        assert (host.state, host.because) == (HostStates.UNREACHABLE, "unplugged")
+    if state == HostStates.LOST:
+        host = hears(host, Due("unreachable")).state
+    assert host.state == state
+    turn = hears(host, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    still = HostStates.UP if state == HostStates.UP else HostStates.UNSURE
+    assert turn.state.state == still and bool(turn.facts) == (state > HostStates.UP)
+    assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
+
+
+def test_a_machine_comes_back_with_another_capacity_and_keeps_its_runs() -> None:
+    host = hears(with_run(Phase.STARTED), m.HostLeft()).state
+    assert (host.state, host.because) == (HostStates.UNREACHABLE, "the host has left")
+    host = hears(host, m.HostAppeared(ROOM + ROOM, (), BACKEND, (31000, 31003))).state
+    back = hears(host, m.RunsListed((pod(0),))).state
+    assert back.state == HostStates.UP and back.runs[pod(0)].phase == Phase.STARTED
+    assert back.capacity == ROOM + ROOM and back.used == SPEC.resources
+
+
+def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears() -> None:
+    host = hears(up(), m.HostGone()).state
+    turn = hears(host, m.HostAppeared(ROOM, (), BACKEND))
+    assert not turn.state.removed and turn.state.state == HostStates.UNSURE
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]

@@ -18,14 +18,17 @@ from peloton.actors.host.ledger import Phase, Run, bits, pick_ports, pods
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
+    host_appeared,
     host_gone,
+    host_left,
     look_again,
+    new_host_appeared,
     runs_ended,
     runs_listed,
     runs_started,
     unreachable,
 )
-from peloton.actors.host.state import Host, HostStates, folded
+from peloton.actors.host.state import Host, HostStates, configuration, folded
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -35,10 +38,9 @@ def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
     fact = _configured(message)
     if host.removed:
         return Decision(facts=(fact,), because="part of the cluster again")
-    known = f.HostConfigured(
-        host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
-    )
-    return Decision() if fact == known else Decision(facts=(fact,), because="configured anew")
+    if fact == configuration(host):
+        return Decision()
+    return Decision(facts=(fact,), because="configured anew")
 
 
 def appear(message: m.ConfigureHost, at: At) -> Decision:
@@ -198,6 +200,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.BackendDown: backend_down,
     m.LookAgain: look_again,
     m.HostGone: host_gone,
+    m.HostAppeared: host_appeared,
+    m.HostLeft: host_left,
     m.RunsStarted: runs_started,
     m.RunsEnded: runs_ended,
     m.RunsListed: runs_listed,
@@ -227,6 +231,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.BackendDown: _nothing,
     m.LookAgain: _nothing,
     m.HostGone: _nothing,
+    m.HostAppeared: new_host_appeared,
+    m.HostLeft: _nothing,
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd
-from peloton.actors.host.state import Host, HostStates, lost_outcome
+from peloton.actors.host.state import Host, HostStates, configuration, folded, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
 
@@ -137,6 +137,38 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
         return look_again(host, m.LookAgain(), at)
     facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
     return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
+
+
+def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
+    """The machine is there: what does it run? A repeat is answered, and changes nothing."""
+    facts: tuple[Fact, ...] = ()
+    configured = f.HostConfigured(
+        message.capacity,
+        message.labels,
+        message.backend,
+        message.ports,
+        host.unreachable_timeout_s,
+    )
+    if host.removed or configured != configuration(host):
+        facts = (configured,)
+    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
+        facts = (*facts, f.HostReachable())
+    sends = (list_runs(folded(host, facts), at),)
+    return Decision(facts=facts, sends=sends, because="the host is there")
+
+
+def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
+    """A machine that nobody configured begins to exist, and is up once its runs were compared."""
+    configured = f.HostConfigured(
+        message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
+    )
+    ask = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
+    return Decision((configured, f.HostReachable()), (ask,), because="the host appeared")
+
+
+def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
+    """The machine is not there: as if its backend could not be asked, until it comes back."""
+    return backend_down(host, m.BackendDown(message.text or "the host has left"), at)
 
 
 def list_runs(host: Host, at: At) -> Send:

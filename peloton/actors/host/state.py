@@ -71,6 +71,13 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         )
 
 
+def configuration(host: Host) -> f.HostConfigured:
+    """What the machine is known to have, as it would be written down."""
+    return f.HostConfigured(
+        host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
+    )
+
+
 def ports_taken(host: Host) -> int:
     """How many ports of the host's range its runs hold; counted where the state does not say."""
     if host.ports_taken is not None:
