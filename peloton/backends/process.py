@@ -70,11 +70,6 @@ class ProcessBackend:
         """When a host that appeared has to be reported again."""
         return self._roster.wake_at
 
-    def sandbox(self, run: str) -> Path:
-        """The folder a run works in; it may not exist."""
-        assert self._runs is not None
-        return self._runs.sandbox(run)
-
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
         self._now_s = now

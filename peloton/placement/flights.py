@@ -31,8 +31,8 @@ class Flight(NamedTuple, Generic[What]):
 class Flights(Generic[What]):
     """By row, oldest first."""
 
-    def __init__(self, keep_s: float = PROPOSAL_KEEP_S) -> None:
-        self.keep_s = keep_s
+    def __init__(self) -> None:
+        self.keep_s = PROPOSAL_KEEP_S
         self._by_row: dict[int, deque[Flight[What]]] = {}
         self._made: deque[tuple[float, Sequence[int]]] = deque()  # rows to look at when too old
 

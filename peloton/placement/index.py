@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from peloton.actors.resources import EPSILON
-from peloton.placement.flights import PROPOSAL_KEEP_S, Flights
+from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.placement.order import KeptOrder, Place
@@ -78,7 +78,6 @@ class HostIndex:
         part: int = 0,
         parts: int = 1,
         *,
-        keep_s: float = PROPOSAL_KEEP_S,
         mend_rows: int | None = None,
     ) -> None:
         self.part, self.parts = 0, 1
@@ -104,7 +103,7 @@ class HostIndex:
         self._inventory: list[Key] = []
         self._members: dict[Key, dict[int, None]] = {}  # inventory → its rows
         self._spare: list[int] = []  # descending, so the lowest is taken first
-        self._flights: Flights[Need] = Flights(keep_s)
+        self._flights: Flights[Need] = Flights()
         self._any_tells_tasks = False
         self.take_part(part, parts)
 

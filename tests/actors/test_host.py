@@ -14,7 +14,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
 from peloton.actors.host.goals import LOOK_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import Phase
+from peloton.actors.host.ledger import HOLDING, RUN_TABLE, About, Phase, Step
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -562,3 +562,44 @@ def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears
     turn = hears(host, m.HostAppeared(ROOM, (), BACKEND))
     assert not turn.state.removed and turn.state.state == HostStates.UNSURE
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+
+
+ABOUT: dict[About, tuple[Message, tuple[int, ...]]] = {
+    About.LAUNCH: (m.Launch(1, SPEC), (0,)),
+    About.KILL: (m.KillRun(1, 5.0), (0,)),
+    About.SEEN: (m.RunSeen(1), (0,)),
+    About.STARTED: (m.RunsStarted((pod(0),)), ()),
+    About.ENDED: (m.RunsEnded((m.RunEnd(pod(0), DONE),)), ()),
+    About.LISTED: (m.RunsListed((pod(0),)), ()),
+    About.UNLISTED: (m.RunsListed(()), ()),
+}
+
+
+def taken(before: Host, turn: Turn) -> Step:
+    """The step that a host has taken with the run of member 0, by what can be seen of it."""
+    old, new = before.runs.get(pod(0)), turn.state.runs.get(pod(0))
+    if old is None or new is None:
+        if old is not new:
+            return Step.FORGET if new is None else Step.GRANT
+    elif new.phase != old.phase:
+        if new.phase == Phase.ENDED:
+            return Step.LOST if new.outcome is not None and new.outcome.system else Step.ENDED
+        return Step.KILL if new.phase == Phase.KILLING else Step.STARTED
+    ordered = {type(order) for order in orders(turn)}
+    if m.StopRuns in ordered:
+        held = old is not None and old.phase in HOLDING
+        return Step.KILL_AGAIN if held else Step.KILL_STRANGER
+    if m.StartRuns in ordered:
+        return Step.START_AGAIN
+    answers = [message for message, _ in said(turn)]
+    if t.Gone(1) in answers:
+        return Step.ANSWER_GONE
+    return Step.ANSWER if answers else Step.NOTHING
+
+
+@pytest.mark.parametrize("about", About, ids=lambda about: about.name)
+@pytest.mark.parametrize("phase", RUN_TABLE, ids=lambda phase: phase.name if phase else "unknown")
+def test_a_host_does_with_a_run_what_the_table_says(phase: Phase | None, about: About) -> None:
+    host = up() if phase is None else with_run(phase)
+    message, members = ABOUT[about]
+    assert taken(host, hears(host, message, *members)) == RUN_TABLE[phase][about]

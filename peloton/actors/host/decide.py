@@ -13,8 +13,7 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.goals import deadline as deadline
-from peloton.actors.host.ledger import Phase, Run, bits, pick_ports, pods
+from peloton.actors.host.ledger import About, Phase, Run, Step, bits, pick_ports, pods, step
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
@@ -126,13 +125,14 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     unknown, sends, orders, stops = [], [], [], []
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
+        do = step(run, About.KILL)
         if run is None:
             unknown.append(member)
-        elif run.phase in (Phase.ENDED, Phase.REFUSED):
+        elif do == Step.ANSWER:
             sends.append(answer(run))
         else:
             stops.append(pod)
-            if run.phase != Phase.KILLING:
+            if do == Step.KILL:
                 orders.append(pod)
     if unknown:
         sends.append(Send(SENDER, t.Gone(message.run), Bits.of(*unknown)))
@@ -149,7 +149,7 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     over = []
     for _, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        if run is not None and run.phase in (Phase.ENDED, Phase.REFUSED):
+        if run is not None and step(run, About.SEEN) == Step.FORGET:
             over.append(run)
     if len(over) > 1:
         return Decision(facts=(f.SetForgotten(at.sender, bits(over), message.run),))
