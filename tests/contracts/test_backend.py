@@ -144,6 +144,24 @@ def test_what_ran_is_listed_by_the_next_daemon(house: BackendHouse) -> None:
     assert ends["r-1-1"] == End.SUCCEEDED
 
 
+def test_a_kill_that_comes_before_the_next_daemon_has_compared_is_not_lost(
+    house: BackendHouse,
+) -> None:
+    """It ends the run, or makes the host compare; never is the run denied and left running."""
+    house.order(m.StartRuns(HOST, 1, (run("r-0-1"),)))
+    house.hear(m.RunsStarted)
+    house.reconnect()
+    house.hear(m.BackendUp)
+    before = len(house.told)
+    house.order(m.StopRuns(HOST, 2, ("r-0-1",), 5.0))
+    if any(isinstance(told, m.BackendUp) for _, told in house.told[before:]):
+        assert listed(house, "r-0-1", epoch=2) == (["r-0-1"], {})
+        house.order(m.StopRuns(HOST, 2, ("r-0-1",), 5.0))
+    assert house.ends("r-0-1")["r-0-1"].outcome.end == End.KILLED
+    lists = [told for _, told in house.told[before:] if isinstance(told, m.RunsListed)]
+    assert all("r-0-1" in each.running for each in lists)
+
+
 def test_an_end_is_listed_until_it_is_forgotten(house: BackendHouse) -> None:
     house.order(m.StartRuns(HOST, 1, (run("r-0-1", 0.01, 3),)))
     end = house.ends("r-0-1")["r-0-1"]
