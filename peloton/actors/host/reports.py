@@ -17,7 +17,17 @@ from collections.abc import Iterable
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import HOLDING, About, Phase, Run, Step, bits, by_crowd, step
+from peloton.actors.host.ledger import (
+    HOLDING,
+    RUN_TABLE,
+    About,
+    Phase,
+    Run,
+    Step,
+    bits,
+    by_crowd,
+    step,
+)
 from peloton.actors.host.state import Host, HostStates, configuration, folded, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
@@ -38,7 +48,7 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     strange = []
     for pod in message.runs:
         run = host.runs.get(pod)
-        do = step(run, About.STARTED)
+        do = RUN_TABLE[None if run is None else run.phase][About.STARTED]
         if run is not None and do == Step.STARTED:
             fresh.append(run)
         elif do == Step.KILL_STRANGER:
@@ -229,7 +239,8 @@ def _held(host: Host) -> list[Run]:
 
 
 def _holds(host: Host, pod: str) -> bool:
-    return step(host.runs.get(pod), About.ENDED) == Step.ENDED
+    run = host.runs.get(pod)
+    return run is not None and RUN_TABLE[run.phase][About.ENDED] == Step.ENDED
 
 
 def _judged(host: Host, end: m.RunEnd, at: At) -> m.RunEnd:

@@ -178,7 +178,8 @@ def _end(host: Host, ends: Iterable[tuple[str, Outcome, float | None]]) -> Host:
         for pod, outcome, at in ends:
             run = runs[pod]
             used = used - run.resources
-            taken -= sum(in_range(host, port) for port in run.ports)
+            if run.ports:
+                taken -= sum(in_range(host, port) for port in run.ports)
             runs[pod] = replace(
                 run,
                 phase=Phase.ENDED,
