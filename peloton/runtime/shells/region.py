@@ -190,6 +190,7 @@ class Region:
         self, prefix: str, machine: Any, *, role: str | None = None, outward: bool = False
     ) -> None:
         """From now on keys of this kind go to the machine (`shells/soft.py` says what one is).
+        A prefix that is a whole key means this one alone.
 
         Members with `role` have one each; without a role everybody has its own. An `outward` one
         acts on the world, so it gets its mail only while our session is sure.
