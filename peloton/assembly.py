@@ -14,13 +14,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost, HostGone
 from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.backends import process, simulated
+from peloton.backends.port import Backend
+from peloton.backends.process import ProcessBackend
+from peloton.backends.simulated import Fates, SimulatedBackend
 from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
@@ -36,6 +38,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import JournalError
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
+from peloton.runtime.shells.soft import Soft
 from peloton.runtime.vocabulary import Key, key
 
 START_MAX_S = 60.0
@@ -139,7 +142,7 @@ class Minicluster(Wired):
         False when tasks were to be ended and some are left. Raises `Failed` when the cluster had
         ended by itself.
         """
-        self._server.stop(grace=0.5).wait(2.0)
+        self._server.stop(grace_s=0.5).wait(2.0)
         self._root.stop()
         clean = not self._settings.stop_tasks or self._backend.stop_all(STOP_TASKS_GRACE_S)
         self._undo.remove(self._root.stop)
@@ -160,20 +163,16 @@ class Minicluster(Wired):
         journal = open_sqlite(folder)
         self._undo.append(journal.close)
         try:
-            sizes = journal.bootstrap(GROUPS).shards
+            record = journal.bootstrap(GROUPS).shards
         except JournalError as error:
             raise CannotStart(f"journal {folder.journal_path}: {error}") from error
+        sizes = {group: record[group] for group in GROUPS}
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
-        names = [host.name for host in settings.hosts]
-        if settings.backend == "process":
-            runs = process.ProcessBackend(folder.path / "keeper", names)
-            self._backend: Any = runs
-            backend_key = process.BACKEND
-        else:
-            fates = simulated.Fates(settings.simulated_seed, settings.simulated_duration_s)
-            self._backend = simulated.SimulatedBackend(names, fates)
-            backend_key = simulated.BACKEND
-        softs = {"placer": PlacerMachine(self._inventories), "backend": self._backend}
+        self._backend = self._make_backend(folder)
+        softs: dict[str, Soft] = {
+            "placer": PlacerMachine(self._inventories),
+            self._backend.key: self._backend,
+        }
         self._root = start(kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs)
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
@@ -181,7 +180,7 @@ class Minicluster(Wired):
         self._region.status.report = report
         self._muster = Muster(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
-        gone = self._greet(backend_key)
+        gone = self._greet(self._backend.key)
         self._backend.start(self._region.tell, self._region.trouble)
         self._undo.append(self._backend.close)
         # Only now: a host that is no more has its backend kill what it left.
@@ -212,6 +211,14 @@ class Minicluster(Wired):
             raise CannotStart(f"{mark} does not name a backend: {error.reason}") from error
         except OSError as error:
             raise CannotStart(f"data folder {folder.path}: {error.strerror}") from error
+
+    def _make_backend(self, folder: DataFolder) -> Backend:
+        settings = self._settings
+        names = [host.name for host in settings.hosts]
+        if settings.backend == "process":
+            return ProcessBackend(folder.path / "keeper", names)
+        fates = Fates(settings.simulated_seed, settings.simulated_duration_s)
+        return SimulatedBackend(names, fates)
 
     def _greet(self, backend: Key) -> list[Key]:
         """Roots begin to exist, hosts learn what they are; the hosts that are no more."""

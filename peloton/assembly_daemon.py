@@ -19,13 +19,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite, report
-from peloton.backends import process, simulated
+from peloton.backends.port import Backend
+from peloton.backends.process import BACKEND as PROCESS
+from peloton.backends.process import ProcessBackend
+from peloton.backends.simulated import BACKEND as SIMULATED
+from peloton.backends.simulated import Fates, SimulatedBackend
 from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
@@ -43,6 +48,9 @@ from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.settings import Cassandra, DaemonSettings, Zookeeper
+
+if TYPE_CHECKING:
+    from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 
 GREET_AGAIN_S = 1.0
 REPORT_AFTER_S = 5.0
@@ -103,7 +111,7 @@ class Daemon(Wired):
             except TimesUp:
                 clean = False
         if "api" in self._settings.roles:
-            self._server.stop(grace=0.5).wait(2.0)
+            self._server.stop(grace_s=0.5).wait(2.0)
         self._unwind()
         if root.exited.done():
             raise Failed(root.exited.result())
@@ -186,7 +194,7 @@ class Daemon(Wired):
         drivers.on_broken = root.broken
         return root
 
-    def _furnish(self) -> Any:
+    def _furnish(self) -> Backend | None:
         """The soft machines that our roles ask for; the backend, if we have one."""
         settings, region = self._settings, self._region
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
@@ -196,17 +204,17 @@ class Daemon(Wired):
         if "hostmgr" not in settings.roles:
             return None
         backend = self._make_backend()
-        region.register_soft("backend", backend, outward=True)
+        region.register_soft(backend.key, backend, outward=True)
         return backend
 
-    def _make_backend(self) -> Any:
+    def _make_backend(self) -> Backend:
         setting = self._settings.backend
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
-            return process.ProcessBackend(setting.process.folder, names)
+            return ProcessBackend(setting.process.folder, names)
         assert setting.simulated is not None
-        fates = simulated.Fates(setting.simulated.seed, setting.simulated.duration_s)
-        return simulated.SimulatedBackend(names, fates)
+        fates = Fates(setting.simulated.seed, setting.simulated.duration_s)
+        return SimulatedBackend(names, fates)
 
     def _doors(self) -> Doors:
         settings = self._settings
@@ -285,7 +293,7 @@ class Daemon(Wired):
     @property
     def _backend_key(self) -> Key:
         real = self._settings.backend.process is not None
-        return process.BACKEND if real else simulated.BACKEND
+        return PROCESS if real else SIMULATED
 
 
 # ---- what a daemon stands on: imported only where it is wanted ----
@@ -298,7 +306,7 @@ def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Jou
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
         from peloton.runtime.adapters.cassandra_store import CassandraRows
     except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {EXTRA}") from error
+        raise CannotStart(f"journal.cassandra: {error}; {INSTALL_FLEET}") from error
     try:
         rows = CassandraRows.open(
             CassandraSettings(
@@ -317,13 +325,13 @@ def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Jou
     return FencedRows(rows, process=os.urandom(16))
 
 
-def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
+def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> ZooKeeperMembership:
     """The membership, which also shows clients where the owners of first shards are."""
     try:
         from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {EXTRA}") from error
+        raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
     leaders: Mapping[str, tuple[str, Leader]] = {}
     if "api" in settings.roles:
         grpc, http = settings.grpc, settings.http
@@ -338,9 +346,6 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> Any:
             leaders=leaders,
         )
     )
-
-
-EXTRA = "a daemon among others needs `pip install 'peloton[fleet]'`"
 
 
 def _secret(file: Path | None) -> str | None:

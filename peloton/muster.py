@@ -15,7 +15,7 @@ from typing import Any
 from peloton.actors.host.inventory.messages import HostView, ListHosts
 from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
-from peloton.actors.respool.messages import ROOT, ListPools
+from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 
@@ -62,7 +62,7 @@ class Muster:
         total = Resources()
         for view in up:
             total = total + view.summary.capacity
-        asked = self._region.ask(ROOT, ListPools())
+        asked = self._region.ask(ROOT, GetPool())
         self._wait([asked])
         pools = asked.result() if asked.done() else None
         if not isinstance(pools, tuple) or not pools:

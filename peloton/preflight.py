@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from peloton import INSTALL_FLEET
 from peloton.assembly import CannotStart, why_not
-from peloton.assembly_daemon import EXTRA, open_cassandra
+from peloton.assembly_daemon import open_cassandra
 from peloton.config import Address, MiniclusterSettings
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
@@ -155,7 +156,8 @@ def _cassandra(setting: Cassandra) -> Iterator[str]:
     if setting.password_file is not None:
         missing += _unreadable("journal.cassandra.password_file", setting.password_file)
     if not _has("cassandra"):
-        missing.append(f"journal.cassandra: the package cassandra-driver is missing; {EXTRA}")
+        what = "the package cassandra-driver is missing"
+        missing.append(f"journal.cassandra: {what}; {INSTALL_FLEET}")
     yield from missing
     if missing:
         return
@@ -167,7 +169,7 @@ def _cassandra(setting: Cassandra) -> Iterator[str]:
 
 def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
     if not _has("kazoo"):
-        yield f"zookeeper: the package kazoo is missing; {EXTRA}"
+        yield f"zookeeper: the package kazoo is missing; {INSTALL_FLEET}"
         return
     members = Paths(settings.cluster, root=setting.root.rstrip("/")).members
     try:

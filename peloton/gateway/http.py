@@ -18,10 +18,10 @@ import threading
 import urllib.parse
 from collections.abc import Callable
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from peloton import __version__
 from peloton.config import Address
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.metrics import text_of
@@ -93,7 +93,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         known: dict[str, Callable[[], None]] = {
             "/health": lambda: self._condition(query, live=True),
             "/ready": lambda: self._condition(query, live=False),
-            "/version": lambda: self._say(HTTPStatus.OK, _version() + "\n"),
+            "/version": lambda: self._say(HTTPStatus.OK, __version__ + "\n"),
             "/metrics": lambda: self._answer(text_of(self.cluster), TEXT),
         }
         try:
@@ -230,10 +230,3 @@ def _json(condition: Condition) -> bytes:
     ]
     found = {"live": condition.live, "ready": condition.ready, "reasons": reasons}
     return json.dumps(found).encode() + b"\n"
-
-
-def _version() -> str:
-    try:
-        return version("peloton")
-    except PackageNotFoundError:
-        return "unknown"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from peloton import INSTALL_FLEET
 from peloton.sdk.errors import BadSpec, ServerError, Unavailable, Unsupported
 
 ROOT = "/peloton"
@@ -63,7 +64,7 @@ def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError as error:
-        text = f"finding a cluster in ZooKeeper needs `pip install 'peloton[fleet]'`: {error}"
+        text = f"finding a cluster in ZooKeeper takes more: {error}; {INSTALL_FLEET}"
         raise Unsupported(text) from None
     hosts = ",".join(servers)
     try:

@@ -115,7 +115,7 @@ def test_an_older_daemon_takes_damage_for_unavailable() -> None:
     """It does not know the number, and nothing was done: that much it has to understand."""
     packed = PACKING.pack_answer(X, ShardDamaged("chain break"))
     assert PACKING.unpack_answer(X, packed) == ShardDamaged("chain break")
-    older = packed.replace(encode(904), encode(999))
+    older = packed.replace(encode(905), encode(999))
     assert type(PACKING.unpack_answer(X, older)) is Unavailable
 
 

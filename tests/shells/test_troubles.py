@@ -177,6 +177,7 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
         root.opened.result(WAIT_S_MAX)
         ok, (reason,) = root.health()
         assert not ok and "shard house/" in reason and "11 does not fold" in reason
+        assert f", position 1, {X}, fact Added: ValueError" in reason, "what a person looks for"
         answer = root.region.ask(X, w.Show()).result(WAIT_S_MAX)
         assert isinstance(answer, ShardDamaged) and "11 does not fold" in answer.text
         assert reason.startswith(answer.text.partition(" is ")[0])

@@ -26,6 +26,7 @@ from peloton.runtime.core.statements import (
     Found,
     FrameRow,
     Free,
+    GrowCluster,
     InsertRow,
     MoveFloor,
     NotApplied,
@@ -50,6 +51,7 @@ BUCKET = f"FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? AND buck
 CQL: dict[type, str] = {
     CreateCluster: "INSERT INTO cluster (one, cluster_id, format, shards) VALUES (0, ?, ?, ?)"
     " IF NOT EXISTS",
+    GrowCluster: "UPDATE cluster SET shards = ? WHERE one = 0 IF shards = ?",
     ReadCluster: "SELECT cluster_id, format, shards FROM cluster WHERE one = 0",
     CreateRegister: "INSERT INTO register (shard_group, shard_number, epoch, op, owner,"
     " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
@@ -75,7 +77,7 @@ CQL: dict[type, str] = {
     DeleteSegment: f"DELETE {SEGMENT}",
     DeleteBucket: f"DELETE {BUCKET}",
 }
-CONDITIONALS = (CreateCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+CONDITIONALS = (CreateCluster, GrowCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
 LINEARIZABLE = (ReadCluster, ReadRegister)
 """Reads of what is written conditionally: at any other level they may miss a write under way."""
 LARGE = (ReadSegment, ReadBucket)
@@ -95,6 +97,8 @@ def values(ask: Statement) -> Sequence[Any]:
         record = ask.record
         shards = json.dumps(record.shards, sort_keys=True)
         return (uuid.UUID(bytes=record.cluster_id), record.format, shards)
+    if isinstance(ask, GrowCluster):
+        return tuple(json.dumps(each, sort_keys=True) for each in (ask.after, ask.before))
     if isinstance(ask, ReadCluster):
         return ()
     shard = (ask.shard.group, ask.shard.number)
@@ -143,7 +147,7 @@ def verdict(ask: Conditional, rows: Sequence[dict[str, Any]]) -> Reply:
     row = rows[0]
     if row[APPLIED]:
         return Applied()
-    if isinstance(ask, (CreateCluster, CreateRegister)):
+    if isinstance(ask, (CreateCluster, GrowCluster, CreateRegister)):
         return NotApplied()
     epoch, op = row.get("epoch"), row.get("op")
     if (epoch is None) != (op is None):

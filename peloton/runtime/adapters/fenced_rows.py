@@ -14,16 +14,23 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import Piece, Reading, Talk
 from peloton.runtime.core.register import Hold, Ops
 from peloton.runtime.core.statements import (
+    FEATURES,
+    Bump,
     CreateCluster,
     CreateRegister,
     Failed,
     Found,
+    GrowCluster,
     ReadCluster,
     ReadEnded,
+    ReadRegister,
+    RegisterRow,
     Reply,
     Rows,
     Statement,
@@ -70,17 +77,38 @@ class FencedRows:
 
     def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
         self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
-        found = self._run(ReadCluster())
-        record = found.rows[0] if isinstance(found, Found) and found.rows else None
-        if not isinstance(record, Cluster):
-            raise Unreachable("the cluster record was written and is not there")
-        register.same_cluster(record, groups)
+        record = register.same_cluster(self._record(), groups)
+        while register.grown(record, groups) != record.shards:
+            # Not applied: another daemon of our version added them, or one of a still later one.
+            self._run(GrowCluster(record.shards, register.grown(record, groups)))
+            record = register.same_cluster(self._record(), groups)
         shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
         for at in range(0, len(shards), BOOTSTRAP_SHARDS_AT_ONCE):
             some = shards[at : at + BOOTSTRAP_SHARDS_AT_ONCE]
             for reply in self.rows.run([CreateRegister(one, self._ops.next()) for one in some]):
                 _not_failed(reply)
         return record
+
+    def _record(self) -> Cluster:
+        found = self._run(ReadCluster())
+        record = found.rows[0] if isinstance(found, Found) and found.rows else None
+        if not isinstance(record, Cluster):
+            raise Unreachable("the cluster record was written and is not there")
+        return replace(record, level=self.level())
+
+    def level(self) -> int:
+        found = self._run(ReadRegister(FEATURES))
+        row = found.rows[0] if isinstance(found, Found) and found.rows else None
+        return row.epoch if isinstance(row, RegisterRow) else 0
+
+    def raise_level(self, level: int) -> int:
+        self._run(CreateRegister(FEATURES, self._ops.next()))
+        now = self.level()
+        while now < level:
+            # Not applied: somebody else raised it, or an earlier copy of this statement did.
+            self._run(Bump(FEATURES, now, self._ops.next(), ""))
+            now = self.level()
+        return now
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)

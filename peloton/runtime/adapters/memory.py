@@ -97,10 +97,22 @@ class MemoryJournal:
     def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
         if self.store.cluster is None:
             self.store.cluster = Cluster(self._ops.process, FORMAT, dict(groups))
-            for group, count in groups.items():
-                for number in range(count):
-                    self.store.shards[ShardId(group, number)] = ShardFiles()
-        return register.same_cluster(self.store.cluster, groups)
+        record = register.same_cluster(self.store.cluster, groups)
+        shards = register.grown(record, groups)
+        self.store.cluster = msgspec.structs.replace(record, shards=shards)
+        for group, count in groups.items():
+            for number in range(count):
+                self.store.shards.setdefault(ShardId(group, number), ShardFiles())
+        return self.store.cluster
+
+    def level(self) -> int:
+        return self.store.cluster.level if self.store.cluster is not None else 0
+
+    def raise_level(self, level: int) -> int:
+        assert self.store.cluster is not None
+        level = max(level, self.level())
+        self.store.cluster = msgspec.structs.replace(self.store.cluster, level=level)
+        return level
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)

@@ -24,6 +24,7 @@ from peloton.runtime.core.statements import (
     Found,
     FrameRow,
     Free,
+    GrowCluster,
     InsertRow,
     MoveFloor,
     NotApplied,
@@ -48,7 +49,7 @@ from peloton.runtime.ports import (
     Sizes,
 )
 
-CONDITIONAL = (CreateCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+CONDITIONAL = (CreateCluster, GrowCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
 PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
 
 
@@ -76,6 +77,8 @@ class MemoryRows:
     def _conditional(self, ask: Conditional) -> Reply:
         if isinstance(ask, CreateCluster):
             return self._create_cluster(ask)
+        if isinstance(ask, GrowCluster):
+            return self._grow_cluster(ask)
         row = self.registers.get(ask.shard)
         if isinstance(ask, CreateRegister):
             if row is not None:
@@ -94,6 +97,12 @@ class MemoryRows:
         if self.cluster is not None:
             return NotApplied()
         self.cluster = ask.record
+        return Applied()
+
+    def _grow_cluster(self, ask: GrowCluster) -> Reply:
+        if self.cluster is None or self.cluster.shards != ask.before:
+            return NotApplied()
+        self.cluster = msgspec.structs.replace(self.cluster, shards=dict(ask.after))
         return Applied()
 
     def _plain(self, ask: Plain) -> None:

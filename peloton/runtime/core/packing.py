@@ -47,7 +47,7 @@ OWN_ANSWERS: dict[int, type] = {
     901: Unavailable,
     902: Absent,
     903: SetAside,
-    904: ShardDamaged,
+    905: ShardDamaged,  # 904 is None among the stored answers, see `codec.py`
 }
 """What the runtime itself says to, and answers for, any kind."""
 _OWN_ANSWER_NUMBERS = {cls: number for number, cls in OWN_ANSWERS.items()}

@@ -26,6 +26,7 @@ from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, Setup, join
 from peloton.runtime.shells.house import House
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
@@ -309,7 +310,10 @@ def assemble(
     setup: Setup = ALONE,
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
-    sizes = journal.bootstrap(sizes).shards
+    record = journal.bootstrap(sizes)
+    # Groups that only a later version knows are claimed by its daemons, and by no other.
+    sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)
+    adopt(codec, journal, record=record, alone=setup.fleet is None)
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding=sharding, sizes=sizes)
     region.status.now = drivers.clock.now
@@ -318,19 +322,15 @@ def assemble(
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
-    readers = [
-        ReaderShell(name, drivers.driver(name), journal=journal, root=root_ref)
-        for name in (f"reader-{number}" for number in range(READERS))
-    ]
     shell.house = House(
         kinds=kinds,
-        codec=Codec(kinds),
+        codec=codec,
         sharding=sharding,
         region=region,
         driver=driver,
         root=root_ref,
         journal=begin(committer),
-        readers=tuple(begin(reader) for reader in readers),
+        readers=_readers(drivers, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
     )
@@ -345,7 +345,17 @@ def assemble(
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
         root.claim = shell.claim = join(shell.house, setup.fleet, sizes=sizes)
+        if codec.level < codec.known_level:
+            reader = drivers.driver("reader-0")
+            begin(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
     return root
+
+
+def _readers(drivers: Drivers, journal: Journal, *, root: Ref) -> tuple[Ref, ...]:
+    names = [f"reader-{number}" for number in range(READERS)]
+    return tuple(
+        begin(ReaderShell(name, drivers.driver(name), journal=journal, root=root)) for name in names
+    )
 
 
 def start(

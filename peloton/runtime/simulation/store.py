@@ -45,6 +45,7 @@ from peloton.runtime.core.statements import (
     Failed,
     Found,
     Free,
+    GrowCluster,
     InsertRow,
     NotApplied,
     Plain,
@@ -243,7 +244,7 @@ class SimulatedStore:
 
     def _decide(self, ask: Conditional, *, may_rest: bool) -> Reply:
         """One round of agreement. A write that fits may come to rest half accepted."""
-        if isinstance(ask, CreateCluster):
+        if isinstance(ask, CreateCluster | GrowCluster):
             return self.registers.run([ask])[0]
         self._complete(ask.shard)
         before = self.registers.registers.get(ask.shard)
