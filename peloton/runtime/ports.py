@@ -151,6 +151,7 @@ class Cluster(Struct, frozen=True, gc=False):
     cluster_id: bytes
     format: int
     shards: dict[str, int]
+    name: str = ""  # of a record of an earlier version, until a daemon gives it one
 
 
 class Sizes(Struct, frozen=True, gc=False):
@@ -196,10 +197,11 @@ class Journal(Protocol):
     One thread commits; `claim` and `read_ended` may be called from others.
     """
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         """Write the cluster record and empty registers, or return the record that is there.
 
-        Raises Refused if format or shard counts differ from the record: they never change.
+        A record without a name takes this one. Raises Refused if format, shard counts or name
+        differ from the record: they never change.
         """
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
@@ -258,8 +260,7 @@ class MemberNode(Struct, frozen=True, gc=False):
 
     address: str
     roles: tuple[str, ...]
-    unfit: tuple[str, ...] = ()
-    """Groups it could not serve lately: others come first there."""
+    unfit: tuple[str, ...] = ()  # groups it could not serve lately: others come first there
     leaving: bool = False
     damaged: tuple[ShardId, ...] = ()
     """Shards it could not recover: another, perhaps of a later version, may."""
@@ -268,8 +269,8 @@ class MemberNode(Struct, frozen=True, gc=False):
 class View(Struct, frozen=True, gc=False):
     """Everything there is, whole, as `member` last read it; in between much may have gone unseen.
 
-    Every change up to `version` is in it, perhaps later ones too. Versions are the same for all
-    members (the transaction ids of the service), so two daemons can tell whose view is older.
+    Every change up to `version` is in it, perhaps later ones too. Once nothing changes any more,
+    it is the version of the last change, for all members alike: so none is behind for ever.
     """
 
     member: str
@@ -311,8 +312,7 @@ class NodeAnswer(Struct, frozen=True, gc=False):
     shard: ShardId
     outcome: NodeOutcome
     version: int = 0
-    owner: str = ""
-    """Whose node it is, when it is another's."""
+    owner: str = ""  # whose node it is, when it is another's
 
 
 MembershipNews = View | Session | NodeAnswer

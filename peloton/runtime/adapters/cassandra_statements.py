@@ -28,12 +28,14 @@ from peloton.runtime.core.statements import (
     Free,
     InsertRow,
     MoveFloor,
+    NameCluster,
     NotApplied,
     PartRow,
     Read,
     ReadBucket,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -51,6 +53,8 @@ CQL: dict[type, str] = {
     CreateCluster: "INSERT INTO cluster (one, cluster_id, format, shards) VALUES (0, ?, ?, ?)"
     " IF NOT EXISTS",
     ReadCluster: "SELECT cluster_id, format, shards FROM cluster WHERE one = 0",
+    NameCluster: "INSERT INTO cluster (one, shards) VALUES (1, ?) IF NOT EXISTS",
+    ReadName: "SELECT shards FROM cluster WHERE one = 1",
     CreateRegister: "INSERT INTO register (shard_group, shard_number, epoch, op, owner,"
     " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
     " IF NOT EXISTS",
@@ -75,8 +79,8 @@ CQL: dict[type, str] = {
     DeleteSegment: f"DELETE {SEGMENT}",
     DeleteBucket: f"DELETE {BUCKET}",
 }
-CONDITIONALS = (CreateCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
-LINEARIZABLE = (ReadCluster, ReadRegister)
+CONDITIONALS = (CreateCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+LINEARIZABLE = (ReadCluster, ReadName, ReadRegister)
 """Reads of what is written conditionally: at any other level they may miss a write under way."""
 LARGE = (ReadSegment, ReadBucket)
 APPLIED = "[applied]"
@@ -95,7 +99,9 @@ def values(ask: Statement) -> Sequence[Any]:
         record = ask.record
         shards = json.dumps(record.shards, sort_keys=True)
         return (uuid.UUID(bytes=record.cluster_id), record.format, shards)
-    if isinstance(ask, ReadCluster):
+    if isinstance(ask, NameCluster):
+        return (json.dumps({"name": ask.name}),)
+    if isinstance(ask, ReadCluster | ReadName):
         return ()
     shard = (ask.shard.group, ask.shard.number)
     if isinstance(ask, CreateRegister):
@@ -143,7 +149,7 @@ def verdict(ask: Conditional, rows: Sequence[dict[str, Any]]) -> Reply:
     row = rows[0]
     if row[APPLIED]:
         return Applied()
-    if isinstance(ask, (CreateCluster, CreateRegister)):
+    if isinstance(ask, (CreateCluster, NameCluster, CreateRegister)):
         return NotApplied()
     epoch, op = row.get("epoch"), row.get("op")
     if (epoch is None) != (op is None):
@@ -155,6 +161,8 @@ def found(ask: Read, rows: Sequence[tuple[Any, ...]]) -> Found:
     """Rows as values, in the order the store keeps them in."""
     if isinstance(ask, ReadCluster):
         return Found(tuple(Cluster(row[0].bytes, row[1], json.loads(row[2])) for row in rows))
+    if isinstance(ask, ReadName):
+        return Found(tuple(json.loads(row[0])["name"] for row in rows))
     if isinstance(ask, ReadRegister):
         # A row whose epoch is empty is none: what a refused write of ours may leave behind.
         return Found(tuple(RegisterRow(*row) for row in rows if row[0] is not None))

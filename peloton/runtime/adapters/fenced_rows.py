@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import Piece, Reading, Talk
 from peloton.runtime.core.register import Hold, Ops
@@ -22,8 +24,10 @@ from peloton.runtime.core.statements import (
     CreateRegister,
     Failed,
     Found,
+    NameCluster,
     ReadCluster,
     ReadEnded,
+    ReadName,
     Reply,
     Rows,
     Statement,
@@ -68,19 +72,30 @@ class FencedRows:
         self._parked: dict[ShardId, Held] = {}
         self._lock = threading.Lock()  # of the two, for the moment of a change
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
-        found = self._run(ReadCluster())
-        record = found.rows[0] if isinstance(found, Found) and found.rows else None
+        record = self._one(ReadCluster())
         if not isinstance(record, Cluster):
             raise Unreachable("the cluster record was written and is not there")
-        register.same_cluster(record, groups)
+        record = self._named(record)
+        register.same_cluster(record, groups, name=name)
+        if name and not record.name:  # of an earlier version, or new: the first name counts
+            self._run(NameCluster(name))
+            record = self._named(record)
+            register.same_cluster(record, groups, name=name)
         shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
         for at in range(0, len(shards), BOOTSTRAP_SHARDS_AT_ONCE):
             some = shards[at : at + BOOTSTRAP_SHARDS_AT_ONCE]
             for reply in self.rows.run([CreateRegister(one, self._ops.next()) for one in some]):
                 _not_failed(reply)
         return record
+
+    def _named(self, record: Cluster) -> Cluster:
+        return replace(record, name=str(self._one(ReadName()) or ""))
+
+    def _one(self, read: Statement) -> object:
+        found = self._run(read)
+        return found.rows[0] if isinstance(found, Found) and found.rows else None
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)

@@ -94,13 +94,16 @@ class MemoryJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         if self.store.cluster is None:
             self.store.cluster = Cluster(self._ops.process, FORMAT, dict(groups))
             for group, count in groups.items():
                 for number in range(count):
                     self.store.shards[ShardId(group, number)] = ShardFiles()
-        return register.same_cluster(self.store.cluster, groups)
+        found = register.same_cluster(self.store.cluster, groups, name=name)
+        if name and not found.name:
+            found = self.store.cluster = msgspec.structs.replace(found, name=name)
+        return found
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)

@@ -26,6 +26,7 @@ from peloton.runtime.core.statements import (
     Free,
     InsertRow,
     MoveFloor,
+    NameCluster,
     NotApplied,
     PartRow,
     Plain,
@@ -33,6 +34,7 @@ from peloton.runtime.core.statements import (
     ReadBucket,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -48,7 +50,7 @@ from peloton.runtime.ports import (
     Sizes,
 )
 
-CONDITIONAL = (CreateCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+CONDITIONAL = (CreateCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
 PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
 
 
@@ -57,6 +59,7 @@ class MemoryRows:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
+        self.name = ""
         self.registers: dict[ShardId, RegisterRow] = {}
         self.journal: dict[tuple[ShardId, int], dict[tuple[int, int, int], FrameRow]] = {}
         self.checkpoint: dict[tuple[ShardId, int, int, int], dict[int, PartRow]] = {}
@@ -76,6 +79,8 @@ class MemoryRows:
     def _conditional(self, ask: Conditional) -> Reply:
         if isinstance(ask, CreateCluster):
             return self._create_cluster(ask)
+        if isinstance(ask, NameCluster):
+            return self._name_cluster(ask)
         row = self.registers.get(ask.shard)
         if isinstance(ask, CreateRegister):
             if row is not None:
@@ -94,6 +99,12 @@ class MemoryRows:
         if self.cluster is not None:
             return NotApplied()
         self.cluster = ask.record
+        return Applied()
+
+    def _name_cluster(self, ask: NameCluster) -> Reply:
+        if self.name:
+            return NotApplied()
+        self.name = ask.name
         return Applied()
 
     def _plain(self, ask: Plain) -> None:
@@ -119,6 +130,8 @@ class MemoryRows:
     def _read(self, ask: Read) -> Iterator[object]:
         if isinstance(ask, ReadCluster):
             yield from [] if self.cluster is None else [self.cluster]
+        elif isinstance(ask, ReadName):
+            yield from [self.name] if self.name else []
         elif isinstance(ask, ReadRegister):
             yield from [self.registers[ask.shard]] if ask.shard in self.registers else []
         elif isinstance(ask, ReadSegment):

@@ -75,7 +75,7 @@ class SqliteJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         shards = [(group, n) for group, count in groups.items() for n in range(count)]
         record = (self._ops.process, FORMAT, json.dumps(dict(groups), sort_keys=True))
         registers = [(*shard, self._ops.next(), chain.GENESIS) for shard in shards]
@@ -84,8 +84,12 @@ class SqliteJournal:
                 db = self._begin()
                 db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?, ?, ?)", record)
                 found = db.execute("SELECT cluster_id, format, shards FROM cluster").fetchone()
-                cluster = Cluster(found[0], found[1], json.loads(found[2]))
-                register.same_cluster(cluster, groups)
+                if name:
+                    db.execute("INSERT OR IGNORE INTO cluster_name VALUES (1, ?)", (name,))
+                known = db.execute("SELECT name FROM cluster_name").fetchone()
+                named = known[0] if known else ""
+                cluster = Cluster(found[0], found[1], json.loads(found[2]), named)
+                register.same_cluster(cluster, groups, name=name)
                 db.executemany(
                     "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)", registers
                 )

@@ -335,7 +335,7 @@ class MemberSession:
         self._say(view)
         if reading.folder_missing:
             self._folders(self._folders_again)
-        elif self._read_again:
+        elif self._read_again or reading.torn:
             self._look()
 
     def _folders_again(self, trouble: Exception | None) -> None:

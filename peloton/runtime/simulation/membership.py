@@ -61,6 +61,9 @@ class Ensemble(Later):
         self.faults = faults
         self.session_s = session_s
         self.version = 0
+        """The position of the service: it rises with every write, also those of others."""
+        self.changed_at = 0
+        """The position of the last change of anything here: the date of every view."""
         self.members: dict[str, MemberNode] = {}
         self.owners: dict[ShardId, str] = {}
         self.clients: list[Client] = []
@@ -106,6 +109,7 @@ class Ensemble(Later):
         if self._quiet:
             return
         faults, chance = self.faults, self.stepper.chance
+        self.elsewhere()
         for client in self.clients:
             if chance.random() < faults.cuts_per_s * STRIKE_EVERY_S:
                 client.cut()
@@ -119,9 +123,14 @@ class Ensemble(Later):
 
     # ---- the truth ----
 
+    def elsewhere(self) -> None:
+        """A write that nobody here watches: another cluster's, or a beat of a session."""
+        self.version += 1
+
     def changed(self) -> None:
         """One more change; every watcher hears of it in its own time."""
         self.version += 1
+        self.changed_at = self.version
         for client in self.clients:
             client.look()
 
