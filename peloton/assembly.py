@@ -18,7 +18,9 @@ from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost, HostGone
 from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.backends import process, simulated
+from peloton.backends import keeper_folder, process, simulated
+from peloton.backends.keeper.calling import KeeperUnavailable
+from peloton.backends.keeper_folder import Serves
 from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
@@ -31,7 +33,7 @@ from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import JournalError
+from peloton.runtime.ports import Cluster, JournalError
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
 from peloton.runtime.vocabulary import Key, key
@@ -157,17 +159,13 @@ class Minicluster(Wired):
             raise CannotStart(str(error)) from error
         journal = open_sqlite(folder)
         self._undo.append(journal.close)
-        sizes = journal.bootstrap(GROUPS).shards
+        try:
+            record = journal.bootstrap(GROUPS)
+        except JournalError as error:
+            raise CannotStart(f"journal {folder.journal_path}: {error}") from error
+        sizes = record.shards
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
-        names = [host.name for host in settings.hosts]
-        if settings.backend == "process":
-            runs = process.ProcessBackend(folder.path / "keeper", names)
-            self._backend: Any = runs
-            backend_key = process.BACKEND
-        else:
-            fates = simulated.Fates(settings.simulated_seed, settings.simulated_duration_s)
-            self._backend = simulated.SimulatedBackend(names, fates)
-            backend_key = simulated.BACKEND
+        backend_key = self._make_backend(folder.path / "keeper", record)
         softs = {"placer": PlacerMachine(self._inventories), "backend": self._backend}
         self._root = start(kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs)
         self._undo.append(self._root.stop)
@@ -191,6 +189,19 @@ class Minicluster(Wired):
         )
         self._listen_http(doors)
         self._listen_grpc(doors)
+
+    def _make_backend(self, keeper: Path, record: Cluster) -> Key:
+        settings = self._settings
+        names = [host.name for host in settings.hosts]
+        if settings.backend == "process":
+            serves = serves_of(record)
+            way_on = "--fresh begins anew, and ends all tasks of the old cluster"
+            claim_keeper(keeper, serves, way_on=way_on)
+            self._backend: Any = process.ProcessBackend(keeper, names, serves=serves)
+            return process.BACKEND
+        fates = simulated.Fates(settings.simulated_seed, settings.simulated_duration_s)
+        self._backend = simulated.SimulatedBackend(names, fates)
+        return simulated.BACKEND
 
     def _greet(self, backend: Key) -> list[Key]:
         """Roots begin to exist, hosts learn what they are; the hosts that are no more."""
@@ -225,6 +236,31 @@ def open_sqlite(folder: DataFolder) -> SqliteJournal:
         return SqliteJournal(folder.journal_path)
     except JournalError as error:
         raise CannotStart(f"journal {folder.journal_path}: {error}") from error
+
+
+def serves_of(record: Cluster) -> Serves:
+    """The cluster of this record, as a keeper's folder remembers it."""
+    return Serves(record.cluster_id.hex(), record.name)
+
+
+def claim_keeper(folder: Path, serves: Serves, *, adopt: bool = False, way_on: str) -> None:
+    """Take the keeper's folder for this cluster, or say whose it is and what a person can do.
+
+    `adopt`: end what runs there for another cluster, and begin with an empty folder.
+    """
+    try:
+        try:
+            keeper_folder.claim(folder, serves)
+        except keeper_folder.ServesAnother:
+            if not adopt:
+                raise
+            keeper_folder.adopt(folder, serves)
+    except keeper_folder.ServesAnother as error:
+        raise CannotStart(f"{error}. {way_on}") from error
+    except KeeperUnavailable as error:
+        raise CannotStart(f"keeper folder {folder}: {error}") from error
+    except OSError as error:
+        raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error
 
 
 def configured(host: HostSetting, backend: Key) -> ConfigureHost:

@@ -7,7 +7,8 @@ It must not take a folder from another cluster by itself. What goes wrong otherw
 2. a new journal begins with epoch 1; the keeper refuses all that is said for it
 3. every host waits for ever for a list of its runs, and the runs of the old cluster live on
 
-A person may give the folder up (`set_aside`): the runs in it end, because no task owns them.
+A person may give the folder to another cluster (`adopt`): the runs in it end, because no task owns
+them.
 """
 
 from __future__ import annotations
@@ -70,29 +71,33 @@ def claim(folder: Path, serves: Serves) -> None:
         raise ServesAnother(folder, known=known, wanted=serves)
 
 
-def set_aside(folder: Path) -> Path:
-    """End all runs of the folder, and keep its files under another name, which is returned.
+def adopt(folder: Path, serves: Serves) -> Path:
+    """End all runs of the folder, and begin an empty one for this cluster in its place.
 
-    Raises KeeperUnavailable where they cannot be ended, and OSError. The folder's keeper ends its
-    runs by itself when its folder is gone; where no keeper is left, one is started to find them.
+    The old files are kept under another name, which is returned. Raises KeeperUnavailable where
+    the runs cannot be ended, and OSError. The folder's keeper ends its runs by itself when its
+    folder is gone; where no keeper is left, one is started to find them.
     """
     folder = folder.resolve()
     try:
         dial(folder).close()
     except OSError:
         start_keeper(folder, [])
-    aside = _free_name(folder)
+    fresh, aside = _free_name(folder, "new"), _free_name(folder, "old")
+    claim(fresh, serves)
     folder.rename(aside)
+    # It is claimed already: a daemon of the other cluster that still runs finds that out here.
+    fresh.rename(folder)
     _await_end(aside)
     _LOG.warning("the runs of keeper folder %s were ended; its files are in %s", folder, aside)
     return aside
 
 
-def _free_name(folder: Path) -> Path:
+def _free_name(folder: Path, word: str) -> Path:
     number = 1
-    while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
+    while (found := folder.with_name(f"{folder.name}.{word}-{number}")).exists():
         number += 1
-    return aside
+    return found
 
 
 def _await_end(aside: Path) -> None:

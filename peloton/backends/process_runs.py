@@ -125,6 +125,7 @@ class ProcessRuns:
         self._unsent = bytearray()
         self._pulse = Pulse(silent_max_s)
         self._up: bool | None = None  # as last reported
+        self._why_down = ""
         self._pause_s = BACKOFF_FIRST_S
         self._begin("")
 
@@ -253,8 +254,8 @@ class ProcessRuns:
             self._report(BackendUp())
 
     def _say_down(self, why: str) -> None:
-        if self._up is not False:
-            self._up = False
+        if self._up is not False or why != self._why_down:
+            self._up, self._why_down = False, why
             self._report(BackendDown(why))
 
     def _connect(self) -> None:

@@ -114,7 +114,7 @@ class BackendUp:
 
 @dataclass(frozen=True, slots=True)
 class BackendDown:
-    """Nothing is known of any run for now. Said once for each outage."""
+    """Nothing is known of any run for now. Said once for each outage and reason."""
 
     why: str
 

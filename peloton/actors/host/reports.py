@@ -74,8 +74,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     accepted, not listed: the order was lost before it arrived: start it now (a backend that knew
     it after all leaves it alone); started, not listed: the process is lost; listed, not in the
     ledger: nobody owns it: kill, and be up only when it is gone, because it still takes room that
-    the ledger calls free. What was accepted after the question is not judged, nor is anything by
-    the list of another keeper (top of the file).
+    the ledger calls free. What must not be judged by a list is told at the top of the file.
     """
     if host.removed:
         return Decision(sends=_bury(host, message, at), because="the host is no more")
@@ -106,12 +105,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         elif run.phase == Phase.KILLING and pod in message.running:
             kills.append(pod)
     orphans = [pod for pod in message.running if not _holds(host, pod)]
-    agreed = host.state == HostStates.UNSURE and not orphans
-    # A host of an older version is up and has not written down yet which keeper it knows.
-    adopts = host.state == HostStates.UP and bool(message.keeper) and not host.keeper
-    reconciled = f.HostReconciled(message.keeper, message.keeper_at)
-    facts: tuple[Fact, ...] = (reconciled,) if agreed or adopts else ()
     all_ends = (*ends, *missing)
+    facts = _reconciled(host, message, agreed=not orphans)
     facts = (*facts, *_started(started), *_ended(host, all_ends))
     sends = (*_tell_started(started), *_tell(host, all_ends))
     orders = _orders(host, at, again=again, stops=(*kills, *orphans))
@@ -120,6 +115,14 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
     because = f"{len(orphans)} old runs are killed first" if orphans else "reconciled"
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
+
+
+def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:
+    """A host of an earlier version is up, and has not written down yet which keeper it knows."""
+    adopts = host.state == HostStates.UP and bool(message.keeper) and not host.keeper
+    if adopts or (agreed and host.state == HostStates.UNSURE):
+        return (f.HostReconciled(message.keeper, message.keeper_at),)
+    return ()
 
 
 def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:

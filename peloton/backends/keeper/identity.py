@@ -20,18 +20,17 @@ _BYTES = 8
 
 def keeper_id(folder: str) -> str:
     """The identity of the keeper of this folder."""
-    return _made_once(folder, IDENTITY_NAME, os.urandom(_BYTES).hex())
+    return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex())
 
 
 def cluster_of(folder: str, mark: str) -> str:
     """The mark of the cluster that claimed the folder first: `mark`, if nobody did before."""
-    return _made_once(folder, CLUSTER_NAME, mark)
+    return _made_once(os.path.join(folder, CLUSTER_NAME), mark)
 
 
-def _made_once(folder: str, name: str, text: str) -> str:
+def _made_once(path: str, text: str) -> str:
     """What the file says; it says `text` if it is new. Of several that make it at once, one wins:
     a link is made of a whole file, and only where there is none."""
-    path = os.path.join(folder, name)
     found = _read(path)
     if found is not None:
         return found
@@ -48,7 +47,7 @@ def _made_once(folder: str, name: str, text: str) -> str:
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
-    sync_folder(folder)
+    sync_folder(os.path.dirname(path))
     return _read(path) or ""
 
 

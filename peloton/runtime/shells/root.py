@@ -283,6 +283,11 @@ class Root:
             self.collector.give_back()
         self._journal.close()
 
+    def give_up(self, reason: str) -> None:
+        """The daemon cannot go on, for a reason outside of its shells."""
+        self.region.trouble("root", reason)
+        resolve(self.exited, reason)
+
     def broken(self, text: str) -> None:
         """A thread of this daemon ended by an exception: so must the daemon."""
         self.region.trouble("dispatcher", text)
@@ -302,7 +307,7 @@ def assemble(
     setup: Setup = ALONE,
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
-    sizes = journal.bootstrap(sizes).shards
+    sizes = (setup.record or journal.bootstrap(sizes)).shards
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding=sharding, sizes=sizes)
     exited: Future[str] = Future()
