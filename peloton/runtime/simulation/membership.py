@@ -60,8 +60,7 @@ class Ensemble(Later):
         super().__init__("ensemble", stepper)
         self.faults = faults
         self.session_s = session_s
-        self.version = 0
-        """The position of the service: it rises with every write, also those of others."""
+        self._writes = 0
         self.changed_at = 0
         """The position of the last change of anything here: the date of every view."""
         self.members: dict[str, MemberNode] = {}
@@ -109,7 +108,6 @@ class Ensemble(Later):
         if self._quiet:
             return
         faults, chance = self.faults, self.stepper.chance
-        self.elsewhere()
         for client in self.clients:
             if chance.random() < faults.cuts_per_s * STRIKE_EVERY_S:
                 client.cut()
@@ -123,14 +121,20 @@ class Ensemble(Later):
 
     # ---- the truth ----
 
+    @property
+    def position(self) -> int:
+        """Of the service's history: it rises by itself, too, for sessions beat by writing what
+        nobody watches."""
+        return self._writes + int(self.now)
+
     def elsewhere(self) -> None:
-        """A write that nobody here watches: another cluster's, or a beat of a session."""
-        self.version += 1
+        """A write that nobody here watches, such as another cluster's."""
+        self._writes += 1
 
     def changed(self) -> None:
         """One more change; every watcher hears of it in its own time."""
-        self.version += 1
-        self.changed_at = self.version
+        self._writes += 1
+        self.changed_at = self.position
         for client in self.clients:
             client.look()
 
@@ -168,7 +172,7 @@ class Ensemble(Later):
             self.changed()
         owner = self.owners[shard]
         outcome = NodeOutcome.HELD if owner == member else NodeOutcome.TAKEN
-        return NodeAnswer(member, shard, outcome, self.version, "" if owner == member else owner)
+        return NodeAnswer(member, shard, outcome, self.position, "" if owner == member else owner)
 
     def remove(self, shard: ShardId, member: str) -> NodeAnswer:
         """The owner node, if it is the asker's."""
@@ -176,4 +180,4 @@ class Ensemble(Later):
             del self.owners[shard]
             self.changed()
         owner = self.owners.get(shard, "")
-        return NodeAnswer(member, shard, NodeOutcome.GONE, self.version, owner)
+        return NodeAnswer(member, shard, NodeOutcome.GONE, self.position, owner)
