@@ -188,7 +188,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield one
     for daemon in made:
-        with contextlib.suppress(Failed):
+        if not daemon._region.closed:
             daemon.stop()
     for keeper in tmp_path.glob("keeper*"):
         shutil.rmtree(keeper, ignore_errors=True)

@@ -36,11 +36,9 @@ from peloton.runtime.core.population import Population
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.speech import Speech
 from peloton.runtime.core.wire import FRAMES, Parcel
-from peloton.runtime.ports import View
 from peloton.runtime.shells.letters import resolve
 from peloton.runtime.shells.places import Places
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.simulation.member import Client
 from peloton.runtime.vocabulary import Decision
 
 SEEDS_MAX = 150
@@ -145,17 +143,6 @@ def _unnamed(named: Any) -> Any:
     return lambda places, soft: named(places, soft)._replace(member="0")
 
 
-def _dated_by_reader(say: Any) -> Any:
-    """A view has the position up to which its reader has come, not that of its last change."""
-
-    def dated(client: Any, line: Any, news: Any, **more: Any) -> None:
-        if isinstance(news, View):
-            news = msgspec.structs.replace(news, version=client._service.position)
-        say(client, line, news, **more)
-
-    return dated
-
-
 # What storms do not find, and where it is found instead: parcels heard twice (test_network.py), a
 # job that says nothing again (test_nemeses.py: it takes two slices), a machine that comes late and
 # hears its name from the next view only (tests/adapters/test_daemon_wiring.py), crowds that go on
@@ -200,7 +187,6 @@ PLANTED: dict[str, Planted] = {
         _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=26
     ),
     "machines are not told their names": Planted(Places, "named", _unnamed, seed=27),
-    "views are dated by their reader": Planted(Client, "_say", _dated_by_reader),
     "room is not looked at": Planted(Resources, "fits", lambda _: lambda need, room: 1000, seed=2),
 }
 
