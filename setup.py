@@ -1,4 +1,4 @@
-"""The one build step that pyproject.toml cannot say: modules are made from proto/ at install.
+"""The one build step that setup.cfg cannot say: modules are made from proto/ at install.
 
 Must not import peloton, which is not installed yet when this runs.
 """

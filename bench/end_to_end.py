@@ -76,7 +76,7 @@ class Bench:
     def _start(self, duration_s: float) -> Root:
         inventories = [inventory_key(number) for number in range(GROUPS["hostmgr"])]
         backend = SimulatedBackend(self.names, Fates(duration_s=duration_s))
-        softs = {"placer": PlacerMachine(inventories), "backend": backend}
+        softs = {"placer": PlacerMachine(inventories), backend.key: backend}
         root = start(kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), softs=softs)
         root.opened.result(WAIT_S)
         root.region.tell([Envelope(ROOT, OpenRoot())])

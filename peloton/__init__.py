@@ -4,3 +4,6 @@ Importing the package must do nothing: no import of its own parts, no thread, no
 """
 
 __version__ = "0.1.0"
+INSTALL_FLEET = "in the checkout, run `.venv/bin/pip install -e '.[fleet]'`"
+"""What to do where a library of the extra `fleet` is missing. Never `pip install peloton`: on PyPI
+that name is somebody else's package."""

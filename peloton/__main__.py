@@ -17,6 +17,8 @@ PROCESSES = {
         "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
     ),
     "schema": Entry("peloton.schema:command", "Make the journal's tables on Cassandra."),
+    "journal": Entry("peloton.journal:command", "Look into a journal, running or stopped."),
+    "features": Entry("peloton.features:command", "Raise what a fleet may write after an upgrade."),
     "doctor": Entry("peloton.doctor:command", "Look whether the store keeps what we rely on."),
 }
 

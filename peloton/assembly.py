@@ -12,15 +12,18 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost, HostGone
 from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.backends import keeper_folder, process, simulated
+from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import Serves
+from peloton.backends.port import Backend
+from peloton.backends.process import ProcessBackend
+from peloton.backends.simulated import Fates, SimulatedBackend
 from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
@@ -36,6 +39,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Cluster, JournalError
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
+from peloton.runtime.shells.soft import Soft
 from peloton.runtime.vocabulary import Key, key
 
 START_MAX_S = 60.0
@@ -133,7 +137,7 @@ class Minicluster(Wired):
         False when tasks were to be ended and some are left. Raises `Failed` when the cluster had
         ended by itself.
         """
-        self._server.stop(grace=0.5).wait(2.0)
+        self._server.stop(grace_s=0.5).wait(2.0)
         self._root.stop()
         clean = not self._settings.stop_tasks or self._backend.stop_all(STOP_TASKS_GRACE_S)
         self._undo.remove(self._root.stop)
@@ -163,17 +167,20 @@ class Minicluster(Wired):
             record = journal.bootstrap(GROUPS)
         except JournalError as error:
             raise CannotStart(f"journal {folder.journal_path}: {error}") from error
-        sizes = record.shards
+        sizes = {group: record.shards[group] for group in GROUPS}
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
-        backend_key = self._make_backend(folder.path / "keeper", record)
-        softs = {"placer": PlacerMachine(self._inventories), "backend": self._backend}
+        self._backend = self._make_backend(folder.path / "keeper", record)
+        softs: dict[str, Soft] = {
+            "placer": PlacerMachine(self._inventories),
+            self._backend.key: self._backend,
+        }
         self._root = start(kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs)
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
         self._muster = Muster(self._region, self._inventories)
         self._wait(self._root.opened.done, "its shards")
-        gone = self._greet(backend_key)
+        gone = self._greet(self._backend.key)
         self._backend.start(self._region.tell, self._region.trouble)
         self._undo.append(self._backend.close)
         # Only now: a host that is no more has its backend kill what it left.
@@ -190,18 +197,16 @@ class Minicluster(Wired):
         self._listen_http(doors)
         self._listen_grpc(doors)
 
-    def _make_backend(self, keeper: Path, record: Cluster) -> Key:
+    def _make_backend(self, keeper: Path, record: Cluster) -> Backend:
         settings = self._settings
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":
             serves = serves_of(record)
             way_on = "--fresh begins anew, and ends all tasks of the old cluster"
             claim_keeper(keeper, serves, way_on=way_on)
-            self._backend: Any = process.ProcessBackend(keeper, names, serves=serves)
-            return process.BACKEND
-        fates = simulated.Fates(settings.simulated_seed, settings.simulated_duration_s)
-        self._backend = simulated.SimulatedBackend(names, fates)
-        return simulated.BACKEND
+            return ProcessBackend(keeper, names, serves=serves)
+        fates = Fates(settings.simulated_seed, settings.simulated_duration_s)
+        return SimulatedBackend(names, fates)
 
     def _greet(self, backend: Key) -> list[Key]:
         """Roots begin to exist, hosts learn what they are; the hosts that are no more."""

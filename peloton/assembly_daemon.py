@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
@@ -33,7 +34,11 @@ from peloton.assembly import (
     open_sqlite,
     serves_of,
 )
-from peloton.backends import process, simulated
+from peloton.backends.port import Backend
+from peloton.backends.process import BACKEND as PROCESS
+from peloton.backends.process import ProcessBackend
+from peloton.backends.simulated import BACKEND as SIMULATED
+from peloton.backends.simulated import Fates, SimulatedBackend
 from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
@@ -50,6 +55,9 @@ from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.settings import Cassandra, DaemonSettings
+
+if TYPE_CHECKING:
+    from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 
 GREET_AGAIN_S = 1.0
 LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
@@ -109,7 +117,7 @@ class Daemon(Wired):
             except TimesUp:
                 clean = False
         if "api" in self._settings.roles:
-            self._server.stop(grace=0.5).wait(2.0)
+            self._server.stop(grace_s=0.5).wait(2.0)
         self._unwind()
         if root.exited.done():
             raise Failed(root.exited.result())
@@ -168,7 +176,7 @@ class Daemon(Wired):
         membership = open_zookeeper(settings, record)
         self._undo.append(membership.close)
         self._refused = membership.refused
-        return membership  # type: ignore[no-any-return]
+        return membership
 
     def _take_keeper(self) -> None:
         """The folder where our tasks run serves this journal, and no other."""
@@ -219,7 +227,7 @@ class Daemon(Wired):
         drivers.on_broken = root.broken
         return root
 
-    def _furnish(self) -> Any:
+    def _furnish(self) -> Backend | None:
         """The soft machines that our roles ask for; the backend, if we have one."""
         settings, region = self._settings, self._region
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
@@ -229,18 +237,18 @@ class Daemon(Wired):
         if "hostmgr" not in settings.roles:
             return None
         backend = self._make_backend()
-        region.register_soft("backend", backend, outward=True)
+        region.register_soft(backend.key, backend, outward=True)
         return backend
 
-    def _make_backend(self) -> Any:
+    def _make_backend(self) -> Backend:
         setting = self._settings.backend
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
             serves = serves_of(self._record)
-            return process.ProcessBackend(setting.process.folder, names, serves=serves)
+            return ProcessBackend(setting.process.folder, names, serves=serves)
         assert setting.simulated is not None
-        fates = simulated.Fates(setting.simulated.seed, setting.simulated.duration_s)
-        return simulated.SimulatedBackend(names, fates)
+        fates = Fates(setting.simulated.seed, setting.simulated.duration_s)
+        return SimulatedBackend(names, fates)
 
     def _doors(self) -> Doors:
         settings = self._settings
@@ -301,7 +309,7 @@ class Daemon(Wired):
     @property
     def _backend_key(self) -> Key:
         real = self._settings.backend.process is not None
-        return process.BACKEND if real else simulated.BACKEND
+        return PROCESS if real else SIMULATED
 
 
 # ---- what a daemon stands on: imported only where it is wanted ----
@@ -313,7 +321,7 @@ def open_cassandra(setting: Cassandra) -> Journal:
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
         from peloton.runtime.adapters.cassandra_store import CassandraRows
     except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {_EXTRA}") from error
+        raise CannotStart(f"journal.cassandra: {error}; {INSTALL_FLEET}") from error
     try:
         rows = CassandraRows.open(
             CassandraSettings(
@@ -331,13 +339,13 @@ def open_cassandra(setting: Cassandra) -> Journal:
     return FencedRows(rows, process=os.urandom(16))
 
 
-def open_zookeeper(settings: DaemonSettings, record: Cluster) -> Any:
+def open_zookeeper(settings: DaemonSettings, record: Cluster) -> ZooKeeperMembership:
     """The membership, which also shows clients where the owners of first shards are."""
     try:
         from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {_EXTRA}") from error
+        raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
     setting = settings.zookeeper
     assert setting is not None
     leaders: Mapping[str, tuple[str, Leader]] = {}
@@ -355,9 +363,6 @@ def open_zookeeper(settings: DaemonSettings, record: Cluster) -> Any:
             cluster_id=record.cluster_id.hex(),
         )
     )
-
-
-_EXTRA = "a daemon among others needs `pip install 'peloton[fleet]'`"
 
 
 def _secret(file: Path | None) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from peloton.actors.host import kind as host
 from peloton.actors.host.inventory import kind as inventory
+from peloton.actors.host.messages import BACKEND_MESSAGES
 from peloton.actors.job import kind as job
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.respool import kind as respool
@@ -17,7 +18,7 @@ from peloton.runtime.vocabulary import Kind
 GROUPS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 """Shards of each group in a small cluster; written once, in the cluster record."""
 
-SOFTS = {"placer": PLACER_MESSAGES}
+SOFTS = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
 """What soft machines hear from other daemons, by the prefix of their keys."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from peloton.actors.host.inventory.messages import HostView, ListHosts
 from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
-from peloton.actors.respool.messages import ROOT, ListPools
+from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 
@@ -50,7 +50,7 @@ class Muster:
         total = Resources()
         for view in up:
             total = total + view.summary.capacity
-        pools = _answer(self._region.ask(ROOT, ListPools()))
+        pools = _answer(self._region.ask(ROOT, GetPool()))
         if not isinstance(pools, tuple) or not pools:
             return False
         counted = pools[0].config.limit

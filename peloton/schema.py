@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from peloton import INSTALL_FLEET
+
 if TYPE_CHECKING:
     from peloton.runtime.adapters.cassandra_session import CassandraSettings
 
@@ -52,7 +54,7 @@ def store_settings(options: dict[str, Any]) -> CassandraSettings:
     try:
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
     except ImportError as error:
-        raise click.ClickException(f"{error}; pip install 'peloton[fleet]'") from error
+        raise click.ClickException(f"{error}; {INSTALL_FLEET}") from error
 
     hosts, ports = [], []
     for contact in options["contacts"]:

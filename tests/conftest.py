@@ -1,4 +1,4 @@
-"""What every test shares: where the repository is, and the switch for slow tests.
+"""What every test shares: where the repository is, the switch for slow tests, and who goes first.
 
 Must not hold fixtures that set up actors: a test says all it needs by itself.
 """
@@ -6,10 +6,22 @@ Must not hold fixtures that set up actors: a test says all it needs by itself.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# With several workers, tests of one group run in one of them, one after the other. Those with real
+# servers share the ZooKeeper and the Cassandra of their process; the house rules share what they
+# have parsed.
+GROUPS = {
+    "servers": ("tests/adapters/", "tests/bench/", "tests/contracts/", "tests/cli/test_search.py"),
+    "house": ("tests/house/",),
+}
+# Here the tests of a file share a cluster, and may find in it what those before them made.
+BY_FILE = ("tests/e2e/", "tests/gateway/")
+# With several workers the long ones begin first, so that none is left alone at the end.
+LONG = ("tests/worlds/", "tests/model/", "tests/e2e/", "tests/backends/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,12 +29,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     if config.getoption("--slow"):
         return
     skip = pytest.mark.skip(reason="slow: run with --slow")
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests of a group go to one worker; the others to whoever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid) or nodeid
+
+    return Grouped(config, log)
+
+
+def _group(nodeid: str) -> str:
+    if nodeid.startswith(BY_FILE):
+        return nodeid.partition("::")[0]
+    return next((name for name, paths in GROUPS.items() if nodeid.startswith(paths)), "")
 
 
 @pytest.fixture(scope="session")

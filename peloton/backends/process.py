@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal as signals
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,7 +24,9 @@ from peloton.actors.task.messages import End, Outcome
 from peloton.backends import process_words as words
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import Serves
+from peloton.backends.port import POISON, Report, Tell, Trouble, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
+from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
@@ -33,14 +35,12 @@ STOP_SLACK_S = 3.0
 """How long after the grace a kill may take to be reported."""
 _NOT_REACHED = "keeper: not reached yet"
 
-Tell = Callable[[Iterable[Envelope]], None]
-Trouble = Callable[[str, str], None]
-
 
 class ProcessBackend:
     """The soft machine behind `backend/process`."""
 
     own_thread = False  # the keeper's client has one; nothing here waits
+    key = BACKEND
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ProcessBackend:
         self._folder = folder
         self._serves = serves
         self._silent_max_s = silent_max_s
-        self._hosts = dict.fromkeys(hosts)  # who is told whether the keeper can be asked
+        self._roster = Roster(BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
         self._tell: Tell | None = None
         self._trouble: Trouble | None = None
@@ -78,60 +78,76 @@ class ProcessBackend:
 
     @property
     def wake_at(self) -> float | None:
-        """Nothing here waits for a time."""
-        return None
-
-    def sandbox(self, run: str) -> Path:
-        """The folder a run works in; it may not exist."""
-        assert self._runs is not None
-        return self._runs.sandbox(run)
+        """When a host that appeared has to be reported again."""
+        return self._roster.wake_at
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
         self._now_s = now
         for envelope in envelopes:
             message = envelope.message
-            if isinstance(message, m.ListRuns | m.AskBackend):
-                # Also one that is not part of the cluster any more, and may have to kill.
-                self._hosts.setdefault(message.host.partition("/")[2])
-            if self._runs is None:
-                continue
-            if isinstance(message, m.StartRuns):
-                self._launch(message, self._runs)
-            elif isinstance(message, m.StopRuns):
-                name = self._greet(message.host, message.epoch)
-                for run in message.runs:
-                    self._runs.kill(name, run, grace_s=message.grace_s)
+            if isinstance(message, m.AddHost):
+                self._say(self._roster.add(message, now))
+            elif isinstance(message, m.RemoveHost):
+                # Under the lock: "up" for all, being said just now, must not be its last word.
+                with self._saying:
+                    self._say(self._roster.remove(message))
             elif isinstance(message, m.ForgetRuns):
-                self._runs.ack(message.runs)
-            elif isinstance(message, m.ListRuns):
-                name = self._greet(message.host, message.epoch)
-                self._list(name, self._runs, asked_at=message.asked_at)
-                self._say_whether_up(message.host, only_down=True)
-            elif isinstance(message, m.AskBackend):
-                self._say_whether_up(message.host, only_down=False)
-        return ()
+                if self._runs is not None:
+                    self._runs.ack(message.runs)
+            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.AskBackend):
+                self._ordered(message)
+        return self._roster.due(now)
+
+    def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.AskBackend) -> None:
+        host = order.host
+        if self._roster.has_left(host):
+            self._say(self._roster.left(host))
+            return
+        # Also one that is not part of the cluster any more, and may have to kill.
+        self._roster.ordered(host)
+        if isinstance(order, m.AskBackend):
+            self._say_whether_up(host, only_down=False)
+            return
+        runs, name = self._runs, _name(host)
+        # An older owner's order: the keeper would refuse it by the other daemon's hello, but not
+        # by one of this daemon, which may have had the host before and has it again.
+        if runs is None or order.epoch < self._epochs.get(name, order.epoch):
+            return
+        if order.epoch != self._epochs.get(name):
+            self._epochs[name] = order.epoch
+            runs.hello(name, order.epoch)
+        if isinstance(order, m.StartRuns):
+            self._launch(order, runs)
+        elif isinstance(order, m.StopRuns):
+            for run in order.runs:
+                runs.kill(name, run, grace_s=order.grace_s)
+        else:
+            self._list(name, runs, asked_at=order.asked_at)
+            self._say_whether_up(host, only_down=True)
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
         """An order that makes no sense ends its own run, and no other."""
-        name = self._greet(order.host, order.epoch)
+        name = _name(order.host)
         if order.keeper and order.keeper != runs.keeper:
             # The host would look for these runs elsewhere, so they must not begin here. Our list
             # tells it who answers now.
             self._list(name, runs, asked_at=self._now_s)
             return
-        requests, bad = [], []
+        requests: list[words.RunRequest] = []
+        bad: list[m.RunEnd] = []
         for run in order.runs:
             try:
                 requests.append(_request(name, run))
-            except _POISON as trouble:
-                bad.append(words.BadRun(run.run, f"{type(trouble).__name__}: {trouble}"))
+            except POISON as trouble:
+                bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
         self._alive.update((request.run_id, name) for request in requests)
-        bad += runs.launch(name, order.epoch, runs=requests)
+        refused = runs.launch(name, order.epoch, runs=requests)
+        bad += [cannot_be_ordered(each.run_id, each, reason=NOT_RUNNABLE) for each in refused]
         if bad:
-            for each in bad:
-                self._buried(each.run_id)
-            self._say(name, m.RunsEnded(tuple(_refused(each) for each in bad)))
+            for end in bad:
+                self._buried(end.run)
+            self._report(name, m.RunsEnded(tuple(bad)))
 
     def _list(self, name: str, runs: ProcessRuns, *, asked_at: float) -> None:
         self._asked.setdefault(name, deque()).append(asked_at)
@@ -149,9 +165,8 @@ class ProcessBackend:
 
     def reset(self) -> None:
         """Orders were lost with the mail that could not be handled: every host is to compare."""
-        self._epochs = {}
-        for name in [*self._hosts]:
-            self._say_whether_up(key("host", name), only_down=False)
+        for host in self._roster.hosts:
+            self._say_whether_up(host, only_down=False)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
         """The keeper does not care who we are: only for which epoch of a host we speak."""
@@ -160,14 +175,6 @@ class ProcessBackend:
         """Leave the keeper and its runs as they are."""
         if self._runs is not None:
             self._runs.close()
-
-    def _greet(self, host: Key, epoch: int) -> str:
-        name = host.partition("/")[2]
-        if self._epochs.get(name) != epoch:
-            assert self._runs is not None
-            self._epochs[name] = epoch
-            self._runs.hello(name, epoch)
-        return name
 
     def _say_whether_up(self, host: Key, *, only_down: bool) -> None:
         """To a host that asks. Down is also the answer to an order that nobody can answer."""
@@ -187,7 +194,7 @@ class ProcessBackend:
         with self._saying:
             self._down = down
             word: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
-            self._tell([Envelope(key("host", name), word) for name in [*self._hosts]])
+            self._tell([Envelope(host, word) for host in self._roster.hosts])
 
     def _hear(self, report: words.RunReport) -> None:
         """A report of the keeper, on its client's thread.
@@ -204,10 +211,10 @@ class ProcessBackend:
             self._asked.clear()
             self._now(f"keeper: {report.why}")
         elif isinstance(report, words.RunStarted):
-            self._say(report.host, m.RunsStarted((report.run_id,)))
+            self._report(report.host, m.RunsStarted((report.run_id,)))
         elif isinstance(report, words.RunEnded):
             self._buried(report.run_id)
-            self._say(report.host, m.RunsEnded((_end(report),)))
+            self._report(report.host, m.RunsEnded((_end(report),)))
         elif isinstance(report, words.RunsListed):
             for run in report.runs:
                 if run.ended is None:
@@ -215,10 +222,9 @@ class ProcessBackend:
                 else:
                     self._buried(run.run_id)
             asked = self._asked.get(report.host)
-            asked_at = asked.popleft() if asked else self._now_s
-            told = _listed(report, asked_at)
+            told = _listed(report, asked.popleft() if asked else self._now_s)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
-            self._say(report.host, replace(told, keeper=keeper, keeper_at=at))
+            self._report(report.host, replace(told, keeper=keeper, keeper_at=at))
         elif isinstance(report, words.RunUnknown):
             # The host asked to kill what the keeper never heard of. It waits for an end that
             # nobody will report, until a listing shows that there is no such run.
@@ -231,18 +237,19 @@ class ProcessBackend:
         if not self._alive:
             self._none_alive.set()
 
-    def _say(self, host: str, message: m.RunsStarted | m.RunsEnded | m.RunsListed) -> None:
-        assert self._tell is not None
-        self._tell([Envelope(key("host", host), message)])
+    def _report(self, name: str, report: Report) -> None:
+        """To a host that is there; of one that has left nothing is known."""
+        host = key("host", name)
+        if not self._roster.has_left(host):
+            self._say(Envelope(host, report))
+
+    def _say(self, envelope: Envelope) -> None:
+        if self._tell is not None:
+            self._tell([envelope])
 
 
-# What an order raises that has in it what no command or environment can have.
-_POISON = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
-
-
-def _refused(bad: words.BadRun) -> m.RunEnd:
-    text = f"cannot be ordered: {bad}"
-    return m.RunEnd(bad.run_id, Outcome(End.FAILED, reason=NOT_RUNNABLE, message=text))
+def _name(host: Key) -> str:
+    return host.partition("/")[2]
 
 
 def _request(host: str, run: m.StartRun) -> words.RunRequest:

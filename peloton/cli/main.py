@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from peloton import __version__
 from peloton.cli import exits
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Settings
@@ -26,6 +27,7 @@ NOUNS: dict[str, Entry] = {
     "why": Entry("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
     "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
     "story": Entry("peloton.cli.ops:story", "What an actor did lately, and because of what."),
+    "follow": Entry("peloton.cli.follow:follow", "What happens to a job or pool, as it happens."),
     "admin": Entry("peloton.cli.admin:admin", "What was set aside, and how to go on."),
 } | {
     name: Entry("peloton.cli.later:group", "Not supported yet.", hidden=True)
@@ -55,7 +57,7 @@ def root(processes: Mapping[str, Entry]) -> click.Group:
         context_settings={"help_option_names": ["-h", "--help"], "obj": Settings()},
         no_args_is_help=True,
     )
-    return click.version_option(package_name=NAME, message="%(prog)s %(version)s")(group)
+    return click.version_option(__version__, message="%(prog)s %(version)s")(group)
 
 
 def run(group: click.Group, args: Sequence[str] | None = None) -> int:

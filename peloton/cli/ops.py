@@ -5,8 +5,10 @@ Must not turn the end of waiting into the end of the job: interrupted, the job g
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +22,7 @@ from peloton.cli.values import COUNT, duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
 TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
-STORY_HEADER = ("Time", "Message", "Because", "Facts")
+STORY_HEADER = ("Time", "Message", "Because", "Facts", "Who")
 
 
 @click.command(cls=OwnCommand)
@@ -106,7 +108,8 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     """
     with connected() as peloton, said(TEXTS, job=job):
         try:
-            ended = peloton.ops.wait(job, timeout_s=within_s, silent=hint)
+            with looked_on(job) as seen:
+                ended = peloton.ops.wait(job, timeout_s=within_s, silent=hint, seen=seen)
         except KeyboardInterrupt:
             hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
             raise
@@ -114,6 +117,18 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     if not ended.done:
         return exits.WAIT_OVER
     return exits.of_job(ended.state, ended.exit_code, raw=raw_exit)
+
+
+@contextmanager
+def looked_on(job: str) -> Iterator[Callable[[Any], None] | None]:
+    """Who is told how far it is: a bar, where stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from peloton.cli import screen
+
+    with screen.progress(job) as seen:
+        yield lambda ended: seen(ended.state, ended.counts)
 
 
 def show_end(job: str, ended: Any) -> None:
@@ -160,10 +175,15 @@ def story(key: str) -> None:
             rows=lambda: map(line_row, answer.lines),
             names=lambda: dict.fromkeys(line.because for line in answer.lines),
             nothing="Nothing is remembered.",
+            compact=True,
         )
     )
 
 
 def line_row(line: Any) -> Sequence[object]:
-    at = datetime.fromtimestamp(line.at, UTC).isoformat(timespec="milliseconds")
-    return at.replace("+00:00", "Z"), line.cause, line.because, ", ".join(line.facts)
+    return moment(line.at), line.cause, line.because, ", ".join(line.facts), line.who
+
+
+def moment(at: float) -> str:
+    """A time in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

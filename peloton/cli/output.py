@@ -7,6 +7,7 @@ decide what an answer means: the command says how it looks as a table, as names 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,19 +47,30 @@ def show(view: View) -> None:
             for name in view.names():
                 click.echo(name)
         case _:
-            click.echo(as_table(view))
+            show_table(view)
 
 
-def as_table(view: View) -> str:
+def show_table(view: View) -> None:
+    """For people a table that fits their terminal, for pipes the plain one."""
     if not view.header:
-        return view.text
-    rows = list(view.rows())
+        click.echo(view.text)
+        return
+    header, rows = view.header, list(view.rows())
     if not rows and view.nothing:
-        return view.nothing
+        click.echo(view.nothing)
+        return
     if rows and view.compact:
-        used = [at for at in range(len(view.header)) if any(str(row[at]) for row in rows)]
-        return table.render(pick(view.header, used), [pick(row, used) for row in rows])
-    return table.render(view.header, rows)
+        used = [at for at in range(len(header)) if any(str(row[at]) for row in rows)]
+        header, rows = pick(header, used), [pick(row, used) for row in rows]
+    if not (sys.stdout.isatty() and on_screen(header, rows)):
+        click.echo(table.render(header, rows))
+
+
+def on_screen(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
+    # Loaded late: a tenth of a second, for terminals only.
+    from peloton.cli import screen
+
+    return screen.show_table(header, rows)
 
 
 def pick(row: Sequence[object], columns: Sequence[int]) -> list[str]:

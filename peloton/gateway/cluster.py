@@ -9,6 +9,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from peloton.runtime.core.changes import Change
+from peloton.runtime.core.inspection import FollowChanges, Read
 from peloton.runtime.core.story import Line
 from peloton.runtime.vocabulary import Key, Message, Query
 
@@ -28,6 +30,15 @@ class Cluster(Protocol):
 
     def shards_of(self, kind: str) -> list[Key]:
         """Whom to ask for the summaries of a kind."""
+
+    def shard_of(self, key: Key) -> Key:
+        """The shard that an entity lives in, as one follows it."""
+
+    def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
+        """What comes after a mark of a shard, as a `Read`, once there is something."""
+
+    def changes_in(self, read: Read) -> list[Change]:
+        """The changes of a page."""
 
     def quarantine(self) -> Future[Any]:
         """What is set aside: pairs (key, fact)."""

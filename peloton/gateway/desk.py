@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import Any, NoReturn, TypeAlias
@@ -21,26 +21,47 @@ from peloton.actors.job.slice.messages import (
     ListInstances,
     slice_key,
 )
-from peloton.actors.respool.messages import ROOT, ListPools, PoolView
+from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
+from peloton.gateway import details
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.listing import gather
+from peloton.gateway.principals import principal_of
 from peloton.gateway.texts import name_of
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.vocabulary import Key, Message, Query, SetAside, Unavailable
 
 ASK_S_MAX = 15.0
 """How long one question may take, whatever the client would wait."""
+RETRY_S = 0.5
+"""When to repeat what was UNAVAILABLE: a shard that moves has its next owner in about that time."""
 ASKS_IN_FLIGHT_MAX = 8
 """Questions of one call at once: a listing of a large job must not fill the shards' inboxes."""
+POOLS_PER_PAGE_MAX = 500
+"""Pools in one answer: about ten milliseconds of the thread that all shards of a daemon share."""
 
 Context: TypeAlias = grpc.ServicerContext
 Code = grpc.StatusCode
 
 
-def end(context: Context, code: grpc.StatusCode, *, text: str) -> NoReturn:
-    """End the call with a status."""
-    context.abort(code, text)
+def end(
+    context: Context,
+    code: grpc.StatusCode,
+    *,
+    text: str,
+    field: str = "",
+    retry_s: float | None = None,
+) -> NoReturn:
+    """End the call with a status.
+
+    `field` is the path of what is wrong in the request, and is put before the text. `retry_s` is
+    for calls that change nothing unnoticed when repeated: after so long it may help.
+    """
+    status = details.status(code, text, field=field, retry_s=retry_s)
+    if status is None:
+        context.abort(code, details.message(text, field=field))
+    else:
+        context.abort_with_status(status)
     raise AssertionError("abort returned")
 
 
@@ -50,8 +71,11 @@ class Desk:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def wait(self, future: Future[Any], context: Context, *, of: str = "the cluster") -> Any:
-        """The answer, unless there is none, which ends the call."""
+    def wait(
+        self, future: Future[Any], context: Context, *, of: str = "the cluster", safe: bool = True
+    ) -> Any:
+        """The answer, unless there is none, which ends the call. `safe`: it may be repeated."""
+        retry_s = RETRY_S if safe else None
         left_s = context.time_remaining()
         try:
             answer = future.result(ASK_S_MAX if left_s is None else min(ASK_S_MAX, left_s))
@@ -61,9 +85,9 @@ class Desk:
                 f"no answer in time from {of}; a change may have happened all the same: "
                 "look, then repeat"
             )
-            end(context, Code.UNAVAILABLE, text=text)
+            end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
         if isinstance(answer, Unavailable):
-            end(context, Code.UNAVAILABLE, text=answer.text)
+            end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
         if isinstance(answer, SetAside):
             text = f"the command failed again and again and was set aside: {answer.text}"
             end(context, Code.INTERNAL, text=text)
@@ -78,10 +102,12 @@ class Desk:
         request: tuple[str, bytes] | None = None,
     ) -> Any:
         """Ask one entity and wait."""
-        told = dict(context.invocation_metadata() or ())
-        who = told.get("username") or told.get("peloton-user") or told.get("rpc-caller") or ""
-        future = self.cluster.ask(to, message, request=request, who=str(who))
-        return self.wait(future, context, of=to)
+        # A question changes nothing, so nobody will want to know who asked it.
+        who = "" if isinstance(message, Query) else principal_of(context).text
+        future = self.cluster.ask(to, message, request=request, who=who)
+        # A command without a request key might be done twice.
+        safe = request is not None or isinstance(message, Query)
+        return self.wait(future, context, of=to, safe=safe)
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
         """The answers to many questions, in order, a few of them asked ahead."""
@@ -97,13 +123,25 @@ class Desk:
 
     # ---- what several services ask for ----
 
-    def pools(self, context: Context) -> dict[Key, PoolView]:
-        """Every pool, parents before children."""
-        found = self.ask(ROOT, ListPools(), context=context)
+    def pool(self, query: GetPool, context: Context) -> tuple[PoolView, ...]:
+        """A pool and those above it, the root last; nothing where there is no such pool."""
+        return self._of_pools(query, context)
+
+    def pools(self, context: Context, *, parent: Key | None = None) -> dict[Key, PoolView]:
+        """Every pool, parents before children; or the children of one alone.
+
+        They are read page by page, for a shard answers between two turns. A pool that is there all
+        the time, under one name, is read, whatever comes or goes meanwhile.
+        """
+        return all_pages(lambda query: self._of_pools(query, context), parent=parent)
+
+    def _of_pools(self, query: Query, context: Context) -> tuple[PoolView, ...]:
+        found = self.ask(ROOT, query, context=context)
         if not isinstance(found, tuple):
             # Else a pool that was not asked for yet would be said not to exist.
-            end(context, Code.UNAVAILABLE, text=f"{ROOT} has not begun yet: the cluster is young")
-        return {view.pool: view for view in found}
+            text = f"{ROOT} has not begun yet: the cluster is young"
+            end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
+        return found
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
         """A job, or None where there is none of that name."""
@@ -141,6 +179,35 @@ class Desk:
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 yield views.get(instance) or unopened(job, instance)
+
+
+def all_pages(
+    ask: Callable[[ListPools], tuple[PoolView, ...]],
+    *,
+    parent: Key | None = None,
+    most: int = POOLS_PER_PAGE_MAX,
+) -> dict[Key, PoolView]:
+    """What all pages show together, in their order."""
+    found: dict[Key, PoolView] = {}
+    after: tuple[tuple[str, Key], ...] | None = None
+    while True:
+        page = ask(ListPools(most, after, parent))
+        known = len(found)
+        found.update((view.pool, view) for view in page)
+        # An owner of an earlier version answers with all pools, however few were asked for.
+        if len(page) != most or len(found) == known:
+            return found
+        after = _way_down(page[-1], found)
+
+
+def _way_down(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str, Key], ...]:
+    """Names and keys of the pools from below the root to this one, as far as they are known."""
+    way: list[tuple[str, Key]] = []
+    at: PoolView | None = view
+    while at is not None and at.pool != ROOT:
+        way.append((at.config.name, at.pool))
+        at = pools.get(at.config.parent)
+    return tuple(reversed(way))
 
 
 def unopened(job: JobView, instance: int) -> InstanceView:

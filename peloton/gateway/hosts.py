@@ -12,7 +12,7 @@ from peloton.actors.host.inventory.messages import HostView, ListHosts, inventor
 from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
-from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.desk import RETRY_S, Code, Context, Desk, end
 from peloton.gateway.texts import name_of
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, Refused, key
@@ -26,7 +26,7 @@ def listed(desk: Desk, context: Context) -> list[ops.Host]:
     for inventory, views in zip(inventories, answers, strict=True):
         if not isinstance(views, tuple):
             text = f"{inventory} has not begun yet: the cluster is young"
-            end(context, Code.UNAVAILABLE, text=text)
+            end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
         found += views
     return [_told(view) for view in sorted(found, key=lambda view: view.summary.host)]
 

@@ -18,10 +18,10 @@ import threading
 import urllib.parse
 from collections.abc import Callable
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from peloton import __version__
 from peloton.config import Address
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.metrics import text_of
@@ -92,7 +92,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         known: dict[str, Callable[[], None]] = {
             "/health": self._health,
             "/ready": self._health,
-            "/version": lambda: self._say(HTTPStatus.OK, _version() + "\n"),
+            "/version": lambda: self._say(HTTPStatus.OK, __version__ + "\n"),
             "/metrics": lambda: self._answer(text_of(self.cluster), TEXT),
         }
         try:
@@ -211,10 +211,3 @@ def _host_of(header: str) -> str:
         return urllib.parse.urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
-
-
-def _version() -> str:
-    try:
-        return version("peloton")
-    except PackageNotFoundError:
-        return "unknown"

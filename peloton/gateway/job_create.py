@@ -8,11 +8,10 @@ id, pool, config. It must not leave half a job behind that it knew to be wrong.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
 from peloton.actors.resources import BadAmount
-from peloton.actors.respool.messages import ROOT, PoolView, pool_key
+from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.desk import Code, Context, Desk, end
@@ -51,16 +50,15 @@ class Creation:
             bad_id = job.InvalidJobId(id=sent.id, message=text)
             return job.CreateResponse(error=Error(invalidJobId=bad_id))
         self._id = found
-        pools = self._desk.pools(self._context)
-        pool = self._pool(pools)
-        if isinstance(pool, str):
-            return self._invalid(pool)
+        pools = self._pools()
+        if isinstance(pools, str):
+            return self._invalid(pools)
         try:
             wanted = to_spec(sent.config)
-            check_limits(wanted, pool, pools=pools)
+            check_limits(wanted, pools)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
-        return self._create(wanted, pool)
+        return self._create(wanted, pools[0])
 
     def _choose_id(self) -> str | None:
         if self._sent.id.value:
@@ -69,20 +67,21 @@ class Creation:
             return derived(self._request[0], "job")
         return str(uuid.uuid4())
 
-    def _pool(self, pools: Mapping[Key, PoolView]) -> PoolView | str:
-        """The pool, or what is wrong with it."""
+    def _pools(self) -> tuple[PoolView, ...] | str:
+        """The pool and those above it, or what is wrong with it."""
         named = self._sent.config.respoolID.value
+        key = pool_key(named)
+        # Asked even where none is named: a cluster without a root is too young for any answer.
+        found = self._desk.pool(GetPool(key if named else ROOT), self._context)
         if not named:
             return "resource pool ID is null"
-        key = pool_key(named)
         if key == ROOT:
             return "cannot submit jobs to the `root` resource pool"
-        view = pools.get(key)
-        if view is None:
+        if not found:
             return "resource pool not found"
-        if view.children:
+        if found[0].child_count:
             return "cannot submit jobs to a non leaf resource pool"
-        return view
+        return found
 
     def _create(self, wanted: Wanted, pool: PoolView) -> job.CreateResponse:
         key = job_key(self._id)
@@ -119,7 +118,9 @@ class Creation:
             return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
         if refused.code == "INCOMPLETE":
             return end(self._context, Code.UNAVAILABLE, text=refused.text)
-        return end(self._context, Code.INVALID_ARGUMENT, text=f"{refused.field}: {refused.text}")
+        return end(
+            self._context, Code.INVALID_ARGUMENT, text=refused.text, field=refused.field
+        )
 
     def _invalid(self, text: str) -> job.CreateResponse:
         bad = job.InvalidJobConfig(id=self._job_id(), message=text)

@@ -78,8 +78,8 @@ class Later(grpc.GenericRpcHandler):  # type: ignore[misc]
         service, _, method = path[1:].partition("/")
         text = f"{service.rpartition('.')[2]}.{method} is not supported yet"
 
-        def refuse(sent: bytes, context: grpc.ServicerContext) -> bytes:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+        async def refuse(sent: bytes, context: grpc.aio.ServicerContext) -> bytes:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
             raise AssertionError("abort returned")
 
         return grpc.unary_unary_rpc_method_handler(refuse)

@@ -6,9 +6,9 @@ Must not mend anything by itself; `Redrive` does what a person orders.
 from __future__ import annotations
 
 import signal as signals
-import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from peloton.actors.host import messages as host_messages
@@ -22,18 +22,21 @@ from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.feed import Feed
 from peloton.gateway.hosts import forget, known_host, listed
 from peloton.gateway.reasons import Group, at_goal, grouped, rests, waits, why, why_rests
+from peloton.gateway.serving import LongCall
 from peloton.gateway.texts import canonical, known_job
+from peloton.gateway.waits import JobWaits
+from peloton.gateway.watch import Watches
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.runtime.vocabulary import Bits, Key, kind_of
+from peloton.runtime.vocabulary import Bits, Key, Unavailable, kind_of
 
 NOT_FOUND = "job not found"
-WAITERS_MAX = 40
-"""WaitJob calls at once: each holds a thread of the server, and others need some too."""
+WAITERS_MAX = 4096
+"""WaitJob calls at once; none holds a thread."""
 WAIT_S_MAX = 60.0
 SIGNAL_CODE_FIRST = 128
-LOOK_FIRST_S, LOOK_S_MAX = 0.05, 0.5
 
 NAMES: dict[str, dict[int, type]] = {
     "job": job_messages.MESSAGES,
@@ -51,7 +54,9 @@ class Ops:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._waiters = threading.BoundedSemaphore(WAITERS_MAX)
+        feed = Feed(desk.cluster)
+        self._waits, self._waiting = JobWaits(feed), 0
+        self._watches = Watches(desk, feed, kinds=lambda: (*NAMES,))
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
         """What holds up each instance that is not at its goal, alike ones once.
@@ -80,35 +85,31 @@ class Ops:
             reasons.append(ops.Reason(state=job.summary.state.name, code="job", text=job.because))
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
-    def WaitJob(self, sent: ops.WaitJobRequest, context: Context) -> Any:
-        """Answers when the job has ended, or when the time is over."""
-        job = self._job(sent.job_id, context)
-        if not self._waiters.acquire(blocking=False):
+    async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:
+        """Answers when the job has ended, or when the time is over. Nobody looks meanwhile."""
+        if self._waiting >= WAITERS_MAX:
             text = f"{WAITERS_MAX} calls wait for jobs already: look at the job now and then"
-            end(context, Code.RESOURCE_EXHAUSTED, text=text)
+            end(call, Code.RESOURCE_EXHAUSTED, text=text)
+        # A negative or NaN time means no wait.
+        wait_s = min(sent.timeout_s if sent.timeout_s > 0 else 0.0, WAIT_S_MAX)
+        self._waiting += 1
         try:
-            # A negative or NaN time means no wait.
-            wait_s = sent.timeout_s if sent.timeout_s > 0 else 0.0
-            until = time.monotonic() + min(wait_s, WAIT_S_MAX)
-            pause_s, over = LOOK_FIRST_S, threading.Event()
-            context.add_callback(over.set)
-            while job.summary.state not in TERMINAL:
-                left_s = until - time.monotonic()
-                if left_s <= 0 or over.wait(min(pause_s, left_s)):
-                    break
-                pause_s = min(pause_s * 1.5, LOOK_S_MAX)
-                job = self._job(sent.job_id, context)
+            job = await call.run(self._job, sent.job_id)
+            if job.summary.state not in TERMINAL and wait_s:
+                ended = partial(call.share, self._ended)
+                found = await self._waits.until_ended(job.summary.job, wait_s, conclude=ended)
+                if isinstance(found, Unavailable):
+                    end(call, Code.UNAVAILABLE, text=found.text)
+                if found is not None:
+                    return found
+                job = await call.run(self._job, sent.job_id)
         finally:
-            self._waiters.release()
-        state = job.summary.state
-        code, signal = self._exit(job, context)
-        return ops.WaitJobResponse(
-            state=state.name,
-            done=state in TERMINAL,
-            counts=dict(job.summary.counts),
-            exit_code=code,
-            signal=signal,
-        )
+            self._waiting -= 1
+        return await call.run(self._ended, job)
+
+    async def Watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
+        """The changes of a job, of kinds or of a pool, as a stream."""
+        await self._watches.watch(sent, call)
 
     def ListQuarantine(self, sent: ops.ListQuarantineRequest, context: Context) -> Any:
         """What was set aside, and which actors are left alone since."""
@@ -138,7 +139,7 @@ class Ops:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
             end(context, Code.NOT_FOUND, text=f"nothing of {sent.key} is set aside under that name")
-        self._desk.wait(self._desk.cluster.redrive(key), context)
+        self._desk.wait(self._desk.cluster.redrive(key), context, safe=False)
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
@@ -160,6 +161,17 @@ class Ops:
 
     # ---- inside ----
 
+    def _ended(self, job: JobView, context: Context) -> ops.WaitJobResponse:
+        state = job.summary.state
+        code, signal = self._exit(job, context)
+        return ops.WaitJobResponse(
+            state=state.name,
+            done=state in TERMINAL,
+            counts=dict(job.summary.counts),
+            exit_code=code,
+            signal=signal,
+        )
+
     def _job(self, job_id: str, context: Context) -> JobView:
         job = self._desk.job(known_job(job_id), context)
         if job is None:
@@ -177,7 +189,7 @@ class Ops:
             first = int(number) * SLICE_SIZE if number.isdecimal() else job.spec.instances
             return first + (member or 0) < job.spec.instances
         if kind == "respool":
-            return key in self._desk.pools(context)
+            return bool(self._desk.pool(respool_messages.GetPool(key), context))
         return known_host(self._desk, key, context=context) if kind == "host" else True
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
@@ -201,6 +213,7 @@ class Ops:
                 cause=line.cause,
                 because=line.because,
                 facts=[type(fact).__name__ for fact in line.facts],
+                who=line.who,
             )
             for line in lines
         ]
@@ -258,12 +271,14 @@ def _addressed(text: str, context: Context) -> tuple[Key, int | None]:
     """The key that a person names; a task is named by its instance and lives in a crowd."""
     kind, _, rest = text.partition("/")
     if kind not in NAMES or not rest:
-        end(context, Code.INVALID_ARGUMENT, text=f"key: {text!r} is not KIND/NAME; kinds: {_KINDS}")
+        wrong = f"{text!r} is not KIND/NAME; kinds: {_KINDS}"
+        end(context, Code.INVALID_ARGUMENT, text=wrong, field="key")
     if kind != "task":
         return Key(text), None
     job_id, _, instance = rest.partition("/")
     if canonical(job_id) is None or not (instance.isascii() and instance.isdigit()):
-        end(context, Code.INVALID_ARGUMENT, text=f"key: {text!r} is not task/JOB/INSTANCE")
+        wrong = f"{text!r} is not task/JOB/INSTANCE"
+        end(context, Code.INVALID_ARGUMENT, text=wrong, field="key")
     number, member = divmod(int(instance), SLICE_SIZE)
     return Key(f"task/{job_id}/{number}"), member
 

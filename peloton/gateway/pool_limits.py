@@ -7,21 +7,23 @@ not look at what is in use: a full pool is a reason to wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from peloton.actors.job.spec import Override
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.messages import ROOT, PoolView
 from peloton.gateway.translate_job import Wanted
 from peloton.gateway.translate_task import BadConfig
-from peloton.runtime.vocabulary import Key
 
 FIELDS = {"cpu": "cpuLimit", "memory": "memLimitMb", "disk": "diskLimitMb", "gpu": "gpuLimit"}
 
 
-def check_limits(wanted: Wanted, pool: PoolView, *, pools: Mapping[Key, PoolView]) -> None:
-    """Raises BadConfig for the first instance that its pool could never admit."""
-    above = list(_up(pool, pools))
+def check_limits(wanted: Wanted, pools: Sequence[PoolView]) -> None:
+    """Raises BadConfig for the first instance that its pool could never admit.
+
+    `pools` are the pool and those above it. The limit of the root is what the hosts have now.
+    """
+    above = [pool for pool in pools if pool.pool != ROOT]
     passed: dict[Resources, None] = {}
     for field, need in _needs(wanted):
         if need in passed:
@@ -43,14 +45,6 @@ def _needs(wanted: Wanted) -> Iterator[tuple[str, Resources]]:
     for one in overrides:
         if one.config.resources is not None:
             yield f"config.instanceConfig[{one.instance}]", one.config.resources
-
-
-def _up(pool: PoolView, pools: Mapping[Key, PoolView]) -> Iterator[PoolView]:
-    """The pool and those above it, but for the root, whose limit is what the hosts have now."""
-    at: PoolView | None = pool
-    while at is not None and at.pool != ROOT:
-        yield at
-        at = pools.get(at.config.parent)
 
 
 def _refuse(field: str, need: Resources, *, pool: PoolView, kind: str) -> None:

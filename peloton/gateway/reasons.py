@@ -16,6 +16,7 @@ from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import SLICE_SIZE, End, TaskGoals
 from peloton.gateway.desk import Context, Desk
 from peloton.gateway.texts import rfc3339
+from peloton.runtime.core.principal import parse
 from peloton.runtime.vocabulary import Bits, Key
 
 LOTS_MAX = 200
@@ -85,8 +86,8 @@ def _killed(view: InstanceView, job: JobView) -> str:
         order = part  # it had ended before the whole job was stopped
     if view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED) or order is None:
         return outcome_text(view)
-    who = f"by {order.who}" if order.who else "by a client that gave no name"
-    return f"stopped on request {who}: {outcome_text(view)}"
+    who = parse(order.who).shown or "a client that gave no name"
+    return f"stopped on request by {who}: {outcome_text(view)}"
 
 
 def why(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits]) -> Why:

@@ -23,6 +23,6 @@ def request_of(sent: Any, context: Context) -> Request | None:
     if not key:
         return None
     if len(key) > REQUEST_KEY_LENGTH_MAX:
-        text = f"{REQUEST_KEY}: {len(key)} characters, the limit is {REQUEST_KEY_LENGTH_MAX}"
-        end(context, Code.INVALID_ARGUMENT, text=text)
+        text = f"{len(key)} characters, the limit is {REQUEST_KEY_LENGTH_MAX}"
+        end(context, Code.INVALID_ARGUMENT, text=text, field=REQUEST_KEY)
     return key, hashlib.sha256(sent.SerializeToString(deterministic=True)).digest()

@@ -14,7 +14,7 @@ from peloton.gateway.desk import Context, Desk
 from peloton.gateway.requests import request_of
 from peloton.gateway.texts import derived, name_of
 from peloton.gateway.translate_pool import info_of, pool_id, to_pool
-from peloton.runtime.vocabulary import Refused
+from peloton.runtime.vocabulary import Key, Refused
 
 NOT_FOUND = "resource pool not found"
 
@@ -43,16 +43,17 @@ class ResourceManager:
 
     def GetResourcePool(self, sent: respool.GetRequest, context: Context) -> Any:
         """One pool, the root if none is named; with its children if they are wanted."""
-        pools = self._desk.pools(context)
         wanted = m.pool_key(sent.id.value) if sent.id.value else m.ROOT
-        view = pools.get(wanted)
-        if view is None:
+        found = self._desk.pool(m.GetPool(wanted, children=True), context)
+        if not found:
             missing = respool.ResourcePoolNotFound(id=sent.id, message=NOT_FOUND)
             return respool.GetResponse(error=respool.GetResponse.Error(notFound=missing))
-        children = view.children if sent.includeChildPools else ()
+        children: dict[Key, m.PoolView] = {}
+        if sent.includeChildPools:
+            children = self._desk.pools(context, parent=wanted)
         return respool.GetResponse(
-            poolinfo=info_of(view),
-            childPools=[info_of(pools[child]) for child in children if child in pools],
+            poolinfo=info_of(found[0]),
+            childPools=[info_of(children[child]) for child in sorted(children)],
         )
 
     def DeleteResourcePool(self, sent: respool.DeleteRequest, context: Context) -> Any:
@@ -123,8 +124,8 @@ class ResourceManager:
         if not path.startswith("/"):
             return None
         wanted = "/" + "/".join(part for part in path.split("/") if part)
-        pools = self._desk.pools(context)
-        return next((view for view in pools.values() if view.path == wanted), None)
+        found = self._desk.pool(m.GetPool(path=wanted), context)
+        return found[0] if found else None
 
 
 def _invalid_create(new: str, text: str) -> respool.CreateResponse.Error:

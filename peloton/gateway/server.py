@@ -1,20 +1,17 @@
 """The gRPC server: which services there are, under which names, and how they are reached.
 
-Turns servicers into handlers: a method that a servicer has is served, all others of the contract
-answer that they are not supported yet. Every call runs on a thread of its own pool, so nothing of
-the cluster ever waits for a client. It must not translate.
+A method that a servicer has is served, all others of the contract answer that they are not
+supported yet. How calls are run is the matter of `serving.py`: nothing of the cluster ever waits
+for a client. It must not translate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import grpc
 from google.protobuf.descriptor import ServiceDescriptor
-from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
@@ -24,19 +21,15 @@ from peloton.api.v0.task import task_pb2
 from peloton.config import RECEIVE_MAX_BYTES, Address
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.desk import Desk
-from peloton.gateway.guard import guarded
 from peloton.gateway.health import Health
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.later import SHORT, Later, services
 from peloton.gateway.ops import Ops
 from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import Sandboxes
+from peloton.gateway.serving import Server
 from peloton.gateway.task_manager import TaskManager
 from peloton.ops.v1 import ops_pb2
-
-THREADS_MAX = 64
-CALLS_MAX = 1024
-"""Calls at once, waiting ones included; what comes beyond is told RESOURCE_EXHAUSTED."""
 
 
 def build_server(
@@ -46,17 +39,15 @@ def build_server(
     http: Address,
     receive_max_bytes: int = RECEIVE_MAX_BYTES,
     sandboxes: Path | None = None,
-) -> tuple[grpc.Server, list[int]]:
+) -> tuple[Server, list[int]]:
     """A server on all these addresses, not started yet, and the ports it got.
 
     `http` is where the files of sandboxes are served; `sandboxes` is where they lie, if they lie
     on this machine: then a listing names all files, and else the customary ones. Raises
     RuntimeError when an address cannot be had.
     """
-    server = grpc.server(
-        ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway"),
-        maximum_concurrent_rpcs=CALLS_MAX,
-        options=[
+    server = Server(
+        [
             ("grpc.max_receive_message_length", receive_max_bytes),
             ("grpc.max_send_message_length", -1),
             # Two servers on one port would share its calls, each with a part of them.
@@ -64,7 +55,7 @@ def build_server(
             # Clients that wait for an answer ask now and then whether we are alive; left to
             # itself gRPC takes that for an attack, and hangs up.
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-        ],
+        ]
     )
     desk = Desk(cluster)
     boxes = Sandboxes(sandboxes, (http.host, http.port))
@@ -76,32 +67,17 @@ def build_server(
     ]
     names = {*services()}
     for service, servicer in served:
-        methods = _methods(service, servicer)
-        for name in _names(service):
-            names.add(name)
-            server.add_registered_method_handlers(name, methods)
+        names |= {*_names(service)}
+        server.add(service, servicer, names=_names(service))
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     names |= {health.full_name, reflection.SERVICE_NAME}
     checked = Health(cluster, frozenset(names))
-    server.add_registered_method_handlers(health.full_name, _methods(health, checked))
-    reflection.enable_server_reflection(sorted(names), server)
-    server.add_generic_rpc_handlers((Later(),))
-    return server, [server.add_insecure_port(address) for address in addresses]
+    server.add(health, checked, names=[health.full_name])
+    reflection.enable_server_reflection(sorted(names), server.server)
+    server.server.add_generic_rpc_handlers((Later(),))
+    return server, server.listen(addresses)
 
 
 def _names(service: ServiceDescriptor) -> list[str]:
     short = SHORT.get(service.full_name)
     return [service.full_name] if short is None else [service.full_name, short]
-
-
-def _methods(service: ServiceDescriptor, servicer: Any) -> dict[str, grpc.RpcMethodHandler]:
-    """The calls that the servicer has a method for."""
-    return {
-        method.name: grpc.unary_unary_rpc_method_handler(
-            guarded(getattr(servicer, method.name), method.full_name),
-            request_deserializer=GetMessageClass(method.input_type).FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
-        for method in service.methods
-        if hasattr(servicer, method.name)
-    }

@@ -123,7 +123,8 @@ class TaskManager:
         if sent.runId:
             only = _run_number(sent.runId)
             if only is None:
-                end(context, Code.INVALID_ARGUMENT, text=f"runId: {sent.runId!r} names no run")
+                text = f"{sent.runId!r} names no run"
+                end(context, Code.INVALID_ARGUMENT, text=text, field="runId")
         runs_max = sent.limit or RUNS_DEFAULT
         found = _translator(job).events(view, runs_max=runs_max, only=only)
         return task.GetPodEventsResponse(result=found)

@@ -142,6 +142,7 @@ def config_of(view: JobView) -> job.JobConfig:
     if view.spec.has_default:
         found.defaultConfig.ParseFromString(view.spec.default.raw)
     found.changeLog.CopyFrom(_change(view.summary))
+    found.changeLog.updatedBy = view.created_by
     return found
 
 
@@ -150,6 +151,7 @@ def info_of(view: JobView) -> job.JobInfo:
     runtime = runtime_of(view.summary)
     runtime.goalState = GOALS[view.goal]
     runtime.desiredStateVersion = view.desired_state_version
+    runtime.revision.updatedBy = view.stop.who if view.stop is not None else view.created_by
     job_id = peloton_pb2.JobID(value=name_of(view.summary.job))
     return job.JobInfo(id=job_id, config=config_of(view), runtime=runtime)
 

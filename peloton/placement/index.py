@@ -1,16 +1,14 @@
 """What a placer believes about hosts, as arrays with one row a host.
 
-Takes summaries in, subtracts the placer's own proposals, and forgets a proposal once its host has
-spoken later than it was made, but not while it may still be on its way to the host: what the host
-says then does not count it, and the next member would be sent where it will be refused. It must
-never grant room: the host does, and a belief that is wrong
-costs one refusal. It must not know constraints or strategies.
+Takes summaries in, and subtracts the placer's own proposals until their hosts show that they were
+decided: a summary counts the launches that its host has decided so far. It must never grant room:
+the host does, and a belief that is wrong costs one refusal. It must not know constraints or
+strategies.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from peloton.actors.resources import EPSILON
+from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.placement.order import KeptOrder, Place
@@ -28,12 +27,6 @@ Flags = npt.NDArray[np.bool_]
 CPU, MEMORY, DISK, GPU, PORTS = range(5)
 HOSTNAME = "hostname"
 EXCLUSIVE = "peloton/exclusive"
-
-PROPOSAL_KEEP_S = 5.0
-"""How long a proposal is subtracted when its host stays silent; then the launch was lost."""
-
-FLIGHT_S = 0.2
-"""A proposal takes so long to its slice and on to its host, whatever that says meanwhile."""
 
 KEPT_MAX = 16
 """Orders kept at once; each is told of every change."""
@@ -72,17 +65,6 @@ def need_of(shape: Shape) -> Need:
     )
 
 
-class Proposal(NamedTuple):
-    """Members proposed at one moment: `counts[i]` of them to `rows[i]`."""
-
-    made_at: float
-    need: Need
-    rows: Ints
-    counts: Ints
-    heard: Ints  # how often each row's room had been heard of: a later word makes this moot
-    told: Ints | None  # the same of its tasks' labels; None where no label was added
-
-
 class HostIndex:
     """Hosts in rows that never move; a row that is free serves the next new host.
 
@@ -96,13 +78,12 @@ class HostIndex:
         part: int = 0,
         parts: int = 1,
         *,
-        keep_s: float = PROPOSAL_KEEP_S,
         mend_rows: int | None = None,
     ) -> None:
-        self.part, self.parts, self.keep_s = 0, 1, keep_s
+        self.part, self.parts = 0, 1
         self._mend_rows = mend_rows
         self.room = np.zeros((5, 0), np.int64)  # free, less own proposals
-        self._flying = np.zeros((5, 0), np.int64)  # proposals that their hosts cannot count yet
+        self._flying = np.zeros((5, 0), np.int64)  # proposals that their hosts do not show yet
         self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; ports are not told
         self.has_host = np.zeros(0, np.bool_)
         self.up = np.zeros(0, np.bool_)
@@ -110,8 +91,6 @@ class HostIndex:
         self.exclusive = np.zeros(0, np.bool_)
         self.tells_tasks = np.zeros(0, np.bool_)
         self.group = np.zeros(0, np.int64)  # hosts without GPU first, own part first
-        self.heard = np.zeros(0, np.int64)
-        self.told = np.zeros(0, np.int64)
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
@@ -119,12 +98,12 @@ class HostIndex:
         self._kept: dict[object, KeptOrder] = {}  # least recently asked for first
         self._position_of_room: list[int] = []
         self._position_of_rest: list[int] = []
+        self._launches: list[int] = []  # decided by the host, as far as was heard
         self._labels: list[tuple[Label, ...]] = []
         self._inventory: list[Key] = []
         self._members: dict[Key, dict[int, None]] = {}  # inventory → its rows
         self._spare: list[int] = []  # descending, so the lowest is taken first
-        self._in_flight: deque[Proposal] = deque()
-        self._proposals: deque[Proposal] = deque()
+        self._flights: Flights[Need] = Flights()
         self._any_tells_tasks = False
         self.take_part(part, parts)
 
@@ -169,6 +148,7 @@ class HostIndex:
         self._make_rows(inventory, hosts)
         rows: list[int] = []
         room: list[tuple[int, ...]] = []
+        self._land([(self.rows[host.host], host.launches) for host in hosts])
         for host in hosts:
             row = self.rows[host.host]
             if host.position > self._position_of_rest[row]:
@@ -194,6 +174,7 @@ class HostIndex:
         row = self.rows.get(host.host)
         if row is None or host.position < self._position_of_room[row]:
             return None
+        self._land([(row, host.launches)])
         if host.position > self._position_of_room[row]:
             self._position_of_room[row] = host.position
             self._hear_room([row], [(*host.free.amounts(), host.ports)])
@@ -213,8 +194,8 @@ class HostIndex:
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
             self.tells_tasks[row] = False
-            self.heard[row] += 1  # so that no proposal to this host is given back to the next
-            self.told[row] += 1
+            self._flights.drop(row)  # so that no proposal to this host is given back to the next
+            self._flying[:, row] = 0
             self._labels[row] = ()
             self._spare.append(row)
             self._changed([row])
@@ -222,16 +203,15 @@ class HostIndex:
 
     def _hear_room(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
         self.room[:, rows] = np.array(room, np.int64).T - self._flying[:, rows]
-        self.heard[rows] += 1
-        for kept in self._kept.values():
-            kept.touch(rows)
+        self._touch(rows)
 
     def _hear_rest(self, row: int, host: HostSummary) -> None:
         """All but room. Labels are compared first: that they change is rare."""
         if host.running is not None or self.tells_tasks[row]:
             self.task_labels.replace(row, host.running or ())
             self.tells_tasks[row] = host.running is not None
-            self.told[row] += 1
+            for flight in self._flights.of(row):
+                self._label(flight.what, row, count=flight.members)
             self._any_tells_tasks = self._any_tells_tasks or host.running is not None
         has_gpu = host.capacity.gpu > 0
         self.capacity[:, row] = host.capacity.amounts()  # read only to say what is lacking
@@ -258,8 +238,7 @@ class HostIndex:
 
     def _changed(self, rows: list[int]) -> None:
         self.outlook += 1
-        for kept in self._kept.values():
-            kept.touch(rows)
+        self._touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
         fresh = dict.fromkeys(host.host for host in hosts if host.host not in self.rows)
@@ -271,6 +250,7 @@ class HostIndex:
             self.rows[name], self.names[row] = row, name
             self._inventory[row] = inventory
             self._position_of_room[row] = self._position_of_rest[row] = NEVER
+            self._launches[row] = NEVER
             members[row] = None
 
     def _grow(self, extra: int) -> None:
@@ -281,8 +261,6 @@ class HostIndex:
         more_capacity = np.zeros((4, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
-        self.heard = np.concatenate((self.heard, np.zeros(extra, np.int64)))
-        self.told = np.concatenate((self.told, np.zeros(extra, np.int64)))
         more = np.zeros(extra, np.bool_)
         self.has_host = np.concatenate((self.has_host, more))
         self.up = np.concatenate((self.up, more))
@@ -294,6 +272,7 @@ class HostIndex:
         self._labels += [()] * extra
         self._position_of_room += [NEVER] * extra
         self._position_of_rest += [NEVER] * extra
+        self._launches += [NEVER] * extra
         self._spare = [*range(size + extra - 1, size - 1, -1), *self._spare]
         self.outlook += 1
 
@@ -301,47 +280,49 @@ class HostIndex:
 
     def propose(self, need: Need, rows: Ints, *, counts: Ints, now: float) -> None:
         """Subtract what was just proposed; each row is named once."""
-        self._take(need, rows, counts=counts)
-        told = None
+        _add(self.room, need, rows=rows, counts=-counts)
+        _add(self._flying, need, rows=rows, counts=counts)
+        touched, members = rows.tolist(), counts.tolist()
+        self._touch(touched)
         if need.shape.labels and self._any_tells_tasks:
-            self._label(need, rows, counts=counts)
-            told = self.told[rows]
-        self._fly(need, rows, counts=counts)
-        self._in_flight.append(Proposal(now, need, rows, counts, self.heard[rows], told))
+            for row, count in zip(touched, members, strict=True):
+                self._label(need, row, count=count)
+        self._flights.add(need, touched, counts=members, now=now)
 
     def expire(self, now: float) -> None:
-        """Give back what was proposed long ago to hosts that have said nothing since, and what has
-        landed to those that have: their word counts it, or it was lost."""
-        while self._in_flight and self._in_flight[0].made_at + FLIGHT_S <= now:
-            landed = self._in_flight.popleft()
-            self._fly(landed.need, landed.rows, counts=-landed.counts)
-            spoke = self.heard[landed.rows] != landed.heard
-            if spoke.any():
-                self._take(landed.need, landed.rows[spoke], counts=-landed.counts[spoke])
-            self._proposals.append(landed)
-        while self._proposals and self._proposals[0].made_at + self.keep_s <= now:
-            old = self._proposals.popleft()
-            silent = self.heard[old.rows] == old.heard
-            if silent.any():
-                self._take(old.need, old.rows[silent], counts=-old.counts[silent])
-            if old.told is not None:
-                silent = self.told[old.rows] == old.told
-                self._label(old.need, old.rows[silent], counts=-old.counts[silent])
+        """Give back what was proposed so long ago that it must have been lost on its way."""
+        for row, need, count in self._flights.lost(now):
+            self._arrived(need, row, count=count)
 
-    def _take(self, need: Need, rows: Ints, *, counts: Ints) -> None:
-        _add(self.room, need, rows=rows, counts=-counts)
-        touched = rows.tolist()
+    def _land(self, decided: Sequence[tuple[int, int]]) -> None:
+        """Rows with the launches that their hosts have decided: what was proposed has landed."""
+        for row, launches in decided:
+            before = self._launches[row]
+            if launches <= before:
+                continue  # an old word
+            self._launches[row] = launches
+            if before != NEVER:
+                for need, count in self._flights.land(row, launches - before):
+                    self._arrived(need, row, count=count)
+
+    def _arrived(self, need: Need, row: int, *, count: int) -> None:
+        """So many members are not on their way to this row any more. What the host has accepted of
+        them, its room and its tasks show: it told them with the count, or tells them next."""
+        for column, amount in enumerate(need.amounts):
+            if amount:
+                self.room[column, row] += amount * count
+                self._flying[column, row] -= amount * count
+        self._label(need, row, count=-count)
+        self._touch([row])
+
+    def _touch(self, rows: list[int]) -> None:
         for kept in self._kept.values():
-            kept.touch(touched)
+            kept.touch(rows)
 
-    def _fly(self, need: Need, rows: Ints, *, counts: Ints) -> None:
-        _add(self._flying, need, rows=rows, counts=counts)
-
-    def _label(self, need: Need, rows: Ints, *, counts: Ints) -> None:
-        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-            if self.tells_tasks[row]:
-                for label in need.shape.labels:
-                    self.task_labels.change(row, label, by=count)
+    def _label(self, need: Need, row: int, *, count: int) -> None:
+        if self.tells_tasks[row]:
+            for label in need.shape.labels:
+                self.task_labels.change(row, label, by=count)
 
     # --- kept orders ---
 

@@ -59,6 +59,9 @@ class HostSummary(Value, frozen=True, gc=False, array_like=True):
     running: tuple[tuple[Label, int], ...] | None = None
     """Labels of the tasks on it, counted; None where the inventory does not tell. Without them
     a constraint of kind "task" cannot be judged, and the host is refused for that reason."""
+    launches: int = 0
+    """How many launches the host has decided so far, accepted or refused. It never falls, so a
+    placer sees by it that what it proposed has arrived there."""
 
 
 class HostDeltas(Message, frozen=True, gc=False, array_like=True):

@@ -15,7 +15,7 @@ import numpy as np
 from peloton.actors.resources import EPSILON
 from peloton.placement.constraints import asks_tasks
 from peloton.placement.feeds import Feeds
-from peloton.placement.index import GPU, PORTS, PROPOSAL_KEEP_S, HostIndex, Need, need_of
+from peloton.placement.index import GPU, PORTS, HostIndex, Need, need_of
 from peloton.placement.labels import Ints
 from peloton.placement.lack import Lack, lack_of
 from peloton.placement.messages import (
@@ -41,7 +41,6 @@ class PlacerSettings(Value, frozen=True):
     part: int = 0  # this placer is number `part` of `parts`
     parts: int = 1
     scarce_gpu: bool = False  # hosts with GPUs reject members that ask for none
-    proposal_keep_s: float = PROPOSAL_KEEP_S
     mend_rows: int | None = None  # rows put in order for the sake of one member; None: by size
 
 
@@ -76,7 +75,7 @@ class Placer:
     ) -> None:
         self.key = key
         of = settings or PlacerSettings()
-        self.index = HostIndex(of.part, of.parts, keep_s=of.proposal_keep_s, mend_rows=of.mend_rows)
+        self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
         self._checks = Checks(self.index, of.scarce_gpu)
         self._feeds = Feeds(inventories)
         self._strategies = strategies

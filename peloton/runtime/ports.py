@@ -24,10 +24,8 @@ from msgspec import Struct
 FORMAT = 1
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-CHECKPOINT_PART_BYTES_MAX = 1024 * 1024
-"""What one shard should put into one round; more would make the other shards' frames wait."""
-SEGMENT_FRAMES = 256
-"""Positions per segment: fixed by the format, since segments are cut as a whole."""
+CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait
+SEGMENT_FRAMES = 256  # positions per segment: fixed by the format, for segments are cut whole
 BUCKET_PARTS = 32
 
 
@@ -36,9 +34,6 @@ class ShardId(NamedTuple):
 
     group: str
     number: int
-
-
-# ---- values a shell hands in ----------------------------------------------------------------
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -152,6 +147,7 @@ class Cluster(Struct, frozen=True, gc=False):
     format: int
     shards: dict[str, int]
     name: str = ""  # of a record of an earlier version, until a daemon gives it one
+    level: int = 0  # feature level, the one thing that changes: it rises
 
 
 class Sizes(Struct, frozen=True, gc=False):
@@ -200,9 +196,16 @@ class Journal(Protocol):
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         """Write the cluster record and empty registers, or return the record that is there.
 
-        A record without a name takes this one. Raises Refused if format, shard counts or name
-        differ from the record: they never change.
+        A group that is not in the record is added, and a record without a name takes this one.
+        Raises Refused if the format, the count of a group that is there, or the name differs: they
+        never change.
         """
+
+    def level(self) -> int:
+        """The feature level of the cluster; 0 until it was raised. Raises Unreachable."""
+
+    def raise_level(self, level: int) -> int:
+        """Raise the feature level; it never falls. The level afterwards. Raises Unreachable."""
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         """Bump the epoch: from then on nothing an older owner sends can apply.
@@ -262,8 +265,8 @@ class MemberNode(Struct, frozen=True, gc=False):
     roles: tuple[str, ...]
     unfit: tuple[str, ...] = ()  # groups it could not serve lately: others come first there
     leaving: bool = False
-    damaged: tuple[ShardId, ...] = ()
-    """Shards it could not recover: another, perhaps of a later version, may."""
+    damaged: tuple[ShardId, ...] = ()  # it could not recover them: another version may
+    level: int = 0  # the highest feature level that its program knows
 
 
 class View(Struct, frozen=True, gc=False):
@@ -283,8 +286,7 @@ class SessionState(enum.Enum):
     """What a member knows of its session."""
 
     CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    """Nobody answers. It may be over already: a client is told so only when it is back."""
+    SUSPENDED = "suspended"  # nobody answers; if it is over, a client is told only once it is back
     LOST = "lost"
 
 

@@ -205,6 +205,7 @@ class At(msgspec.Struct, frozen=True, gc=False):
     notes: Any = None  # what the last decision with notes left behind, or None
     epoch: int = 0  # of the shard; orders to the outside carry it, and older ones are refused
     position: int = 0  # of the frame being made; of a report, a number that only grows
+    level: int = 0  # feature level: what all members of the fleet are known to understand
 
 
 class Rest(enum.Enum):
@@ -271,6 +272,8 @@ class SetAside(Value, frozen=True, gc=False, array_like=True):
 Decide = Callable[[Any, Any, At], Decision]
 Evolve = Callable[[Any, Any], Any]
 Pursuing = Callable[[Any, At], "Decision | Rest"]
+Upcast = Callable[[Any], Any]
+"""From the decoded but untyped value of one schema to that of the next."""
 
 
 def no_deadline(state: Any) -> tuple[str, float] | None:
@@ -302,7 +305,8 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     `resolve` completes a message from the parent's state: message class → function of
     (parent's state, message, the member's `spec`) → message. `archive` is for facts that put
     away what a member's own columns hold: function of (state before, read a column) →
-    {column: value}, called member by member.
+    {column: value}, called member by member. `upcasters` names the columns whose values change
+    with the kind's schema: column → {older schema: step of one value to the next schema}.
     """
 
     columns: Mapping[str, Any]
@@ -311,6 +315,7 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     per_member: Mapping[type, str] = {}
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
     archive: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {}
+    upcasters: Mapping[str, Mapping[int, Upcast]] = {}
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,6 +323,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     `absent` is the table for keys that are not in memory: message class → decision on nothing.
     `lookup` names the messages for which the final states are searched before `absent` is asked.
+    `schema` is that of the state; `schemas` has those of facts, messages and answers whose form
+    changed since the first; `upcasters` leads from older forms: class → {older schema: step}.
+    `since` has the facts and answers that earlier versions do not know, in this form: class →
+    the feature level from which they may be written. Below it a decision writes what they know.
     """
 
     name: str
@@ -348,4 +357,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     crowd: CrowdKind | None = None
     schema: int = 1
+    schemas: Mapping[type, int] = {}
+    upcasters: Mapping[type, Mapping[int, Upcast]] = {}
+    since: Mapping[type, int] = {}
     queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

@@ -61,7 +61,14 @@ NO_CONNECTION = "NO_CONNECTION"
 
 
 class Unavailable(PelotonError):
-    """Nobody answered for it; nothing is known to have happened. Asking later may help."""
+    """Nobody answered for it; nothing is known to have happened. Asking later may help.
+
+    `retry_s` is after how long, where a server said so; 0 where none did.
+    """
+
+    def __init__(self, message: str, *, kind: str = "", retry_s: float = 0.0) -> None:
+        super().__init__(message, kind=kind)
+        self.retry_s = retry_s
 
 
 class TimedOut(Unavailable):

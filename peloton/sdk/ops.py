@@ -6,7 +6,7 @@ Must not mend anything by itself; `redrive` does what it is told, once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from peloton.ops.v1 import ops_pb2 as ops
@@ -16,6 +16,8 @@ from peloton.sdk.wire import ONCE, READ, Method, Wire
 
 # One question of a wait; the server may answer earlier, and is asked again.
 WAIT_ASK_S = 20.0
+# Likewise, for somebody who looks on.
+WAIT_SEEN_S = 1.0
 # The server's answer may be on its way when its own time is over.
 WAIT_GRACE_S = 2.0
 # The first question, and those while nobody answers: who is there says so at once.
@@ -88,11 +90,13 @@ class Ops:
         *,
         timeout_s: float | None = None,
         silent: Callable[[str], None] | None = None,
+        seen: Callable[[Ended], None] | None = None,
     ) -> Ended:
         """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes.
 
         `silent` is told in a sentence when nobody answers for a while, and when somebody does
-        again. Without a `timeout_s`, too long a silence is raised as Unavailable.
+        again. Without a `timeout_s`, too long a silence is raised as Unavailable. `seen` is told
+        every second or so how far the job is.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         silence, last = Silence(silent), Ended("", False, {}, 0)
@@ -103,8 +107,10 @@ class Ops:
             ask_s = ask_s if left_s is None else min(ask_s, left_s)
             try:
                 last = self._wait(job, ask_s)
-                pause_s, ask_s = BREATH_S, WAIT_ASK_S
+                pause_s, ask_s = BREATH_S, WAIT_ASK_S if seen is None else WAIT_SEEN_S
                 silence.is_over()
+                if seen is not None:
+                    seen(last)
             except TryLater:
                 # Others wait already, as many as the server lets; it is there, so go on asking.
                 pause_s = CROWDED_PAUSE_S
@@ -123,6 +129,40 @@ class Ops:
         return Ended(
             answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal
         )
+
+    def watch(
+        self,
+        *,
+        job: str = "",
+        kinds: Sequence[str] = (),
+        pool: str = "",
+        resume: str = "",
+        silent: Callable[[str], None] | None = None,
+    ) -> Iterator[ops.WatchResponse]:
+        """What a job, a pool with its jobs, or all actors of some kinds write down, as it happens.
+
+        Each message has the token to go on behind it; the first has nothing else. A stream that
+        breaks is resumed, so events of one shard come once and in order, and what was lost is a
+        gap in a message. `silent` is as in `wait`; too long a silence is raised as Unavailable.
+        """
+        silence, begun = Silence(silent), False
+        while True:
+            request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=resume)
+            try:
+                for message in self._wire.stream(method("Watch"), request):
+                    silence.is_over()
+                    resume = message.resume
+                    if message.events or message.gaps or not begun:
+                        begun = True
+                        yield message
+                raise Unavailable("the stream ended")
+            except TryLater:
+                # Too many streams, or we read too slowly and were cut off.
+                pause_s = CROWDED_PAUSE_S
+            except Unavailable as error:
+                silence.goes_on(time.monotonic(), error)
+                pause_s = SILENCE_PAUSE_S
+            time.sleep(pause_s)
 
     def hosts(self) -> ops.ListHostsResponse:
         """Every host: its state, what it has, and what of it is free."""

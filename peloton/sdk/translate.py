@@ -6,7 +6,7 @@ A v0 answer is often OK and carries its error inside; a caller must never have t
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -68,13 +68,49 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
         return errors.Unavailable(text, kind=errors.NO_CONNECTION)
     if code is grpc.StatusCode.UNAVAILABLE:
         text = f"{address} cannot answer now: {text}"
+        return errors.Unavailable(text, kind=code.name, retry_s=details(error).retry_s)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = f"{address} did not answer in time"
     if code is grpc.StatusCode.INTERNAL and STILL_RUNNING in text:
         return errors.Conflict(text, kind=code.name)
     if BY_CODE.get(code) is errors.BadSpec:
+        wrong = details(error)
+        if wrong.field:
+            return errors.BadSpec(wrong.text, field=wrong.field, kind=code.name)
         return bad_spec(text, kind=code.name)
     return BY_CODE.get(code, errors.ServerError)(text, kind=code.name)
+
+
+class Details(NamedTuple):
+    """What a status says beside its code and text."""
+
+    field: str = ""
+    text: str = ""
+    retry_s: float = 0.0
+
+
+def details(error: grpc.RpcError) -> Details:
+    """The details of google.rpc that came with a status; empty where there are none, or where what
+    came in their place cannot be read."""
+    # Loaded for errors only, and no command waits for it that has none.
+    from google.protobuf.message import DecodeError
+    from google.rpc import error_details_pb2
+    from grpc_status import rpc_status
+
+    found = Details()
+    try:
+        status = rpc_status.from_call(error)
+    except (ValueError, DecodeError):  # of another call, or no status at all
+        return found
+    bad, retry = error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+    for detail in status.details if status else ():
+        if detail.Unpack(bad) and bad.field_violations:
+            first = bad.field_violations[0]
+            found = found._replace(field=first.field.removeprefix("config."))
+            found = found._replace(text=first.description)
+        elif detail.Unpack(retry):
+            found = found._replace(retry_s=retry.retry_delay.ToMilliseconds() / 1000)
+    return found
 
 
 def inside(answer: Any, *, fields: tuple[str, ...] = ("error",)) -> Any:

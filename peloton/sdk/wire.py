@@ -14,6 +14,7 @@ import random
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import grpc
@@ -138,6 +139,7 @@ class Wire:
                     trouble, again = over.trouble, True
             # Clients that lost the same server must not come back in step.
             wait_s = pause_s * random.uniform(0.5, 1.5)
+            wait_s = max(wait_s, _retry_s(trouble) * random.uniform(1.0, 1.5))
             more = again and (self._places.patient or turn < ROUNDS_MAX)
             if not more or time.monotonic() + wait_s >= until:
                 raise trouble from None
@@ -145,6 +147,36 @@ class Wire:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
             self._places.look_again()
         raise AssertionError("the last turn returns or raises")
+
+    def stream(self, method: Method, request: Any) -> Iterator[Any]:
+        """The messages of a server's stream, of the first address that answers; it has no deadline.
+
+        Raises when the stream ends with a status; whoever calls knows how to go on. Closing the
+        iterator ends the call.
+        """
+        troubles: list[errors.PelotonError] = []
+        for address in self._places.of(method.role):
+            metadata = self._metadata(self._places.who(method.role), READ)
+            call = getattr(method.stub(self._channel(address)), method.name)(
+                request, metadata=metadata
+            )
+            begun = False
+            try:
+                for message in call:
+                    if not begun:
+                        self._places.answered(method.role, address)
+                    begun = True
+                    yield message
+                return
+            except grpc.RpcError as error:
+                trouble = translate.status(error, address)
+                if begun or not isinstance(trouble, errors.Unavailable):
+                    raise trouble from None
+                troubles.append(trouble)
+            finally:
+                call.cancel()
+        self._places.look_again()
+        raise _together(troubles)
 
     def _ask_all(self, call: Call, addresses: tuple[str, ...]) -> Any:
         """The first answer of one after the other; raises `_Over`, or what one said is wrong."""
@@ -235,10 +267,16 @@ class _Over(Exception):
         self.trouble = trouble
 
 
+def _retry_s(trouble: errors.PelotonError) -> float:
+    """After how long the server wants to be asked again; 0 where it did not say."""
+    return trouble.retry_s if isinstance(trouble, errors.Unavailable) else 0.0
+
+
 def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
     """What to tell of several that did not answer: all of it."""
     if len(troubles) > 1:
         text = "; ".join(str(one) for one in troubles)
         kinds = {one.kind for one in troubles}
-        return errors.Unavailable(text, kind=kinds.pop() if len(kinds) == 1 else "UNAVAILABLE")
+        kind = kinds.pop() if len(kinds) == 1 else "UNAVAILABLE"
+        return errors.Unavailable(text, kind=kind, retry_s=max(map(_retry_s, troubles)))
     return troubles[0]

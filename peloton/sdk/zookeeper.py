@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from peloton import INSTALL_FLEET
 from peloton.sdk.errors import ServerError, Unavailable, Unsupported
 
 ROOT = "/peloton"
@@ -30,7 +31,7 @@ def leaders(
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError as error:
-        text = f"finding a cluster in ZooKeeper needs `pip install 'peloton[fleet]'`: {error}"
+        text = f"finding a cluster in ZooKeeper takes more: {error}; {INSTALL_FLEET}"
         raise Unsupported(text) from None
     hosts = ",".join(servers)
     client = _client(hosts, timeout_s)

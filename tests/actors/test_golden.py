@@ -22,7 +22,7 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import GROUPS, SOFTS, kinds
 from peloton.runtime.core.codec import decode, encode
 from peloton.runtime.vocabulary import Bits, Kind
 
@@ -68,6 +68,13 @@ def types_of(kind: Kind) -> Iterator[tuple[str, type]]:
     yield f"state {kind.schema}", kind.state
 
 
+EVERY = {name: [*types_of(kind)] for name, kind in KINDS.items()} | {
+    prefix: [(f"message {number}", cls) for number, cls in sorted(messages.items())]
+    for prefix, messages in SOFTS.items()
+}
+"""Of each kind, and of what soft machines hear."""
+
+
 def recorded(kind: str) -> dict[str, bytes]:
     path = FOLDER / f"{kind}.txt"
     lines = path.read_text().splitlines() if path.exists() else []
@@ -75,29 +82,29 @@ def recorded(kind: str) -> dict[str, bytes]:
     return {f"{form} {number} {name}": bytes.fromhex(data) for form, number, name, data in rows}
 
 
-def record(kind: Kind) -> None:
-    rows = [f"{name} {cls.__name__} {encode(sample(cls)).hex()}" for name, cls in types_of(kind)]
-    (FOLDER / f"{kind.name}.txt").write_text("\n".join(rows) + "\n")
+def record(kind: str) -> None:
+    rows = [f"{name} {cls.__name__} {encode(sample(cls)).hex()}" for name, cls in EVERY[kind]]
+    (FOLDER / f"{kind}.txt").write_text("\n".join(rows) + "\n")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def recording() -> None:
     if os.environ.get("PELOTON_RECORD_GOLDEN"):
         FOLDER.mkdir(exist_ok=True)
-        for kind in KINDS.values():
+        for kind in EVERY:
             record(kind)
 
 
 EVERY_TYPE = [
-    pytest.param(kind.name, name, cls, id=f"{kind.name}-{cls.__name__}")
-    for kind in KINDS.values()
-    for name, cls in types_of(kind)
+    pytest.param(kind, name, cls, id=f"{kind}-{cls.__name__}")
+    for kind, types_ in EVERY.items()
+    for name, cls in types_
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_nothing_that_was_recorded_is_gone(kind: str) -> None:
-    known = {f"{name} {cls.__name__}" for name, cls in types_of(KINDS[kind])}
+    known = {f"{name} {cls.__name__}" for name, cls in EVERY[kind]}
     assert set(recorded(kind)) == known, "numbers and names are for good"
 
 

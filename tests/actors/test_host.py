@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
 from peloton.actors.host.goals import LOOK_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import Phase
+from peloton.actors.host.ledger import HOLDING, RUN_TABLE, About, Phase, Step
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -536,3 +537,126 @@ def test_a_person_gives_the_runs_up_and_the_next_keeper_is_taken() -> None:
     back = hears(gone, m.ConfigureHost(ROOM, (), BACKEND)).state
     back = hears(hears(back, m.BackendUp()).state, OTHER_LIST).state
     assert (back.state, back.keeper) == (HostStates.UP, "y2")
+
+
+def test_a_summary_tells_the_free_ports() -> None:
+    """Placers place by it what wants ports; a port outside of the range takes none from it."""
+    spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b", 8080)))
+    host = up()
+    assert host.summary(HOST).ports == 3
+    granted = hears(host, m.Launch(1, spec), 0).state
+    assert granted.runs[pod(0)].ports == (31000, 8080)
+    assert granted.summary(HOST).ports == 2
+    refusal = said(hears(granted, m.Launch(1, spec), 1))[0][0]
+    assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
+    assert refusal.reason == "no free port on the host" and refusal.summary.ports == 2
+    ended = hears(granted, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    assert ended.summary(HOST).ports == 3
+    gone = hears(granted, m.HostGone()).state
+    assert gone.summary(HOST).ports == 3
+
+
+def test_free_ports_are_counted_anew_for_another_range_and_an_older_state() -> None:
+    spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b")))
+    host = hears(up(), m.Launch(1, spec), 0).state
+    other = hears(host, m.ConfigureHost(ROOM, (), BACKEND, (31001, 31011))).state
+    assert other.summary(HOST).ports == 9, "one of the two is of the new range"
+    ended = m.RunsEnded((m.RunEnd(pod(0), DONE),))
+    assert hears(other, ended).state.summary(HOST).ports == 10
+    old = msgspec.structs.replace(host, ports_taken=None)  # as an older version wrote it
+    assert old.summary(HOST).ports == 1
+    assert hears(old, ended).state.summary(HOST).ports == 3
+
+
+def test_a_summary_counts_the_launches_that_were_decided() -> None:
+    """A placer knows by it that what it proposed has arrived; a repeat is nothing new."""
+    turn = hears(up(), m.Launch(1, SPEC), *range(6))
+    assert turn.state.summary(HOST).launches == 6, "the refused ones too"
+    refusal = said(turn)[1][0]
+    assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
+    assert refusal.summary.launches == 6 and refusal.summary.free == Resources()
+    assert hears(turn.state, m.Launch(1, SPEC), *range(6)).state.launches == 6
+    ended = hears(turn.state, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    assert hears(ended, m.Launch(1, SPEC), 7).state.launches == 7
+
+
+def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared() -> None:
+    turn = hears(None, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
+    assert turn.state.state == HostStates.UNSURE and turn.state.capacity == ROOM
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    up_now = hears(turn.state, m.RunsListed(())).state
+    assert up_now == msgspec.structs.replace(up(), version=up_now.version)
+
+
+@pytest.mark.parametrize("state", HostStates)
+def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
+    """Also where nothing has changed: the answer is how its backend knows that it was heard."""
+    host = up() if state != HostStates.UNSURE else hears(up(), m.BackendUp()).state
+    if state in (HostStates.UNREACHABLE, HostStates.LOST):
+        host = hears(host, m.HostLeft("unplugged")).state
+        assert (host.state, host.because) == (HostStates.UNREACHABLE, "unplugged")
+    if state == HostStates.LOST:
+        host = hears(host, Due("unreachable")).state
+    assert host.state == state
+    turn = hears(host, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    still = HostStates.UP if state == HostStates.UP else HostStates.UNSURE
+    assert turn.state.state == still and bool(turn.facts) == (state > HostStates.UP)
+    assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
+
+
+def test_a_machine_comes_back_with_another_capacity_and_keeps_its_runs() -> None:
+    host = hears(with_run(Phase.STARTED), m.HostLeft()).state
+    assert (host.state, host.because) == (HostStates.UNREACHABLE, "the host has left")
+    host = hears(host, m.HostAppeared(ROOM + ROOM, (), BACKEND, (31000, 31003))).state
+    back = hears(host, m.RunsListed((pod(0),))).state
+    assert back.state == HostStates.UP and back.runs[pod(0)].phase == Phase.STARTED
+    assert back.capacity == ROOM + ROOM and back.used == SPEC.resources
+
+
+def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears() -> None:
+    host = hears(up(), m.HostGone()).state
+    turn = hears(host, m.HostAppeared(ROOM, (), BACKEND))
+    assert not turn.state.removed and turn.state.state == HostStates.UNSURE
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+
+
+ABOUT: dict[About, tuple[Message, tuple[int, ...]]] = {
+    About.LAUNCH: (m.Launch(1, SPEC), (0,)),
+    About.KILL: (m.KillRun(1, 5.0), (0,)),
+    About.SEEN: (m.RunSeen(1), (0,)),
+    About.STARTED: (m.RunsStarted((pod(0),)), ()),
+    About.ENDED: (m.RunsEnded((m.RunEnd(pod(0), DONE),)), ()),
+    About.LISTED: (m.RunsListed((pod(0),)), ()),
+    About.UNLISTED: (m.RunsListed(()), ()),
+}
+
+
+def taken(before: Host, turn: Turn) -> Step:
+    """The step that a host has taken with the run of member 0, by what can be seen of it."""
+    old, new = before.runs.get(pod(0)), turn.state.runs.get(pod(0))
+    if old is None or new is None:
+        if old is not new:
+            return Step.FORGET if new is None else Step.GRANT
+    elif new.phase != old.phase:
+        if new.phase == Phase.ENDED:
+            return Step.LOST if new.outcome is not None and new.outcome.system else Step.ENDED
+        return Step.KILL if new.phase == Phase.KILLING else Step.STARTED
+    ordered = {type(order) for order in orders(turn)}
+    if m.StopRuns in ordered:
+        held = old is not None and old.phase in HOLDING
+        return Step.KILL_AGAIN if held else Step.KILL_STRANGER
+    if m.StartRuns in ordered:
+        return Step.START_AGAIN
+    answers = [message for message, _ in said(turn)]
+    if t.Gone(1) in answers:
+        return Step.ANSWER_GONE
+    return Step.ANSWER if answers else Step.NOTHING
+
+
+@pytest.mark.parametrize("about", About, ids=lambda about: about.name)
+@pytest.mark.parametrize("phase", RUN_TABLE, ids=lambda phase: phase.name if phase else "unknown")
+def test_a_host_does_with_a_run_what_the_table_says(phase: Phase | None, about: About) -> None:
+    host = up() if phase is None else with_run(phase)
+    message, members = ABOUT[about]
+    assert taken(host, hears(host, message, *members)) == RUN_TABLE[phase][about]

@@ -83,14 +83,34 @@ def test_a_host_that_is_no_more_is_counted_nowhere() -> None:
     told(index)
     index.put(Key("host/b"), old=host(), new=removed())
     (_, deltas), (_, sums) = told(index, position=5)
-    assert isinstance(deltas, HostDeltas) and deltas.snapshot, "a delta cannot take a host away"
-    assert [summary.host for summary in deltas.hosts] == ["host/a"]
+    assert isinstance(deltas, HostDeltas) and not deltas.snapshot
+    assert deltas.hosts == () and deltas.gone == ("host/b",), "nothing is said of all the others"
     assert sums == Capacity(5, ME, Resources(4 * UNIT))
     views = list_hosts(Inventory(), ListHosts(), At(now=0.0, key=ME, index=index))
     assert [view.summary.host for view in views] == ["host/a"]
     index.put(Key("host/b"), old=removed(), new=host(HostStates.UNREACHABLE, version=3))
     (_, back), _ = told(index, position=6)
     assert [summary.host for summary in back.hosts] == ["host/b"]  # type: ignore[attr-defined]
+    assert back.gone == ()  # type: ignore[attr-defined]
+
+
+def test_a_host_that_went_and_came_back_between_two_reports_is_there() -> None:
+    index = hosts(a=host(), b=host())
+    told(index)
+    index.put(Key("host/b"), old=host(), new=removed())
+    index.put(Key("host/b"), old=removed(), new=host(version=3))
+    (_, deltas), *_ = told(index, position=5)
+    assert isinstance(deltas, HostDeltas) and deltas.gone == ()
+    assert [summary.host for summary in deltas.hosts] == ["host/b"]
+
+
+def test_a_snapshot_names_no_host_that_is_gone() -> None:
+    index = hosts(a=host(), b=host())
+    told(index)
+    index.put(Key("host/b"), old=host(), new=removed())
+    whole = index.snapshot(ME)
+    assert whole.snapshot and [summary.host for summary in whole.hosts] == ["host/a"]
+    assert told(index) == [(ROOT, Capacity(1, ME, Resources(4 * UNIT)))]
 
 
 def test_hosts_are_listed_by_name() -> None:

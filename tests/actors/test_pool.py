@@ -297,6 +297,91 @@ def test_pools_are_listed_parents_first() -> None:
     assert found.find("/a/a1") == A1 and found.find("/a/x") is None
 
 
+def ask(tree_: Tree, query: Any) -> list[str]:
+    at = At(now=0.0, key=ROOT, index=tree_)
+    return [view.path for view in KIND.inspect[type(query)](root(), query, at)]
+
+
+def wide() -> Tree:
+    """Three pools with two children each."""
+    found = tree()
+    for name in "abc":
+        found.put(Key(f"respool/{name}"), old=None, new=Pool(config(name)))
+        for number in "12":
+            child = config(name + number, Key(f"respool/{name}"))
+            found.put(Key(f"respool/{name}{number}"), old=None, new=Pool(child))
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10])
+def test_pages_together_are_the_list(most: int) -> None:
+    found = wide()
+    whole = ask(found, m.ListPools())
+    assert len(whole) == 10
+    pages: list[str] = []
+    after = None
+    while page := ask(found, m.ListPools(most, after)):
+        assert len(page) <= most
+        pages += page
+        names = page[-1].split("/")[1:] if page[-1] != "/" else []
+        after = tuple((name, Key(f"respool/{name}")) for name in names)
+    assert pages == whole
+
+
+def test_the_next_page_is_found_after_a_pool_that_is_gone() -> None:
+    found = wide()
+    a2, b = Key("respool/a2"), Key("respool/b")
+    after = (("a", A), ("a2", a2))
+    found.put(a2, old=found.pools[a2], new=None)
+    assert ask(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
+    for key in (Key("respool/b1"), Key("respool/b2"), b):
+        found.put(key, old=found.pools[key], new=None)
+    assert ask(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
+
+
+def test_children_alone_are_listed_by_name() -> None:
+    assert ask(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
+    assert ask(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
+    assert ask(wide(), m.ListPools(parent=Key("respool/x"))) == []
+
+
+def test_one_pool_is_answered_with_those_above_it() -> None:
+    found = wide()
+    assert ask(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
+    assert ask(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
+    assert ask(found, m.GetPool()) == ask(found, m.GetPool(path="/")) == ["/"]
+    assert ask(found, m.GetPool(Key("respool/x"))) == ask(found, m.GetPool(path="/a/x")) == []
+    at = At(now=0.0, key=ROOT, index=found)
+    views = KIND.inspect[m.GetPool](root(), m.GetPool(A, children=True), at)
+    assert [view.child_count for view in views] == [2, 3]
+    assert [view.children for view in views] == [(A1, Key("respool/a2")), ()]
+
+
+def test_a_name_with_a_slash_is_found() -> None:
+    """A forced update passes over the rule against it, and deletion is by path."""
+    found = wide()
+    found.put(A1, old=found.pools[A1], new=Pool(config("x/y", A)))
+    assert found.path(A1) == "/a/x/y" and found.find("/a/x/y") == A1
+
+
+def test_nothing_is_kept_of_pools_that_are_gone() -> None:
+    found = wide()
+    for number in range(5):
+        put(found, f"{number}", lot(A1, 1))
+        put(found, f"missing{number}", lot(Key("respool/x"), 1))
+    assert admit(found) == []
+    for number in range(5):
+        put(found, f"{number}", None)
+        put(found, f"missing{number}", None)
+    for name in ("c1", "c2", "c", "b1", "b2", "b", "a1", "a2", "a", "root"):
+        key = Key(f"respool/{name}")
+        found.put(key, old=found.pools[key], new=None)
+    kept = (found._nodes, found.queues, found.pools, found.lots, found.children, found.hungry)
+    waiting = found.waiting
+    kept = (*kept, waiting.fresh, waiting.blocked.items(), waiting._heads, waiting._needs)
+    assert not any(kept), kept
+
+
 # ---- who can never be admitted ----
 
 
@@ -330,6 +415,29 @@ def test_the_limit_of_a_pool_above_counts_too() -> None:
     put(found, "big", too_big(A1, 4))
     put(found, "small", lot(A1, 1, arrived=3.0))
     assert admit(found) == [("small", 1)]
+
+
+@pytest.mark.parametrize("shrinks", [A, ROOT])
+def test_a_head_that_a_lower_limit_rules_out_blocks_nobody(shrinks: Key) -> None:
+    """It waited for its own pool's limit when one further up fell below what it needs."""
+    found = tree(a=config("a", limit=6), a1=config("a1", A, limit=3))
+    put(found, "held", lot(A1, admitted=1))
+    put(found, "big", too_big(A1, 3))
+    put(found, "small", lot(A1, 1, arrived=3.0))
+    assert admit(found) == []
+    lower = root(2) if shrinks == ROOT else Pool(config("a", limit=2))
+    found.put(shrinks, old=found.pools[shrinks], new=lower)
+    assert admit(found) == [("small", 1)]
+
+
+def test_who_waits_only_for_what_a_look_gave_away_is_served_once_it_is_free() -> None:
+    found = tree(a=config("a", limit=9), b=config("b", limit=9))
+    found.put(ROOT, old=found.pools[ROOT], new=root(1))
+    put(found, "x", lot(A, 1, arrived=1.0))
+    put(found, "y", lot(B, 1, arrived=2.0))
+    assert [key for key, _ in admissions(found)] == [Key("lot/x")]
+    put(found, "x", None)  # it left before it was told
+    assert admit(found) == [("y", 1)]
 
 
 def test_a_lot_that_was_stepped_over_may_leave() -> None:

@@ -329,3 +329,17 @@ def test_it_is_pending_and_says_that_it_can_never_run() -> None:
     notes = WishNotes(reasons=(("no room", 3),), lack="no host fits", never=True)
     assert why(SHELVED, at(shelf(3), notes=notes)) == ("NEVER", "no host fits")
     assert why(SHELVED, at(shelf(3)))[0] == "NEVER", "a daemon that has just started knows it too"
+
+
+def test_who_stops_before_any_instance_has_begun_tells_no_task_but_those_that_begin() -> None:
+    """An empty set of members is nobody: without any it would be a message to a single cell."""
+    message = m.SetSliceGoal(1, JOB, 0, TaskGoals.SUCCEEDED, Bits(), OPENING, 0)
+    limited = take_turn(KIND, None, message=message, at=at(crowd())).state
+    assert len(limited.waiting) == 10
+    stop = m.SetSliceGoal(2, JOB, 0, TaskGoals.KILLED, grant=0)
+    turn = take_turn(KIND, limited, message=stop, at=at(crowd()))
+    told = [(s.message.spec, [*s.members]) for s in turn.sends if s.to == CROWD]
+    assert told == [(0, [*range(10)])]
+    delete = m.SetSliceGoal(2, JOB, 0, TaskGoals.DELETED, grant=0)
+    turn = take_turn(KIND, limited, message=delete, at=at(crowd()))
+    assert not [s for s in turn.sends if s.to == CROWD]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import goals as host
+from peloton.actors.host import ledger
 from peloton.actors.host.inventory import goals as inventory
 from peloton.actors.host.state import HostStates
 from peloton.actors.job import goals as job
@@ -59,6 +60,20 @@ def test_tables_name_nothing_else(kind: str) -> None:
     table, states, goals = TABLES[kind]
     assert set(table) == set(states)
     assert all(set(row) == set(goals) for row in table.values())
+
+
+INNER: Mapping[str, tuple[Any, list[Any], type[enum.Enum]]] = {
+    "room of a task": (task.ROOM_TABLE, [*Room], task.RoomGoals),
+    "run of a host": (ledger.RUN_TABLE, [None, *ledger.Phase], ledger.About),
+}
+"""State machines inside of a kind."""
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_inner_tables_are_total_and_name_nothing_else(name: str) -> None:
+    table, rows, columns = INNER[name]
+    assert list(table) == rows
+    assert all(list(row) == list(columns) for row in table.values())
 
 
 @EVERY_KIND

@@ -109,6 +109,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("pools", "Query"): Call("resmgr", lambda k: respool.QueryRequest()),
     ("ops", "Why"): Call("jobmgr", lambda k: ops.WhyRequest(job_id=k.job)),
     ("ops", "WaitJob"): Call("jobmgr", lambda k: ops.WaitJobRequest(job_id=k.job, timeout_s=0.1)),
+    ("ops", "Watch"): Call("jobmgr", lambda k: ops.WatchRequest(job_id=k.job)),
     ("ops", "ListQuarantine"): Call("jobmgr resmgr hostmgr", lambda k: ops.ListQuarantineRequest()),
     ("ops", "Redrive"): Call(
         "jobmgr resmgr hostmgr",
@@ -133,7 +134,10 @@ def said(known: Known, name: tuple[str, str]) -> tuple[Code, str, float]:
     stub = getattr(known.town, service)
     began_s = time.monotonic()
     try:
-        getattr(stub, method)(CALLS[name].request(known), timeout=3 * BOUND_S)
+        answer = getattr(stub, method)(CALLS[name].request(known), timeout=3 * BOUND_S)
+        if isinstance(answer, grpc.Future):  # a stream, which says at once that it has begun
+            next(answer)
+            answer.cancel()
     except grpc.RpcError as error:
         return error.code(), error.details(), time.monotonic() - began_s
     return Code.OK, "", time.monotonic() - began_s
@@ -283,6 +287,34 @@ def waiting(known: Known) -> Iterator[Callable[[], Code]]:
 
     yield ended
     future.cancel()
+
+
+def test_waits_and_watches_go_on_when_the_owner_of_their_shards_leaves() -> None:
+    """Each change once and in order, and no gap; the waiter hears of the end from the new owner."""
+    with fleet_with(*EACH, ("more", "jobmgr")) as (fleet, door, known):
+        town = known.town
+        stream = town.ops.Watch(ops.WatchRequest(kinds=["job"]), timeout=100)
+        next(stream)
+        made = [town.create(town.request()) for _ in range(6)]
+        with waiting(known) as ended:
+            assert fleet.daemons.pop("jobmgr").stop()
+            until(fleet.settled)
+            made += [town.create(town.request()) for _ in range(6)]
+            for each in made:
+                town.ended(each)
+            town.tasks.Stop(task.StopRequest(jobId=named(known.job)))
+            assert ended() is Code.OK
+        found: list[ops.Event] = []
+        while not any("StopOrdered" in event.facts for event in found):
+            message = next(stream)
+            assert not message.gaps
+            found += message.events
+        for shard in sorted({event.shard for event in found}):
+            places = [(event.position, event.k) for event in found if event.shard == shard]
+            assert places == sorted(set(places))
+        created = [event.key for event in found if "JobMade" in event.facts]
+        assert sorted(created) == sorted(f"job/{each}" for each in made)
+        stream.cancel()
 
 
 @pytest.mark.parametrize("owner", [False, True], ids=["door", "owner"])

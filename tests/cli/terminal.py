@@ -26,7 +26,10 @@ def typed(*words: str) -> Printed:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(err):
-        code = run(root(PROCESSES), list(words))
+        try:
+            code = run(root(PROCESSES), list(words))
+        except SystemExit as end:  # of a command that starts or inspects a process
+            code = int(end.code or 0)
     return Printed(code, text_of(out), text_of(err))
 
 

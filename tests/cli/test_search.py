@@ -188,7 +188,7 @@ main()
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 70
-    assert "pip install 'peloton[fleet]'" in done.stderr
+    assert "pip install -e '.[fleet]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -486,6 +486,56 @@ def test_story(peloton: Terminal) -> None:
     assert peloton("story", "job/nobody") == Printed(66, "", "nobody is called job/nobody\n")
 
 
+def followed(peloton: Terminal, *words: str) -> Printed:
+    event = ops.Event(
+        key=f"task/{JOB}", instances=[{"first": 0, "last": 2}], shard="jobmgr/1", position=7,
+        at=0.5, cause="Started", because="launched", facts=["TaskRunning"],
+    )  # fmt: skip
+    last = ops.Event(
+        key=f"job/{JOB}", shard="jobmgr/0", position=9, k=1, at=1.5, cause="StopJob",
+        facts=["StopOrdered"], who="unverified:ann@10.0.0.7/tool",
+    )  # fmt: skip
+    gap = ops.Gap(shard="jobmgr/0", after=3, until=5)
+    peloton.cluster.streams = [
+        [
+            ops.WatchResponse(resume="t0"),
+            ops.WatchResponse(resume="t1", events=[event]),
+            ops.WatchResponse(resume="t2", gaps=[gap], events=[last]),
+        ]
+    ]
+    going = ops.WaitJobResponse(state="RUNNING")
+    peloton.cluster.waits = [going, ops.WaitJobResponse(state="KILLED", done=True)]
+    return peloton("follow", JOB, *words)
+
+
+def test_follow_prints_what_happens_until_the_job_has_ended(peloton: Terminal) -> None:
+    printed = followed(peloton)
+    assert printed == Printed(
+        0,
+        f"1970-01-01T00:00:00.500Z task/{JOB} [0-2] TaskRunning (Started): launched\n"
+        "-- changes of jobmgr/0 up to 5 are not kept any more: look anew\n"
+        f"1970-01-01T00:00:01.500Z job/{JOB} StopOrdered "
+        "(StopJob by unverified:ann@10.0.0.7/tool)\n",
+        f"job {JOB} has ended: KILLED\n",
+    )
+
+
+def test_follow_prints_lines_of_json(peloton: Terminal) -> None:
+    told = [json.loads(line) for line in followed(peloton, "--output", "json").out.splitlines()]
+    assert [[*line] for line in told] == [
+        ["resume"], ["event"], ["resume"], ["gap"], ["event"], ["resume"],
+    ]  # fmt: skip
+    assert told[1]["event"]["instances"] == [{"first": 0, "last": 2}]
+    assert told[3]["gap"] == {"shard": "jobmgr/0", "after": "3", "until": "5"}
+    assert told[5] == {"resume": "t2"}
+
+
+@pytest.mark.parametrize("words", [(), (JOB, "--kind", "job"), ("--kind", "job", "--pool", "/x")])
+def test_follow_wants_one_question(peloton: Terminal, words: tuple[str, ...]) -> None:
+    printed = peloton("follow", *words)
+    assert printed.code == 64 and "name one of JOB, --kind and --pool" in printed.err
+
+
 def test_quarantine(peloton: Terminal) -> None:
     assert peloton("admin", "quarantine", "list").out == "Nothing is set aside.\n"
     peloton.cluster.set_aside.append(

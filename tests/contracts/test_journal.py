@@ -84,7 +84,23 @@ def test_bootstrap_keeps_what_was_journaled(house: House) -> None:
     assert claim(other).last_position == 1
 
 
-@pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 2}, {"a": 2, "b": 1, "c": 1}])
+def test_a_new_group_is_added_to_a_living_cluster(house: House) -> None:
+    """A later version brings a group: its daemon adds it, and the others go on without it."""
+    old, new = house.open(), house.open()
+    epoch = claim(old).epoch
+    append(old, epoch, 1)
+    assert new.bootstrap({**GROUPS, "c": 2}).shards == {**GROUPS, "c": 2}
+    assert claim(new, ShardId("c", 1)) == Claimed(1, 0, 0, 0)
+    append(old, epoch, 2)
+    again = house.open()
+    assert again.bootstrap(GROUPS).shards == {**GROUPS, "c": 2}, "what it does not know, it keeps"
+    assert claim(again).last_position == 2
+    assert house.open().bootstrap({**GROUPS, "c": 2, "d": 1}).shards["d"] == 1
+    with pytest.raises(Refused):
+        house.open().bootstrap({"c": 3})
+
+
+@pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 1}, {"a": 3, "c": 1}])
 def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) -> None:
     with pytest.raises(Refused):
         house.open().bootstrap(groups)
@@ -103,6 +119,16 @@ def test_who_is_refused_for_shard_counts_names_nothing(house: House) -> None:
     with pytest.raises(Refused, match="shard counts"):
         house.open().bootstrap({"a": 9}, name="east")
     assert house.open().bootstrap(GROUPS, name="west").name == "west"
+
+
+def test_the_feature_level_only_rises_and_every_process_sees_it(house: House) -> None:
+    first, second = house.open(), house.open()
+    assert first.level() == second.bootstrap(GROUPS).level == 0
+    assert first.raise_level(2) == 2
+    assert second.raise_level(1) == 2, "it never falls"
+    assert second.raise_level(2) == second.level() == 2
+    assert house.open().bootstrap(GROUPS).level == 2
+    assert claim(first).epoch == 1, "it is no shard's affair"
 
 
 def test_a_shard_nobody_bootstrapped_is_refused(house: House) -> None:

@@ -68,12 +68,15 @@ class Desk:
     """One shard of dots whose `Put` is refused as long as the version is bad."""
 
     def __init__(self) -> None:
-        self.bad = True
+        self.bad = False
         self.frames: list[Frame] = []
         self.replies: list[Any] = []
         self.now = 0.0
         self.kinds: dict[str, Kind] = {"box": self._kind("box"), "dot": self._dots()}
         self.shard = self.fresh()
+        self.tell(BOX, Put())  # the parent of all dots
+        self.rest()
+        self.bad = True
 
     def fresh(self) -> Shard:
         sharding = Sharding(self.kinds, {"p": 1})
@@ -168,6 +171,7 @@ def test_the_bytes_of_a_word_are_written_once_for_all_its_members():
 def test_after_a_checkpoint_the_bytes_are_still_there():
     desk = aside(0b111)
     twin = desk.fresh()
+    twin.population.put(BOX, desk.shard.population.cells[BOX])
     for fact in desk.facts(DOTS):
         twin.held.fold(DOTS, fact)
     assert digest(twin) == digest(desk.shard)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.core.digest import digest
@@ -9,7 +13,7 @@ from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.core.pump import Budget
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.vocabulary import Absent, Decision, Key, Refused, key
+from peloton.runtime.vocabulary import Absent, Decision, Key, Refused, Unavailable, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -58,6 +62,24 @@ def test_an_ended_entity_answers_queries_and_repeats_unchanged():
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     same(bench)
+
+
+@pytest.mark.parametrize("message", [w.Show(), w.Add(1)], ids=["a query", "a command"])
+def test_a_final_state_that_cannot_be_read_harms_nobody_else(message: Any):
+    bench = closed()
+    row = bench.ended[X]
+    bench.ended[X] = msgspec.structs.replace(row, body=b"\xc1 torn")
+    bench.tell(X, message, ask=1)
+    bench.tell(key("note", "y"), w.Add(2), ask=2)
+    bench.rest()
+    total, torn = sorted(bench.answers(), key=lambda answer: isinstance(answer, Unavailable))
+    assert total == w.Total(2)
+    assert isinstance(torn, Unavailable) and f"{X} cannot be read: DecodeError" in torn.text
+    assert X not in bench.shard.population.cells
+    bench.ended[X] = row
+    bench.tell(X, w.Show(), ask=3)
+    bench.rest()
+    assert bench.answers() == [w.Total(5)], "once it is mended it is read again"
 
 
 def test_the_first_fact_of_a_second_life_carries_the_whole_state():
@@ -113,6 +135,26 @@ def test_a_crowd_leaves_and_returns_with_its_parent():
     bench.tell(panel("a"), w.Show(), ask=1)
     bench.rest()
     assert bench.answers() == [0]
+    bench.tell(panel("a"), w.Switch(True))
+    bench.rest()
+    assert bench.shard.population.crowd(bulbs("a")).present == 0b111
+    same(bench)
+
+
+def test_a_member_that_would_begin_without_its_parent_does_not_delete_the_parents_row():
+    """A message that was held back may come when the parent has left with all other members."""
+    bench = Bench()
+    bench.tell(panel("a"), w.Install(3))
+    bench.tell(panel("a"), w.Retire())
+    bench.after(1)
+    row = bench.ended[panel("a")]
+    bench.tell(bulbs("a"), w.Fit(0), 0b1000)
+    bench.after(5)
+    assert bench.ended[panel("a")] == row
+    assert bulbs("a") not in bench.shard.population.crowds
+    (aside,) = bench.shard.held.dump()[bulbs("a")]
+    assert "NoParent: bulb/a would change, but panel/a is not in memory" in aside.error
+    same(bench)
     bench.tell(panel("a"), w.Switch(True))
     bench.rest()
     assert bench.shard.population.crowd(bulbs("a")).present == 0b111

@@ -12,8 +12,6 @@ from peloton.runtime.core.digest import digest
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.records import MessageSetAside, Quarantined
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.vocabulary import Key, Kind, SetAside, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
@@ -31,13 +29,8 @@ class Broken(Bench):
 
     def __init__(self, name: str, **functions: Any) -> None:
         kind = msgspec.structs.replace(KINDS[name], **functions)
-        self.kinds: dict[str, Kind] = {**KINDS, name: kind}
-        super().__init__(checkpoint_bytes_min=CHECKPOINT_BYTES_MIN)
-
-    def fresh(self) -> Shard:
-        return Shard(
-            self.id, self.kinds, sharding=Sharding(self.kinds, self.sizes), codec=self.codec
-        )
+        kinds: dict[str, Kind] = {**KINDS, name: kind}
+        super().__init__(checkpoint_bytes_min=CHECKPOINT_BYTES_MIN, kinds=kinds)
 
 
 def told(bench: Bench) -> list[str]:

@@ -1,16 +1,21 @@
-"""Hosts that are no more: by a person's word, and back by a config's. In a cluster of its own."""
+"""Hosts that come and go: by a person's word, a config's, or a backend's. Clusters of their own."""
 
 from __future__ import annotations
+
+import shutil
+from pathlib import Path
 
 import grpc
 import pytest
 
-from peloton.actors.host.messages import AskBackend, ConfigureHost
+from peloton.actors.host.messages import AddHost, AskBackend, ConfigureHost, RemoveHost
 from peloton.backends import simulated
+from peloton.backends.port import Backend
+from peloton.backends.process import ProcessBackend
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import key
-from tests.gateway.town import ROOM, Town, default_config
+from tests.gateway.town import HOSTS, ROOM, WAIT_S_MAX, Town, default_config, running
 
 
 def hosts(town: Town) -> dict[str, ops.Host]:
@@ -50,3 +55,36 @@ def test_a_host_is_forgotten_its_runs_only_if_they_may_be_and_it_comes_back(town
 
 def test_nobody_forgets_what_never_was(town: Town) -> None:
     assert refused(town, "nobody")[0] is grpc.StatusCode.NOT_FOUND
+
+
+def backend_of(name: str, folder: Path) -> Backend:
+    if name == "simulated":
+        return simulated.SimulatedBackend(HOSTS)
+    return ProcessBackend(folder / "keeper", HOSTS)
+
+
+@pytest.mark.parametrize("name", ["simulated", "process"])
+def test_hosts_come_and_go_while_the_cluster_runs(name: str, tmp_path: Path) -> None:
+    """Through the backend alone: what waits for room runs on the new host, and outlasts it."""
+    backend = backend_of(name, tmp_path.resolve())
+    new = AddHost(key("host", "new"), ROOM)
+    with running(tmp_path, backend=backend) as town:
+        whole = default_config(600.0)
+        whole.resource.cpuLimit, whole.command.value = 3.0, "sleep 600"  # one fits on a host
+        job = town.create(town.request(4, defaultConfig=whole))
+        town.until(lambda: town.job(job).runtime.taskStats["RUNNING"] == 3)
+        assert hosts(town).keys() == {*HOSTS}
+        town.region.tell([Envelope(backend.key, new)])
+        town.until(lambda: town.job(job).runtime.taskStats["RUNNING"] == 4)
+        assert (hosts(town)["new"].state, hosts(town)["new"].runs) == ("UP", 1)
+        town.region.tell([Envelope(backend.key, RemoveHost(new.host, "unplugged"))])
+        town.until(lambda: hosts(town)["new"].state == "UNREACHABLE")
+        assert town.job(job).runtime.taskStats["RUNNING"] == 4, "its run may go on"
+        town.region.tell([Envelope(backend.key, new)])
+        town.until(lambda: hosts(town)["new"].state == "UP")
+        assert hosts(town)["new"].runs == 1
+        assert town.job(job).runtime.taskStats["RUNNING"] == 4
+        assert backend.stop_all(WAIT_S_MAX)
+    backend.close()
+    while (tmp_path / "keeper").exists():  # without its folder the keeper leaves
+        shutil.rmtree(tmp_path / "keeper", ignore_errors=True)

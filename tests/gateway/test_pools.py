@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
+from peloton.actors.resources import Resources
+from peloton.actors.respool.messages import ROOT, ListPools, PoolConfig, PoolView, pool_key
+from peloton.actors.respool.queries import list_pools
+from peloton.actors.respool.state import Pool
+from peloton.actors.respool.tree import Tree
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.desk import all_pages
+from peloton.runtime.vocabulary import At
 from tests.gateway.town import Town, default_config, named, pool_config
 
 NAN = float("nan")
@@ -169,3 +176,48 @@ def test_a_request_key_makes_one_pool(town: Town) -> None:
     first = town.pools.CreateResourcePool(sent, metadata=key)
     again = town.pools.CreateResourcePool(sent, metadata=key)
     assert first.result.value == again.result.value != ""
+
+
+def list_of(tree: Tree, query: ListPools) -> tuple[PoolView, ...]:
+    return list_pools(tree.pools[ROOT], query, At(now=0.0, key=ROOT, index=tree))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8])
+def test_pools_are_read_page_by_page(most: int) -> None:
+    tree = Tree()
+    for name, parent in (("root", "root"), ("b", "root"), ("a", "root"), ("c", "a"), ("d", "a"),
+                         ("e", "d"), ("f", "b")):  # fmt: skip
+        config = PoolConfig(name, pool_key(parent), Resources(), Resources())
+        tree.put(pool_key(name), old=None, new=Pool(config))
+    pages = []
+
+    def ask(query: ListPools) -> tuple[PoolView, ...]:
+        pages.append(list_of(tree, query))
+        return pages[-1]
+
+    found = all_pages(ask, most=most)
+    assert [view.path for view in found.values()] == [
+        "/", "/a", "/a/c", "/a/d", "/a/d/e", "/b", "/b/f",
+    ]  # fmt: skip
+    assert all(len(page) <= most for page in pages) and len(pages) <= 7 // most + 1
+    below = all_pages(lambda query: list_of(tree, query), parent=pool_key("a"), most=most)
+    assert [*below] == [pool_key("c"), pool_key("d")]
+
+
+@pytest.mark.parametrize("most", [1, 3, 6])
+def test_an_owner_that_knows_no_pages_is_understood(most: int) -> None:
+    """It answers every page with all pools."""
+    tree = Tree()
+    for name in ("root", "a", "b"):
+        config = PoolConfig(name, ROOT, Resources(), Resources())
+        tree.put(pool_key(name), old=None, new=Pool(config))
+    found = all_pages(lambda query: list_of(tree, ListPools()), most=most)
+    assert [*found] == [ROOT, pool_key("a"), pool_key("b")]
+
+
+def test_children_are_shown_when_they_are_wanted(town: Town) -> None:
+    root = get(town, "root", includeChildPools=True)
+    assert [child.id.value for child in root.childPools] == [
+        child.value for child in root.poolinfo.children
+    ]
+    assert root.childPools and not get(town, "root").childPools

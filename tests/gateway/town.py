@@ -24,6 +24,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.backends import simulated
+from peloton.backends.port import Backend
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
@@ -141,16 +142,18 @@ def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
 
 
 @contextlib.contextmanager
-def running(folder: Path, journal: SqliteJournal | None = None) -> Iterator[Town]:
-    """A cluster that is gone afterwards; on a journal of its own, or on this one."""
+def running(
+    folder: Path, journal: SqliteJournal | None = None, *, backend: Backend | None = None
+) -> Iterator[Town]:
+    """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
-    backend = simulated.SimulatedBackend(HOSTS)
+    backend = backend or simulated.SimulatedBackend(HOSTS)
     root = start(
         kinds(SIZES),
         journal or SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
-        softs={"placer": PlacerMachine(inventories), "backend": backend},
+        softs={"placer": PlacerMachine(inventories), backend.key: backend},
     )
     http = server = None
     try:
@@ -160,7 +163,7 @@ def running(folder: Path, journal: SqliteJournal | None = None) -> Iterator[Town
         region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
         labels = (Label("rack", "r1"),)
         hosts = [key("host", name) for name in HOSTS]
-        configure = ConfigureHost(ROOM, labels, simulated.BACKEND)
+        configure = ConfigureHost(ROOM, labels, backend.key)
         region.tell([Envelope(host, configure) for host in hosts])
         backend.start(region.tell)
         _wait_for_room(region, inventories)

@@ -38,6 +38,8 @@ FACES = (
     "peloton/foreground.py",
     "peloton/schema.py",
     "peloton/doctor.py",
+    "peloton/journal.py",
+    "peloton/features.py",
 )
 # Each package in its own adapter, backend or shell: replacing one then means replacing one file.
 HOMES: dict[str, tuple[str, ...]] = {
@@ -63,6 +65,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "grpc": GRPC_FOLDERS,
     "grpc_health": GRPC_FOLDERS,
     "grpc_reflection": GRPC_FOLDERS,
+    "grpc_status": GRPC_FOLDERS,
+    "google.rpc": GRPC_FOLDERS,
     "google.protobuf": GRPC_FOLDERS,
     "peloton.api": GRPC_FOLDERS,
     "peloton.private": GRPC_FOLDERS,

@@ -5,17 +5,17 @@ Must not run them: script/newcomer does, on a clean machine.
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(?:bash|sh|shell|console)\s*\n(.*?)^```", re.M | re.S)
 # What any shell has, and what getting the source takes.
 ALWAYS_THERE = ("cd", "export", "git", "sudo", "source", "echo", "cat", "kill")
-# Where pip puts what [project.scripts] names.
+# Where pip puts what console_scripts names.
 VENV = ".venv/bin/"
 
 
@@ -33,8 +33,11 @@ def unknown(command: str, root: Path) -> str | None:
     first = words[0].removeprefix("./")
     if first in ALWAYS_THERE or os.access(root / first, os.X_OK) and (root / first).is_file():
         return None
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    installed = [name for name in project["scripts"] if first in (name, VENV + name)]
+    package = configparser.ConfigParser()
+    package.read(root / "setup.cfg")
+    scripts = package["options.entry_points"]["console_scripts"].split("\n")
+    names = [line.partition("=")[0].strip() for line in scripts if "=" in line]
+    installed = [name for name in names if first in (name, VENV + name)]
     return None if installed and has_main(root) else first
 
 

@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from tests.house.tree import Function, Module
 
 MODULE_LINES_MAX = 400
+LONGER = {
+    "peloton/runtime/ports.py": 600,  # the ports and their values are read side by side
+}
+"""Modules that are one thing, which the architecture page allows more."""
 FUNCTION_LINES_MAX = 50
 LINE_COLUMNS_MAX = 100
 PARAMETERS_MAX = 5
@@ -24,7 +28,7 @@ BORDER = re.compile(r"\b(must|never|no|not|nothing|nobody|none|neither|nor|only|
 
 def module_length(module: Module) -> Iterator[str]:
     lines = module.source.count("\n")
-    if lines > MODULE_LINES_MAX:
+    if lines > LONGER.get(module.path, MODULE_LINES_MAX):
         yield f"{module.path} has {lines} lines"
 
 

@@ -1,11 +1,31 @@
-"""The goal tables of the README are those of the code."""
+"""The goal tables of the README are those of the code, and all of them."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from pathlib import Path
+
+from tests.house.tree import read
 
 
 def test_the_readme_shows_the_tables_as_they_are(root: Path) -> None:
     drawn = subprocess.run([root / "script" / "goals"], capture_output=True, text=True, check=True)
     assert drawn.stdout.strip() in (root / "README.md").read_text(), "run script/goals --write"
+
+
+def test_every_table_of_an_actor_is_drawn(root: Path) -> None:
+    """By its name: what is called a table is a state machine, and people want to see it."""
+    script = (root / "script" / "goals").read_text()
+    found = [
+        (module.path.removeprefix("peloton/actors/").removesuffix(".py").replace("/", "."), name)
+        for module in read("peloton")
+        if module.path.startswith("peloton/actors/")
+        for node in module.tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        for name in [node.target.id]
+        if name.endswith("TABLE")
+    ]
+    assert len(found) >= 9
+    for module_name, name in found:
+        assert f'("{module_name}", "{name}"' in script, f"script/goals: {module_name}.{name}"

@@ -52,7 +52,7 @@ def copy_with_a_python_that_only_notes(root: Path, to: Path) -> Path:
     """The files script/setup looks at, and in .venv a program that notes how it was called."""
     for folder in ("script", "proto"):
         shutil.copytree(root / folder, to / folder)
-    for file in ("pyproject.toml", "setup.py"):
+    for file in ("pyproject.toml", "setup.cfg", "setup.py"):
         shutil.copy(root / file, to / file)
     notes = to / "notes"
     python = to / ".venv" / "bin" / "python"
@@ -77,9 +77,10 @@ def test_setup_installs_once_and_again_only_when_its_sources_change(
     assert installs_after("--test") == 2
     assert installs_after("--test") == 2
     assert installs_after() == 2  # what the tests take is more than what running takes
-    with (tmp_path / "pyproject.toml").open("a") as project:
-        project.write("# changed\n")
-    assert installs_after() == 3
+    for number, source in enumerate(("pyproject.toml", "setup.cfg"), start=3):
+        with (tmp_path / source).open("a") as project:
+            project.write("# changed\n")
+        assert installs_after() == number, source
 
 
 def test_a_setup_that_fails_is_not_taken_for_done(root: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,8 +45,12 @@ class Module:
     def at(self, node: ast.AST, words: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 1)} {words}"
 
+    @cached_property
+    def _nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     def walk(self) -> Iterator[ast.AST]:
-        return ast.walk(self.tree)
+        return iter(self._nodes)
 
     def functions(self) -> Iterator[tuple[Function, bool]]:
         """Every function, and whether it is a method with a self or cls to ignore."""
@@ -88,7 +92,9 @@ def under(name: str, *packages: str) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
+@cache
 def read(folder: str) -> list[Module]:
+    """Every module below the folder, read and parsed once for all rules of a run."""
     found = []
     for path in sorted((ROOT / folder).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()

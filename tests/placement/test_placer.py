@@ -6,7 +6,7 @@ import pytest
 
 from peloton.machines import PlacerMachine
 from peloton.placement.feeds import QUIET_S, SNAPSHOT_RETRY_S
-from peloton.placement.index import FLIGHT_S, PROPOSAL_KEEP_S
+from peloton.placement.flights import PROPOSAL_KEEP_S
 from peloton.placement.messages import (
     Constraint,
     HostDeltas,
@@ -181,20 +181,50 @@ def test_labels_of_proposals_end_with_the_next_word_of_their_host() -> None:
     shape = Shape(res(1), constraint=label("task", "job", "x", "less", 1), labels=(mine,))
     placer = told([host("a", res(9), running=())])
     assert ask(placer, shape)[0] == ["a"]
-    tell(placer, [host("a", res(8), 2, running=((mine, 1),))], 2)
+    tell(placer, [host("a", res(8), 2, running=((mine, 1),), launches=1)], 2)
+    assert placer.index.task_counts(mine)[placer.index.rows[Key("host/a")]] == 1
     assert ask(placer, shape)[0] == []
     assert ask(placer, shape, now=PROPOSAL_KEEP_S + 1)[0] == []
     assert placer.index.task_counts(mine)[placer.index.rows[Key("host/a")]] == 1
 
 
-def test_own_proposals_are_subtracted_until_the_host_speaks() -> None:
-    placer = told([host("a", res(2))])
-    assert ask(placer, ONE, 2)[0] == ["a", "a"]
-    tell(placer, [host("a", res(2), 1)], 2)  # the same word again: older than the proposal
+def test_own_proposals_are_subtracted_until_the_host_shows_them() -> None:
+    """However much time passes before, and however little."""
+    placer = told([host("a", res(3), launches=40)])
+    assert ask(placer, ONE, 3)[0] == ["a", "a", "a"]
+    tell(placer, [host("a", res(3), 1, launches=40)], 2)  # the same word again
     assert ask(placer, ONE)[0] == []
-    tell(placer, [host("a", res(1), 2)], 3)
-    assert ask(placer, ONE)[0] == [], "they may be on their way, and the host does not count them"
-    assert ask(placer, ONE, 2, now=FLIGHT_S)[0] == ["a"]
+    tell(placer, [host("a", res(4), 2, launches=40)], 3)  # something ended; ours are on their way
+    assert ask(placer, ONE, 2, now=PROPOSAL_KEEP_S - 0.1)[0] == ["a"]
+    tell(placer, [host("a", res(2), 3, launches=42)], 4, now=PROPOSAL_KEEP_S - 0.1)
+    assert ask(placer, ONE, now=PROPOSAL_KEEP_S - 0.1)[0] == [], "two are still on their way"
+    tell(placer, [host("a", res(2), 4, launches=44)], 5, now=PROPOSAL_KEEP_S - 0.1)
+    assert ask(placer, ONE, 3, now=PROPOSAL_KEEP_S - 0.1)[0] == ["a", "a"], "all landed"
+
+
+def test_a_proposal_that_was_refused_is_over() -> None:
+    """The host's room has not changed by it, so its inventory has nothing to tell."""
+    placer = told([host("a", res(2), launches=1), host("b", res(0))])
+    big = Shape(res(2))
+    assert ask(placer, big)[0] == ["a"]
+    assert ask(placer, ONE)[0] == []
+    refusal = host("a", res(2), 1, launches=2)
+    assert ask(placer, big, refused=(refusal,))[0] == []
+    assert ask(placer, ONE, 3)[0] == ["a", "a"]
+
+
+def test_what_lands_at_a_host_is_what_was_proposed_first() -> None:
+    placer = told([host("a", res(10, 10))])
+    ask(placer, Shape(res(4, 1)))
+    ask(placer, Shape(res(1, 4)))
+    row = placer.index.rows[Key("host/a")]
+    tell(placer, [host("a", res(6, 9), 2, launches=1)], 2)
+    assert placer.index.room[:4, row].tolist() == [*res(5, 5).amounts()]
+    tell(placer, [host("a", res(5, 5), 3, launches=9)], 3)
+    assert placer.index.room[:4, row].tolist() == [*res(5, 5).amounts()]
+    tell(placer, [host("a", res(5, 5), 4, launches=9)], 4)
+    ask(placer, ONE)
+    assert placer.index.room[:4, row].tolist() == [*res(4, 5).amounts()], "no credit is kept"
 
 
 def test_own_proposals_are_given_back_once_to_a_silent_host() -> None:

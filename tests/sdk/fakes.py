@@ -47,10 +47,11 @@ class Cluster:
         self.reasons: list[ops.Reason] = []
         self.waits: list[ops.WaitJobResponse] = []
         self.counts: dict[str, int] = {}
+        self.streams: list[list[ops.WatchResponse]] = []  # each call of Watch takes the next one
         self.hosts: list[ops.Host] = []
         self.set_aside: list[ops.Quarantined] = []
         self.calls: list[Call] = []
-        self.troubles: dict[str, list[tuple[grpc.StatusCode, str]]] = {}
+        self.troubles: dict[str, list[tuple[grpc.StatusCode, str] | grpc.Status]] = {}
         self.made_by_key: dict[str, str] = {}
         self.next_id = JOB
         self.invalid_config = ""  # what Create says is wrong with whatever is sent
@@ -104,9 +105,17 @@ class Recorder(grpc.ServerInterceptor):
             self.cluster.calls.append(Call(name, request, metadata, context.time_remaining()))
             troubles = self.cluster.troubles.get(name)
             if troubles:
-                context.abort(*troubles.pop(0))
-            return handler.unary_unary(request, context)
+                trouble = troubles.pop(0)
+                if isinstance(trouble, grpc.Status):
+                    context.abort_with_status(trouble)
+                context.abort(*trouble)
+            method = handler.unary_stream if handler.response_streaming else handler.unary_unary
+            return method(request, context)
 
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                answer, handler.request_deserializer, handler.response_serializer
+            )
         return grpc.unary_unary_rpc_method_handler(
             answer, handler.request_deserializer, handler.response_serializer
         )
@@ -283,6 +292,10 @@ class Ops(ops_pb2_grpc.OpsServicer):
     def WaitJob(self, request: Any, context: Any) -> ops.WaitJobResponse:
         waits = self.cluster.waits
         return waits.pop(0) if len(waits) > 1 else waits[0]
+
+    def Watch(self, request: Any, context: Any) -> Iterator[ops.WatchResponse]:
+        yield from self.cluster.streams.pop(0)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "this daemon stops")
 
     def Story(self, request: Any, context: Any) -> ops.StoryResponse:
         if request.key == "job/nobody":

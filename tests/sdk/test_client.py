@@ -382,3 +382,32 @@ def test_a_wait_among_too_many_goes_on_asking(client: Client, cluster: Cluster) 
     cluster.fail("WaitJob", grpc.StatusCode.RESOURCE_EXHAUSTED)
     assert client.ops.wait(JOB).done
     assert len(cluster.called("WaitJob")) == 2
+
+
+def happened(resume: str, *keys: str) -> ops.WatchResponse:
+    return ops.WatchResponse(resume=resume, events=[ops.Event(key=key) for key in keys])
+
+
+def test_a_watch_is_resumed_behind_what_was_heard(
+    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_PAUSE_S", 0.0)
+    cluster.streams = [
+        [happened("t0"), happened("t1", "job/a")],
+        [happened("t1"), happened("t2", "job/b", "job/c")],
+    ]
+    cluster.fail("Watch", GONE, GONE)
+    heard = client.ops.watch(kinds=["job"])
+    found = [next(heard) for _ in range(3)]
+    assert [message.resume for message in found] == ["t0", "t1", "t2"], "nothing said twice"
+    heard.close()
+    asked = [call.request for call in cluster.called("Watch")]
+    assert [one.resume for one in asked] == ["", "", "", "t1"]
+    assert all(list(one.kinds) == ["job"] for one in asked)
+
+
+def test_a_watch_that_is_refused_is_not_repeated(client: Client, cluster: Cluster) -> None:
+    cluster.fail("Watch", grpc.StatusCode.NOT_FOUND, text="job not found")
+    with pytest.raises(errors.NotFound, match="job not found"):
+        next(client.ops.watch(job=JOB))
+    assert len(cluster.called("Watch")) == 1

@@ -16,6 +16,7 @@ from peloton.runtime.shells.shell import Shell, begin
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Unavailable, key
 from tests.toy.kinds import KINDS, SIZES
+from tests.toy.words import Scrap
 
 X = key("note", "x")
 
@@ -60,3 +61,12 @@ def test_an_answer_that_cannot_be_read_is_unavailable_and_says_why() -> None:
 def test_what_is_unavailable_stays_so() -> None:
     door = Door(Unavailable("is moving"))
     assert door.answer(door.region.story(X)) == Unavailable("is moving")
+
+
+def test_a_machine_of_a_daemon_stands_beside_a_kind_of_the_same_name() -> None:
+    """`note/local` is every daemon's own, `note/x` an actor in the shard of its key."""
+    door, local = Door("the owner"), key("note", "local")
+    door.region.on_soft = lambda prefix, machine, *, outward: begin(machine)
+    door.region.register_soft(local, Says(door.stepper, "the daemon's own"))
+    assert door.answer(door.region.ask(local, Scrap())) == "the daemon's own"
+    assert door.answer(door.region.ask(X, Scrap())) == "the owner"

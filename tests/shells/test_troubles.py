@@ -177,6 +177,7 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
         root.opened.result(WAIT_S_MAX)
         ok, (reason,) = root.health()
         assert not ok and "house-" in reason and "11 does not fold" in reason
+        assert f", position 1, {X}, fact Added: ValueError" in reason, "what a person looks for"
         assert isinstance(root.region.ask(X, w.Show()).result(WAIT_S_MAX), Unavailable)
         assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)
         (halted,) = [shard for shard in all_shards() if shard not in root.region.owned()]

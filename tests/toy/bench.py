@@ -5,7 +5,7 @@ It must not wait or thread: the test says when a frame is safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from peloton.runtime.core.checkpoint import Checkpointer
 from peloton.runtime.core.codec import Codec
@@ -14,7 +14,7 @@ from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Ready, Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import EndedRow, Frame, ShardId
-from peloton.runtime.vocabulary import Key, Message
+from peloton.runtime.vocabulary import Key, Kind, Message
 from tests.toy.kinds import KINDS, SIZES
 
 START_S = 1_700_000_000.0
@@ -30,10 +30,12 @@ class Bench:
         *,
         sizes: dict[str, int] | None = None,
         checkpoint_bytes_min: int | None = None,
+        kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
         self.id = ShardId(group, number)
         self.sizes = sizes or {**SIZES, group: 1}
-        self.codec = Codec(KINDS)
+        self.kinds = kinds
+        self.codec = Codec(kinds)
         self.bytes_min = checkpoint_bytes_min
         self.now = START_S
         self.frames: list[Frame] = []
@@ -46,7 +48,9 @@ class Bench:
 
     def fresh(self) -> Shard:
         """An empty shard of this name."""
-        shard = Shard(self.id, KINDS, sharding=Sharding(KINDS, self.sizes), codec=self.codec)
+        shard = Shard(
+            self.id, self.kinds, sharding=Sharding(self.kinds, self.sizes), codec=self.codec
+        )
         if self.bytes_min is not None:
             shard.checkpointer = Checkpointer(self.codec, self.bytes_min)
         return shard
@@ -59,7 +63,7 @@ class Bench:
         """One bundle, made safe at once."""
         ready = self.shard.ready(self.now)
         self.write(ready)
-        self.shard.committed()
+        self.replies += self.shard.committed()
         for key in ready.load:
             self.shard.loaded(key, self.ended.get(key))
         return ready
@@ -104,6 +108,15 @@ class Bench:
         """Values of the replies since the last call."""
         replies, self.replies = self.replies, []
         return [reply.value for reply in replies]
+
+    def reopened(self, kinds: Mapping[str, Kind]) -> Bench:
+        """What a program with these kinds makes of the journal; it goes on from there."""
+        other = Bench(self.id.group, self.id.number, sizes=self.sizes, kinds=kinds)
+        other.now, other.bytes_min = self.now, self.bytes_min
+        other.frames, other.ended = [*self.frames], {**self.ended}
+        other.parts, other.checkpoint = self.parts, self.checkpoint
+        other.shard = other.replay()
+        return other
 
     def replay(self, *, checkpoint: bool = True) -> Shard:
         """A shard recovered from what stands in the journal."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.runtime.core.inspection import FollowChanges, shard_key
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import Packing
 from peloton.runtime.shells.letters import Drop, tell
@@ -112,3 +113,42 @@ def test_mail_is_taken_however_long_ago_its_sender_read_a_view():
     )
     for number, daemon in enumerate(others, 1):
         assert answers(world, daemon.region.ask(X, w.Add(1))) == w.Total(number)
+
+
+def test_a_follower_elsewhere_goes_on_across_takeovers() -> None:
+    """Each position once and in order, though the shard has three owners meanwhile."""
+    world = fleet()
+    shard = world.sharding.shard_of(X)
+    where = shard_key(shard)
+    reader = next(d for d in world.living() if shard not in d.shards())
+    mark = answers(world, reader.region.follow(where, FollowChanges())).mark
+    seen: list[tuple[int, int]] = []
+    amounts: list[int] = []
+    refused = 0
+    for amount in range(1, 9):
+        future = reader.region.follow(where, FollowChanges(mark, names=("x",)))
+        world.run_for(1.0)
+        assert not future.done(), "nothing is new, and no timer answers"
+        owner = next(d for d in world.living() if shard in d.shards())
+        if amount in (3, 6) and owner is not reader:
+            world.kill(owner)
+            world.run_until(world.whole, within_s=60)
+            world.restart(owner)
+            world.run_for(2.0)
+        asked = reader.region.ask(X, w.Add(amount))
+        while not amounts or amounts[-1] < amount:
+            read = answers(world, future)
+            if isinstance(read, Unavailable):
+                refused += 1
+                world.run_for(0.1)
+            else:
+                assert not read.gap
+                seen += [(position, k) for position, k, _, _ in read.rows]
+                changes = reader.region.changes_in(read)
+                amounts += [fact.amount for change in changes for fact in change.line.facts]
+                mark = read.mark
+            if not amounts or amounts[-1] < amount:
+                future = reader.region.follow(where, FollowChanges(mark, names=("x",)))
+        assert answers(world, asked) == w.Total(sum(range(amount + 1)))
+    assert amounts == [*range(1, 9)] and refused >= 1
+    assert seen == sorted(dict.fromkeys(seen))

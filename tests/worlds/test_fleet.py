@@ -7,6 +7,7 @@ must not know which seed does what: what a seed found once stands in `regression
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -14,45 +15,53 @@ import pytest
 
 from peloton.chaos.cluster.faults import ADDED, FAULTS
 from peloton.chaos.cluster.storm import draw
-from peloton.chaos.sweep import sweep
+from peloton.chaos.sweep import sweep_one
 from peloton.runtime.simulation.storms import Lasting
 
 WORLDS = 200
-CHUNK = 50
-CORES = 2
-"""Worlds share nothing: so many are played at a time, each in its own process."""
+CHUNK = 25
+REPLAYED = 2
+"""Of each chunk so many are played again elsewhere, each time others; the traces are compared."""
 SAME_WORLDS = 50
 FIRST_SAME = 1_000_000
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, WORLDS, CHUNK))
-def test_every_goal_is_reached_after_the_storm(first: int) -> None:
-    played = [*sweep(range(first, first + CHUNK), jobs=CORES)]
+def test_every_goal_is_reached_and_a_seed_is_one_history(first: int) -> None:
+    """Here the storms are played one after the other, there in a new process with other hashes."""
+    played = [sweep_one(seed) for seed in range(first, first + CHUNK)]
     assert len(played) == CHUNK
     assert not [one.failure for one in played if one.played is None]
+    at = first // CHUNK * REPLAYED
+    here = {one.seed: one.played.trace for one in played[at : at + REPLAYED] if one.played}
+    assert len(here) == REPLAYED
+    assert here == _traces(_playing(first + at, REPLAYED, hash_seed="1").communicate()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_runs_of_a_seed_are_the_same_in_any_process() -> None:
-    command = [
-        sys.executable, "-m", "peloton.chaos.sweep", "--trace-hash",
-        "--seeds", str(SAME_WORLDS), "--first-seed", str(FIRST_SAME),
-    ]  # fmt: skip
-    runs = [
-        subprocess.Popen(
-            command, env={**os.environ, "PYTHONHASHSEED": hashed}, stdout=subprocess.PIPE, text=True
-        )
-        for hashed in ("1", "2")
-    ]
+    runs = [_playing(FIRST_SAME, SAME_WORLDS, hash_seed=hash_seed) for hash_seed in ("1", "2")]
     one, other = (_traces(run.communicate()[0]) for run in runs)
     assert len(one) == SAME_WORLDS
     assert one == other
 
 
-def _traces(text: str) -> list[list[str]]:
-    lines = [line.split() for line in text.splitlines()]
-    return [words for words in lines if len(words) == 2 and words[0].startswith("10000")]
+def _playing(first: int, count: int, *, hash_seed: str) -> subprocess.Popen[str]:
+    """A process that plays some seeds and prints a hash of what happened in each."""
+    command = [
+        sys.executable, "-m", "peloton.chaos.sweep", "--trace-hash",
+        "--seeds", str(count), "--first-seed", str(first),
+    ]  # fmt: skip
+    return subprocess.Popen(
+        command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def _traces(text: str) -> dict[int, str]:
+    """The hashes that it printed, by seed."""
+    return {int(seed): trace for seed, trace in re.findall(r"^(\d+) ([0-9a-f]{64})$", text, re.M)}
 
 
 def test_a_swarm_has_storms_with_one_fault_and_storms_with_all() -> None:

@@ -11,9 +11,11 @@ import pytest
 from peloton.actors.job.messages import DeleteJob, JobStates, StopJob
 from peloton.actors.job.spec import JobSpec
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.core.digest import digest
+from peloton.runtime.ports import ShardId
+from peloton.runtime.vocabulary import Key, kind_of
 from tests.worlds import checks
-from tests.worlds.harness import NEED, ROOM, World, spec
+from tests.worlds.harness import NEED, ROOM, World, job_id, spec
 from tests.worlds.network import CALM, Storm
 
 
@@ -78,3 +80,34 @@ def test_a_limited_job_that_is_stopped_ends_wholly() -> None:
     world.ask(job, DeleteJob())
     world.run_for(20.0)
     checks.nothing_is_left(world, job)
+
+
+def test_slices_that_end_before_they_began_are_recovered_without_them() -> None:
+    """A job of three slices is stopped while one instance runs; later its shard is restarted.
+
+    The tasks of the later slices begin to exist only in order to end. Once their slice has left
+    memory and the journal says so, nothing of them may be left that a recovery finds.
+    """
+    world = World(hosts=1)
+    world.check = lambda world: None  # the checks of every step look at every task
+    job = world.create(limited(world, 2500, 1))
+    world.run_for(3.0)
+    world.ask(job, StopJob())
+    world.run_until(lambda: checks.over(world))
+    world.run_for(5.0)
+    shard = world.sharding.shard_of(job)
+    # One more frame, which says who has left.
+    other = next(name for name in map(str, range(9)) if _lives_in(world, name, shard=shard))
+    world.create(limited(world, 3, 1), other)
+    world.run_until(lambda: checks.over(world))
+    core = world.shards[shard]
+    assert not core.population.crowds and not [*world.cells("slice")]
+    assert [kind_of(key) for key in core.population.cells] == ["job", "job"]
+    world.crash(shard)
+    assert digest(world.recovered(shard)) == digest(core)
+    summary = world.job(job).summary
+    assert summary.state == JobStates.KILLED and sum(dict(summary.counts).values()) == 2500
+
+
+def _lives_in(world: World, name: str, *, shard: ShardId) -> bool:
+    return world.sharding.shard_of(job_id(name)) == shard

@@ -13,19 +13,21 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.goals import deadline as deadline
-from peloton.actors.host.ledger import Phase, Run, bits, pick_ports, pods
+from peloton.actors.host.ledger import About, Phase, Run, Step, bits, pick_ports, pods, step
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
+    host_appeared,
     host_gone,
+    host_left,
     look_again,
+    new_host_appeared,
     runs_ended,
     runs_listed,
     runs_started,
     unreachable,
 )
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, configuration, folded
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -35,10 +37,9 @@ def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
     fact = _configured(message)
     if host.removed:
         return Decision(facts=(fact,), because="part of the cluster again")
-    known = f.HostConfigured(
-        host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
-    )
-    return Decision() if fact == known else Decision(facts=(fact,), because="configured anew")
+    if fact == configuration(host):
+        return Decision()
+    return Decision(facts=(fact,), because="configured anew")
 
 
 def appear(message: m.ConfigureHost, at: At) -> Decision:
@@ -90,7 +91,8 @@ def _grant(
     refused = members - granted
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
-        no = t.RunRefused(message.run, reason, host.summary(at.key))
+        # As the host is after this turn: what was granted in it is not free any more.
+        no = t.RunRefused(message.run, reason, folded(host, facts).summary(at.key))
         sends = (*sends, Send(SENDER, no, refused))
     return facts, sends, reason if refused else ""
 
@@ -123,13 +125,14 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     unknown, sends, orders, stops = [], [], [], []
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
+        do = step(run, About.KILL)
         if run is None:
             unknown.append(member)
-        elif run.phase in (Phase.ENDED, Phase.REFUSED):
+        elif do == Step.ANSWER:
             sends.append(answer(run))
         else:
             stops.append(pod)
-            if run.phase != Phase.KILLING:
+            if do == Step.KILL:
                 orders.append(pod)
     if unknown:
         sends.append(Send(SENDER, t.Gone(message.run), Bits.of(*unknown)))
@@ -146,7 +149,7 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     over = []
     for _, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        if run is not None and run.phase in (Phase.ENDED, Phase.REFUSED):
+        if run is not None and step(run, About.SEEN) == Step.FORGET:
             over.append(run)
     if len(over) > 1:
         return Decision(facts=(f.SetForgotten(at.sender, bits(over), message.run),))
@@ -197,6 +200,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.BackendDown: backend_down,
     m.LookAgain: look_again,
     m.HostGone: host_gone,
+    m.HostAppeared: host_appeared,
+    m.HostLeft: host_left,
     m.RunsStarted: runs_started,
     m.RunsEnded: runs_ended,
     m.RunsListed: runs_listed,
@@ -226,6 +231,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.BackendDown: _nothing,
     m.LookAgain: _nothing,
     m.HostGone: _nothing,
+    m.HostAppeared: new_host_appeared,
+    m.HostLeft: _nothing,
     m.RunsStarted: _nothing,
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,

@@ -1,14 +1,15 @@
 """The ledger of a host: which runs it holds, in what phase, and what room that takes.
 
-Turns runs and their phases into used resources and ports. It must not answer anybody: `decide`
-does. A run stays until its task has seen its end, though its room is free from the end on.
+Turns runs and their phases into used resources and ports, and says in a table what a host does in
+each phase with each message about a run. It must not answer anybody: `decide` and `reports` take
+the steps. A run stays until its task has seen its end, though its room is free from the end on.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from peloton.actors.host.messages import Port, RunSpec
 from peloton.actors.resources import Resources
@@ -27,6 +28,88 @@ class Phase(enum.IntEnum):
 
 
 HOLDING = frozenset((Phase.ACCEPTED, Phase.STARTED, Phase.KILLING))
+
+
+class About(enum.IntEnum):
+    """What a host hears about a run: from its task, or from its backend."""
+
+    LAUNCH = 1
+    KILL = 2
+    SEEN = 3
+    STARTED = 4  # reported
+    ENDED = 5  # reported, or listed as ended
+    LISTED = 6  # as running
+    UNLISTED = 7  # neither running nor ended, in a list asked for after the run was accepted
+
+
+class Step(enum.IntEnum):
+    """What the host does then. Whatever changes the phase is written down first."""
+
+    NOTHING = 1
+    GRANT = 2  # or refuse: then ACCEPTED, or REFUSED
+    ANSWER = 3  # from the ledger
+    ANSWER_GONE = 4
+    KILL = 5  # then KILLING
+    KILL_AGAIN = 6
+    KILL_STRANGER = 7  # nobody owns the run
+    START_AGAIN = 8  # the order was lost
+    STARTED = 9  # then STARTED
+    ENDED = 10  # then ENDED
+    LOST = 11  # then ENDED, as lost
+    FORGET = 12
+
+
+_A, _S = About, Step
+_OVER: Mapping[About, Step] = {
+    _A.LAUNCH: _S.ANSWER,
+    _A.KILL: _S.ANSWER,
+    _A.SEEN: _S.FORGET,
+    _A.STARTED: _S.KILL_STRANGER,
+    _A.ENDED: _S.NOTHING,
+    _A.LISTED: _S.KILL_STRANGER,
+    _A.UNLISTED: _S.NOTHING,
+}
+
+RUN_TABLE: Mapping[Phase | None, Mapping[About, Step]] = {
+    None: {  # not in the ledger
+        _A.LAUNCH: _S.GRANT,
+        _A.KILL: _S.ANSWER_GONE,
+        _A.SEEN: _S.NOTHING,
+        _A.STARTED: _S.KILL_STRANGER,
+        _A.ENDED: _S.NOTHING,
+        _A.LISTED: _S.KILL_STRANGER,
+        _A.UNLISTED: _S.NOTHING,
+    },
+    Phase.ACCEPTED: {
+        _A.LAUNCH: _S.ANSWER,
+        _A.KILL: _S.KILL,
+        _A.SEEN: _S.NOTHING,
+        _A.STARTED: _S.STARTED,
+        _A.ENDED: _S.ENDED,
+        _A.LISTED: _S.STARTED,
+        _A.UNLISTED: _S.START_AGAIN,
+    },
+    Phase.STARTED: {
+        _A.LAUNCH: _S.ANSWER,
+        _A.KILL: _S.KILL,
+        _A.SEEN: _S.NOTHING,
+        _A.STARTED: _S.NOTHING,
+        _A.ENDED: _S.ENDED,
+        _A.LISTED: _S.NOTHING,
+        _A.UNLISTED: _S.LOST,
+    },
+    Phase.KILLING: {
+        _A.LAUNCH: _S.ANSWER,
+        _A.KILL: _S.KILL_AGAIN,
+        _A.SEEN: _S.NOTHING,
+        _A.STARTED: _S.NOTHING,
+        _A.ENDED: _S.ENDED,
+        _A.LISTED: _S.KILL_AGAIN,
+        _A.UNLISTED: _S.LOST,
+    },
+    Phase.ENDED: _OVER,
+    Phase.REFUSED: _OVER,
+}
 
 
 class Run(Value, frozen=True, gc=False, array_like=True):
@@ -48,6 +131,11 @@ class Run(Value, frozen=True, gc=False, array_like=True):
     def pod(self) -> str:
         """The run's name."""
         return pod_id(self.crowd, self.member, run=self.run)
+
+
+def step(run: Run | None, about: About) -> Step:
+    """What is to be done with a run of the ledger, or one that it does not know."""
+    return RUN_TABLE[None if run is None else run.phase][about]
 
 
 @functools.lru_cache(maxsize=4)

@@ -2,7 +2,8 @@
 
 A run is named by its pod id, `<job>-<instance>-<run>`, which is the backend's own task id too.
 
-Orders to a backend carry the shard's epoch, so that an older owner's are not obeyed.
+Orders to a backend carry the shard's epoch, so that an older owner's are not obeyed. What a backend
+must do with its messages is written down in `backends/port.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from peloton.actors.resources import Resources
 from peloton.actors.task.messages import Outcome
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value
+
+PORTS_DEFAULT = (31000, 32000)
+"""First, and one past the last, of the ports that a host picks from."""
+UNREACHABLE_TIMEOUT_S = 60.0
 
 # A code of a refusal.
 HOLDS_RUNS = "HOLDS_RUNS"
@@ -76,8 +81,8 @@ class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
     capacity: Resources
     labels: tuple[Label, ...] = ()
     backend: Key = Key("")
-    ports: tuple[int, int] = (31000, 32000)  # first, one past the last
-    unreachable_timeout_s: float = 60.0
+    ports: tuple[int, int] = PORTS_DEFAULT
+    unreachable_timeout_s: float = UNREACHABLE_TIMEOUT_S
 
 
 class BackendUp(Message, frozen=True, gc=False, array_like=True):
@@ -105,6 +110,28 @@ class HostGone(Message, frozen=True, gc=False, array_like=True):
     """
 
     lose_runs: bool = True
+
+
+class HostAppeared(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: the machine is there, with this capacity, and can be asked.
+
+    A host begins to exist by it, as by `ConfigureHost`, or exists again. Answered by asking what
+    runs; the backend repeats it until the host has given any order.
+    """
+
+    capacity: Resources
+    labels: tuple[Label, ...] = ()
+    backend: Key = Key("")
+    ports: tuple[int, int] = PORTS_DEFAULT
+
+
+class HostLeft(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: the machine is not there any more, and nothing is known of its runs.
+
+    It may come back. Also the answer to an order for a machine that has left.
+    """
+
+    text: str = ""
 
 
 class RunsStarted(Message, frozen=True, gc=False, array_like=True):
@@ -220,6 +247,22 @@ class AskBackend(Message, frozen=True, gc=False, array_like=True):
     host: Key
 
 
+class AddHost(Message, frozen=True, gc=False, array_like=True):
+    """Operator to a backend whose hosts are configured: this machine is there from now on."""
+
+    host: Key
+    capacity: Resources
+    labels: tuple[Label, ...] = ()
+    ports: tuple[int, int] = PORTS_DEFAULT
+
+
+class RemoveHost(Message, frozen=True, gc=False, array_like=True):
+    """Operator to a backend whose hosts are configured: this machine is not there any more."""
+
+    host: Key
+    text: str = ""
+
+
 # ---- questions ----
 
 
@@ -239,4 +282,17 @@ MESSAGES: dict[int, type] = {
     9: RunsEnded,
     10: RunsListed,
     11: LookAgain,
+    12: HostAppeared,
+    13: HostLeft,
 }
+
+BACKEND_MESSAGES: dict[int, type] = {
+    1: StartRuns,
+    2: StopRuns,
+    3: ForgetRuns,
+    4: ListRuns,
+    5: AskBackend,
+    6: AddHost,
+    7: RemoveHost,
+}
+"""What backends hear, by number: for those that are reached through another daemon."""

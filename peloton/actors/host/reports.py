@@ -22,8 +22,18 @@ from collections.abc import Iterable
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import HOLDING, Phase, Run, bits, by_crowd
-from peloton.actors.host.state import Host, HostStates, lost_outcome
+from peloton.actors.host.ledger import (
+    HOLDING,
+    RUN_TABLE,
+    About,
+    Phase,
+    Run,
+    Step,
+    bits,
+    by_crowd,
+    step,
+)
+from peloton.actors.host.state import Host, HostStates, configuration, folded, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
 
@@ -43,10 +53,11 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     strange = []
     for pod in message.runs:
         run = host.runs.get(pod)
-        if run is None or run.phase not in HOLDING:
-            strange.append(pod)
-        elif run.phase == Phase.ACCEPTED:
+        do = RUN_TABLE[None if run is None else run.phase][About.STARTED]
+        if run is not None and do == Step.STARTED:
             fresh.append(run)
+        elif do == Step.KILL_STRANGER:
+            strange.append(pod)
     stops = _orders(host, at, again=[], stops=tuple(strange))
     because = "runs that nobody owns are killed" if strange else ""
     sends = (*_tell_started(fresh), *stops)
@@ -82,7 +93,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         return Decision(because="a list from before the backend went away")
     if host.keeper and message.keeper and host.keeper != message.keeper:
         return _other_keeper(host, message, at)
-    listed = {*message.running, *(end.run for end in message.ends)}
+    running = {*message.running}
+    listed = running | {end.run for end in message.ends}
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     outcome = lost_outcome("the backend does not know the run any more")
     missing: list[m.RunEnd] = []
@@ -91,20 +103,22 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     kills: list[str] = []
     for pod in sorted(host.runs):
         run = host.runs[pod]
-        if run.phase not in HOLDING:
-            continue
-        if pod not in listed:
-            if run.since >= message.asked_at:
-                continue  # accepted with the question or after it: the list may be older
-            if run.phase == Phase.ACCEPTED:
-                again.append(run)
-            else:
-                missing.append(m.RunEnd(pod, outcome))
-        elif run.phase == Phase.ACCEPTED and pod in message.running:
+        if pod in listed:
+            do = step(run, About.LISTED) if pod in running else Step.NOTHING
+        elif run.since < message.asked_at:
+            do = step(run, About.UNLISTED)
+        else:
+            continue  # accepted with the question or after it: the list may be older
+        if do == Step.START_AGAIN:
+            again.append(run)
+        elif do == Step.LOST:
+            missing.append(m.RunEnd(pod, outcome))
+        elif do == Step.STARTED:
             started.append(run)
-        elif run.phase == Phase.KILLING and pod in message.running:
+        elif do == Step.KILL_AGAIN:
             kills.append(pod)
-    orphans = [pod for pod in message.running if not _holds(host, pod)]
+    strange = Step.KILL_STRANGER
+    orphans = [pod for pod in message.running if step(host.runs.get(pod), About.LISTED) == strange]
     all_ends = (*ends, *missing)
     facts = _reconciled(host, message, agreed=not orphans)
     facts = (*facts, *_started(started), *_ended(host, all_ends))
@@ -171,6 +185,38 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
 
 
+def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
+    """The machine is there: what does it run? A repeat is answered, and changes nothing."""
+    facts: tuple[Fact, ...] = ()
+    configured = f.HostConfigured(
+        message.capacity,
+        message.labels,
+        message.backend,
+        message.ports,
+        host.unreachable_timeout_s,
+    )
+    if host.removed or configured != configuration(host):
+        facts = (configured,)
+    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
+        facts = (*facts, f.HostReachable())
+    sends = (list_runs(folded(host, facts), at),)
+    return Decision(facts=facts, sends=sends, because="the host is there")
+
+
+def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
+    """A machine that nobody configured begins to exist, and is up once its runs were compared."""
+    configured = f.HostConfigured(
+        message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
+    )
+    ask = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
+    return Decision((configured, f.HostReachable()), (ask,), because="the host appeared")
+
+
+def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
+    """The machine is not there: as if its backend could not be asked, until it comes back."""
+    return backend_down(host, m.BackendDown(message.text or "the host has left"), at)
+
+
 def list_runs(host: Host, at: At) -> Send:
     """Ask the backend what runs here, by its own knowledge."""
     known = tuple(
@@ -226,7 +272,7 @@ def _held(host: Host) -> list[Run]:
 
 def _holds(host: Host, pod: str) -> bool:
     run = host.runs.get(pod)
-    return run is not None and run.phase in HOLDING
+    return run is not None and RUN_TABLE[run.phase][About.ENDED] == Step.ENDED
 
 
 def _judged(host: Host, end: m.RunEnd, at: At) -> m.RunEnd:

@@ -17,7 +17,7 @@ from peloton.actors.host.ledger import HOLDING, Phase, Run, pods
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, Outcome
 from peloton.placement.messages import HostSummary, Label
-from peloton.runtime.vocabulary import Key, Value
+from peloton.runtime.vocabulary import Fact, Key, Value
 
 
 class HostStates(enum.IntEnum):
@@ -47,6 +47,8 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     version: int = 0
     because: str = ""
     removed: bool = False  # not part of the cluster any more; what it ran is still answered for
+    ports_taken: int | None = None  # of `ports`; None in states from before they were counted
+    launches: int = 0  # members whose launch was decided here, accepted or refused; never falls
     keeper: str = ""
     keeper_at: str = ""  # its folder when it was compared last, for people
 
@@ -54,6 +56,12 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     def free(self) -> Resources:
         """Room for more."""
         return self.capacity - self.used
+
+    @property
+    def free_ports(self) -> int:
+        """How many ports of its range no run holds."""
+        first, end = self.ports
+        return max(0, end - first - ports_taken(self))
 
     def summary(self, key: Key) -> HostSummary:
         """The host as placers see it."""
@@ -64,8 +72,29 @@ class Host(Value, frozen=True, gc=False, array_like=True):
             free=self.free,
             labels=self.labels,
             up=self.state == HostStates.UP,
-            ports=self.ports[1] - self.ports[0],
+            ports=self.free_ports,
+            launches=self.launches,
         )
+
+
+def configuration(host: Host) -> f.HostConfigured:
+    """What the machine is known to have, as it would be written down."""
+    return f.HostConfigured(
+        host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
+    )
+
+
+def ports_taken(host: Host) -> int:
+    """How many ports of the host's range its runs hold; counted where the state does not say."""
+    if host.ports_taken is not None:
+        return host.ports_taken
+    return len({port for run in host.runs.values() for port in run.ports if in_range(host, port)})
+
+
+def in_range(host: Host, port: int) -> bool:
+    """Whether it is one of those that the host picks from; a run may name any other."""
+    first, end = host.ports
+    return first <= port < end
 
 
 replace = msgspec.structs.replace
@@ -80,9 +109,10 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
             backend=fact.backend,
             ports=fact.ports,
             unreachable_timeout_s=fact.unreachable_timeout_s,
+            ports_taken=0,
         )
     same = host.backend == fact.backend
-    return replace(
+    host = replace(
         host,
         keeper=host.keeper if same else "",
         keeper_at=host.keeper_at if same else "",
@@ -93,7 +123,9 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
         unreachable_timeout_s=fact.unreachable_timeout_s,
         version=host.version + 1,
         removed=False,
+        ports_taken=None,  # of the new range
     )
+    return replace(host, ports_taken=ports_taken(host))
 
 
 def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
@@ -112,8 +144,15 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
                 since=fact.at,
             )
         ledger = runs.finish()
-    used = host.used + need.times(len(fact.members))
-    return replace(host, runs=ledger, used=used, version=host.version + 1)
+    picked = sum(in_range(host, port) for ports in fact.ports for port in ports)
+    return replace(
+        host,
+        runs=ledger,
+        used=host.used + need.times(len(fact.members)),
+        version=host.version + 1,
+        ports_taken=ports_taken(host) + picked,
+        launches=host.launches + len(fact.members),
+    )
 
 
 def _refused(host: Host, fact: f.RunsRefused) -> Host:
@@ -123,7 +162,7 @@ def _refused(host: Host, fact: f.RunsRefused) -> Host:
                 fact.crowd, member, fact.run, Phase.REFUSED, Resources(), reason=fact.reason
             )
         ledger = runs.finish()
-    return replace(host, runs=ledger)
+    return replace(host, runs=ledger, launches=host.launches + len(fact.members))
 
 
 def _names(fact: f.SetStarted | f.SetEnded | f.SetForgotten) -> Iterable[str]:
@@ -143,11 +182,13 @@ def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
 
 
 def _end(host: Host, ends: Iterable[tuple[str, Outcome, float | None]]) -> Host:
-    used = host.used
+    used, taken = host.used, ports_taken(host)
     with host.runs.mutate() as runs:
         for pod, outcome, at in ends:
             run = runs[pod]
             used = used - run.resources
+            if run.ports:
+                taken -= sum(in_range(host, port) for port in run.ports)
             runs[pod] = replace(
                 run,
                 phase=Phase.ENDED,
@@ -158,7 +199,7 @@ def _end(host: Host, ends: Iterable[tuple[str, Outcome, float | None]]) -> Host:
                 ended_at=at,
             )
         ledger = runs.finish()
-    return replace(host, runs=ledger, used=used, version=host.version + 1)
+    return replace(host, runs=ledger, used=used, version=host.version + 1, ports_taken=taken)
 
 
 def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
@@ -224,3 +265,10 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.SetEnded: _set_ended,
     f.SetForgotten: _forgotten,
 }
+
+
+def folded(host: Host, facts: Iterable[Fact]) -> Host:
+    """The host as it will be once these are written down."""
+    for fact in facts:
+        host = EVOLVE[type(fact)](host, fact)
+    return host

@@ -75,7 +75,7 @@ def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
     facts: tuple[Fact, ...] = tuple(
         f.OverridesGiven(number, overrides) for number, overrides in message.overrides
     )
-    made = f.JobMade(at.key, spec, message.pool_path, at.now)
+    made = f.JobMade(at.key, spec, message.pool_path, at.now, at.who)
     facts = (*facts, made)
     folded = job
     for fact in facts:

@@ -18,12 +18,13 @@ class OverridesGiven(Fact, frozen=True, gc=False, array_like=True):
 
 
 class JobMade(Fact, frozen=True, gc=False, array_like=True):
-    """The job exists."""
+    """The job exists. `who` created it, as far as the call said."""
 
     job: Key
     spec: JobSpec
     pool_path: str
     at: float
+    who: str = ""
 
 
 class StopOrdered(Fact, frozen=True, gc=False, array_like=True):

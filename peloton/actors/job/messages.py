@@ -149,6 +149,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     reasons: tuple[tuple[str, int], ...] = ()
     stop: StopWord | None = None  # of the whole job
     part_stops: tuple[tuple[int, StopWord], ...] = ()  # the last one of each slice, by its number
+    created_by: str = ""  # the text of a principal
 
 
 MESSAGES: dict[int, type] = {

@@ -50,6 +50,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     stop: StopWord | None = None  # of the whole job
     part_stops: immutables.Map[int, StopWord] = immutables.Map()  # the last one of each slice
     grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
+    created_by: str = ""
 
     @property
     def slices(self) -> int:
@@ -86,6 +87,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         pool_path=fact.pool_path,
         created_at=fact.at,
         updated_at=fact.at,
+        created_by=fact.who,
         grants=immutables.Map(first(fact.spec) if limited(fact.spec) else ()),
     )
 

@@ -44,6 +44,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         because=_because(job),
         stop=job.stop,
         part_stops=tuple((number, job.part_stops[number]) for number in sorted(job.part_stops)),
+        created_by=job.created_by,
     )
 
 

@@ -14,8 +14,7 @@ from peloton.actors.respool import facts as f
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.rules import BUSY, NOT_FOUND, check, check_delete, check_forced
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import At, Decision, Key, Refused
+from peloton.runtime.vocabulary import At, Decision, Refused
 
 
 def open_root(message: m.OpenRoot, at: At) -> Decision:
@@ -99,26 +98,3 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.DeletePool: missing,
     m.Capacity: early,
 }
-
-
-def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]:
-    """Every pool of the tree."""
-    tree: Tree = at.index
-    return tuple(view(tree, key) for key in tree.all())
-
-
-def view(tree: Tree, pool: Key) -> m.PoolView:
-    """A pool as clients see it; the root shows the cluster's capacity as its own."""
-    config = tree.pools[pool].config
-    if pool == m.ROOT:
-        most = tree.limit(pool)
-        config = m.PoolConfig(config.name, config.parent, most, most)
-    return m.PoolView(
-        pool=pool,
-        path=tree.path(pool),
-        config=config,
-        children=tuple(sorted(tree.children.get(pool, {}))),
-        allocation=tree.use(pool),
-        demand=tree.demand(pool),
-        because=tree.head_waits(pool),
-    )

@@ -6,9 +6,10 @@ It must hold nothing but the table.
 from __future__ import annotations
 
 from peloton.actors.respool import messages as m
-from peloton.actors.respool.decide import ABSENT, DECIDE, list_pools
+from peloton.actors.respool.decide import ABSENT, DECIDE
 from peloton.actors.respool.facts import FACTS
 from peloton.actors.respool.goals import pursue
+from peloton.actors.respool.queries import get_pool, list_pools
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Kind
@@ -27,6 +28,6 @@ KIND = Kind(
     route=lambda key: m.TREE_ROUTE,
     parent=lambda key, state: m.ROOT,
     index=Tree,
-    inspect={m.ListPools: list_pools},
-    queries={501: m.ListPools},
+    inspect={m.ListPools: list_pools, m.GetPool: get_pool},
+    queries={501: m.ListPools, 502: m.GetPool},
 )

@@ -64,7 +64,28 @@ class PoolDone(Value, frozen=True, gc=False, array_like=True):
 
 
 class ListPools(Query, frozen=True, gc=False, array_like=True):
-    """To the root: every pool, as `PoolView`, parents before children."""
+    """To the root: pools as `PoolView`, parents before children, siblings by name.
+
+    `most` bounds the page (0: all pools at once). The next page comes `after` the last pool of
+    this one, which is named by name and key of each pool on the way down to it, without the root.
+    `parent` asks for its children alone.
+    """
+
+    most: int = 0
+    after: tuple[tuple[str, Key], ...] | None = None
+    parent: Key | None = None
+
+
+class GetPool(Query, frozen=True, gc=False, array_like=True):
+    """To the root: one pool, by its path if that is given, and those above it: `PoolView` of each.
+
+    The pool comes first and the root last; nothing is answered where there is no such pool.
+    Children are listed on request and of the pool itself only, as is why its first ask waits.
+    """
+
+    pool: Key = ROOT
+    path: str = ""
+    children: bool = False
 
 
 class PoolView(Value, frozen=True, gc=False, array_like=True):
@@ -77,6 +98,7 @@ class PoolView(Value, frozen=True, gc=False, array_like=True):
     allocation: Resources
     demand: Resources
     because: str = ""  # why its first ask waits, if it does
+    child_count: int = 0
 
 
 MESSAGES: dict[int, type] = {1: OpenRoot, 2: CreatePool, 3: UpdatePool, 4: DeletePool, 5: Capacity}

@@ -7,96 +7,99 @@ queue must not judge who that is: whoever looks at the limits says so.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from peloton.actors.respool.ranking import Ranking
 from peloton.runtime.vocabulary import Key
 
-Place = tuple[int, float]
-"""Priority and arrival."""
+
+class Place(NamedTuple):
+    """Where a lot stands: lower comes first."""
+
+    falling_priority: int  # the negative of the priority
+    arrived: float
+    lot: Key
 
 
 class Queue:
     """The lots of one pool that have somebody waiting."""
 
     def __init__(self) -> None:
-        self._levels: dict[int, deque[tuple[float, Key]]] = {}
-        self._places: dict[Key, Place] = {}  # lots that stand in line
-        self._aside: dict[Key, Place] = {}  # lots that were stepped over
-        self._unsorted: dict[int, None] = {}
+        # Places of lots that stand in line, with how many wait in each.
+        self._line: Ranking[Place] = Ranking()
+        self._places: dict[Key, Place] = {}  # the same by lot
+        self._aside: dict[Key, tuple[Place, int]] = {}  # lots that were stepped over, likewise
 
-    def put(self, key: Key, *, priority: int, arrived: float) -> None:
-        """A lot waits; one that already did keeps its place."""
-        place = (priority, arrived)
-        if place in (self._places.get(key), self._aside.get(key)):
+    def put(self, key: Key, *, priority: int, arrived: float, waiting: int = 1) -> None:
+        """Members of a lot wait; if some did before, it keeps its place."""
+        place = Place(-priority, arrived, key)
+        known = self._places.get(key)
+        if known is None and key in self._aside and self._aside[key][0] == place:
+            self._aside[key] = place, waiting
             return
-        self._aside.pop(key, None)
-        self._places[key] = place
-        level = self._levels.setdefault(priority, deque())
-        if level and level[-1] > (arrived, key):
-            # Only recovery, late asks and recalls arrive out of order; one sort mends all of them.
-            self._unsorted[priority] = None
-        level.append((arrived, key))
+        if known != place:
+            self.drop(key)
+            self._places[key] = place
+        self._line.put(place, waiting)
 
     def drop(self, key: Key) -> None:
-        """A lot waits no more; its slot is skipped when it comes to the head."""
-        self._places.pop(key, None)
+        """A lot waits no more."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._line.drop(place)
         self._aside.pop(key, None)
 
     def step_over(self, key: Key) -> None:
         """Let a lot of the line block nobody until `recall`."""
-        self._aside[key] = self._places.pop(key)
+        place = self._places.pop(key)
+        self._aside[key] = place, self._line.weight(place)
+        self._line.drop(place)
 
-    def recall(self) -> None:
-        """Limits changed: all that were stepped over stand in line again, where they stood."""
-        aside, self._aside = self._aside, {}
-        for key, (priority, arrived) in aside.items():
-            self.put(key, priority=priority, arrived=arrived)
+    def is_aside(self, key: Key) -> bool:
+        """Whether a lot was stepped over."""
+        return key in self._aside
 
-    def head(self) -> Key | None:
-        """The lot whose turn it is."""
-        for priority in sorted(self._levels, reverse=True):
-            level = self._levels[priority]
-            if priority in self._unsorted:
-                self._levels[priority] = level = deque(sorted(level))
-                del self._unsorted[priority]
-            while level:
-                arrived, key = level[0]
-                if self._places.get(key) == (priority, arrived):
-                    return key
-                level.popleft()
-            del self._levels[priority]
-        return None
+    def aside(self) -> list[Key]:
+        """The lots that were stepped over."""
+        return [*self._aside]
+
+    def recall(self, key: Key) -> None:
+        """A limit changed: one that was stepped over stands in line again, where it stood."""
+        place, waiting = self._aside.pop(key)
+        self._places[key] = place
+        self._line.put(place, waiting)
 
     def line(self) -> Iterator[Key]:
         """The lots that stand in line, lazily: a reader that stops early pays for what it saw.
 
         The reader may step over the lot it has just been given.
         """
-        if self.head() is None:
-            return
-        seen: dict[Key, None] = {}  # a lot that came back at the same moment has two slots
-        for priority in sorted(self._levels, reverse=True):
-            level = self._levels[priority]
-            if priority in self._unsorted:
-                level = self._levels[priority] = deque(sorted(level))
-                del self._unsorted[priority]
-            for arrived, key in level:
-                if self._places.get(key) == (priority, arrived) and key not in seen:
-                    seen[key] = None
-                    yield key
+        place = self._line.first()
+        while place is not None:
+            yield place.lot
+            place = self._line.after(place)
+
+    def before(self, key: Key) -> int:
+        """How many wait in the lots of the line that stand before this one."""
+        place = self._places.get(key) or self._aside[key][0]
+        return self._line.before(place)
 
     def in_order(self) -> Iterator[Key]:
         """All that wait, those that were stepped over at their places."""
         if not self._aside:
             yield from self.line()
             return
-        places = {**self._places, **self._aside}
-        yield from sorted(places, key=lambda key: (-places[key][0], places[key][1], key))
+        aside = [place for place, _ in self._aside.values()]
+        for place in sorted([*self._places.values(), *aside]):
+            yield place.lot
 
     def first(self) -> Key | None:
         """The lot whose turn it is; where nobody stands in line, the first that never can."""
-        return self.head() or next(self.in_order(), None)
+        place = self._line.first()
+        if place is None and self._aside:
+            place = min(place for place, _ in self._aside.values())
+        return place.lot if place is not None else None
 
     def __len__(self) -> int:
         return len(self._places) + len(self._aside)

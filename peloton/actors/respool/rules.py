@@ -43,7 +43,7 @@ def check_delete(tree: Tree, pool: Key) -> Refused | None:
         return Refused(NOT_FOUND, "resource pool not found", "path")
     if pool == ROOT:
         return Refused(INVALID, "the root resource pool cannot be deleted", "path")
-    if tree.children.get(pool):
+    if tree.count_below(pool):
         return Refused(NOT_LEAF, f"resource pool {tree.path(pool)} is not a leaf", "path")
     if any(tree.use(pool).amounts()) or any(tree.demand(pool).amounts()):
         text = f"resource pool {tree.path(pool)} is busy: it holds or waits for resources"
@@ -80,7 +80,7 @@ def _parent(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     # A pool that becomes a parent would strand the tasks it holds as a leaf.
     held = tree.use(config.parent), tree.demand(config.parent)
     busy = any(held[0].amounts()) or any(held[1].amounts())
-    if busy and config.parent != ROOT and not tree.children.get(config.parent):
+    if busy and config.parent != ROOT and not tree.count_below(config.parent):
         text = f"parent resource pool {tree.path(config.parent)} holds tasks: it stays a leaf"
         return Refused(INVALID, text, "config.parent")
     return None
@@ -102,18 +102,18 @@ def _limit(tree: Tree, config: PoolConfig) -> Refused | Unavailable | None:
 
 
 def _siblings(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    for sibling in tree.children.get(config.parent, {}):
-        if sibling != pool and tree.pools[sibling].config.name == config.name:
+    for sibling in tree.named(config.parent, config.name):
+        if sibling != pool:
             text = f"resource pool {tree.path(sibling)} already exists"
             return Refused(INVALID, text, "config.name")
     return None
 
 
 def _reservations(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    total = config.reservation
-    for sibling in tree.children.get(config.parent, {}):
-        if sibling != pool:
-            total = total + tree.pools[sibling].config.reservation
+    total = tree.reserved(config.parent) + config.reservation
+    known = tree.pools.get(pool)
+    if known is not None:
+        total = total - known.config.reservation  # of the same parent, as was checked before
     if config.parent == ROOT:
         most = tree.limit(ROOT)
     else:

@@ -49,11 +49,6 @@ class Limits(Protocol):
         """The job that holds most of a resource there, and how much."""
 
 
-def never(tree: Limits, pool: Key, *, need: Resources) -> bool:
-    """Whether one of `need` is more than the pool or one above may ever use, as things are."""
-    return any(need.short_of(tree.limit(above)) for above in tree.up(pool))
-
-
 def shortage(tree: Limits, pool: Key, *, need: Resources) -> Shortage:
     """What one more of `need` would break. A limit that is too small for good comes first."""
     if pool not in tree.pools:

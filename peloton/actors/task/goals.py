@@ -1,4 +1,4 @@
-"""Goal table of a task: state by goal, a step in every cell.
+"""Goal table of a task: state by goal, a step in every cell; and that of its room in the pool.
 
 Turns (state, goal) into the next step, `SETTLED` or `WAITING`. The table is total: a missing pair
 would silently mean "do nothing", which is how instances get stuck. Steps must not wait or send by
@@ -7,6 +7,7 @@ themselves: they return a decision.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 
 from peloton.actors.delays import throttle_s
@@ -22,7 +23,7 @@ from peloton.actors.task.facts import (
     TaskWithdrawn,
 )
 from peloton.actors.task.messages import TaskGoals
-from peloton.actors.task.state import HOLDS_ROOM, Room, Task, TaskStates
+from peloton.actors.task.state import Room, Task, TaskStates
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
 
 Step = Callable[[Task], Decision | Rest]
@@ -34,12 +35,42 @@ def wait(task: Task) -> Decision | Rest:
     return WAITING
 
 
-def ask_for_room(task: Task) -> Decision | Rest:
-    """Wait for room in the pool and a host; ask first if no ask stands, and any host would do."""
-    if task.room in HOLDS_ROOM or task.shelved:
-        return WAITING
+def settle(task: Task) -> Decision | Rest:
+    """Nothing is left to do."""
+    return SETTLED
+
+
+def ask(task: Task) -> Decision | Rest:
+    """Stand in the pool's queue, under a number of its own."""
     ask = Send(LOT, Ask(task.ask + 1))
     return Decision(facts=(RoomAsked(),), sends=(ask,), because="room asked of the pool")
+
+
+def leave(task: Task) -> Decision | Rest:
+    """Give the room back, or the place in the queue."""
+    leave = Send(LOT, Leave(task.ask))
+    return Decision(facts=(RoomLeaving(),), sends=(leave,), because="room given back")
+
+
+class RoomGoals(enum.Enum):
+    """What should be with a task's room in its pool."""
+
+    HELD = "held"
+    RETURNED = "returned"
+
+
+ROOM_TABLE: Mapping[Room, Mapping[RoomGoals, Step]] = {
+    Room.NONE: {RoomGoals.HELD: ask, RoomGoals.RETURNED: settle},
+    Room.ASKED: {RoomGoals.HELD: wait, RoomGoals.RETURNED: leave},  # for the lot to have it
+    Room.QUEUED: {RoomGoals.HELD: wait, RoomGoals.RETURNED: leave},  # for the pool to have room
+    Room.ADMITTED: {RoomGoals.HELD: wait, RoomGoals.RETURNED: leave},  # for a host
+    Room.LEAVING: {RoomGoals.HELD: ask, RoomGoals.RETURNED: wait},  # for the lot to let go
+}
+
+
+def ask_for_room(task: Task) -> Decision | Rest:
+    """Wait for room in the pool and a host; ask first if no ask stands, and any host would do."""
+    return WAITING if task.shelved else ROOM_TABLE[task.room][RoomGoals.HELD](task)
 
 
 def withdraw(task: Task) -> Decision | Rest:
@@ -58,10 +89,7 @@ def kill(task: Task) -> Decision | Rest:
 
 def rest(task: Task) -> Decision | Rest:
     """The instance is where it should be: give the room back."""
-    if task.room in HOLDS_ROOM:
-        leave = Send(LOT, Leave(task.ask))
-        return Decision(facts=(RoomLeaving(),), sends=(leave,), because="room given back")
-    return SETTLED if task.room == Room.NONE else WAITING
+    return ROOM_TABLE[task.room][RoomGoals.RETURNED](task)
 
 
 def forget(task: Task) -> Decision | Rest:

@@ -28,7 +28,7 @@ class TaskStates(enum.IntEnum):
     WAITING = 1
     LAUNCHING = 2
     LAUNCHED = 3
-    STARTING = 4
+    STARTING = 4  # for backends that tell a start under way from a run; none of ours does yet
     RUNNING = 5
     KILLING = 6
     SUCCEEDED = 7
@@ -58,7 +58,6 @@ ON_HOST = frozenset(
         TaskStates.KILLING,
     )
 )
-HOLDS_ROOM = frozenset((Room.ASKED, Room.QUEUED, Room.ADMITTED))
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):

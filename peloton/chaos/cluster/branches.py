@@ -120,6 +120,8 @@ STATES: dict[str, str] = {
     "recovery from a checkpoint": "and no frames behind it",
     "recovery from a checkpoint and a tail": "both were read",
     "recovery from a tail": "no checkpoint yet",
+    "a slice ended before it began": "none of its instances had begun when its job was stopped",
+    "recovery behind a slice that ended before it began": "and that had left memory by then",
     "the sixth owner": "a shard changed hands five times",
     "a checkpoint left behind": "a takeover met a checkpoint that was never finished",
     "a checkpoint of an older epoch": "the floor that recovery reads was moved by an owner before",

@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.messages import AddOverrides, CreateJob, StopJob
+from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, StopJob
+from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SLICE_SIZE
@@ -26,7 +27,12 @@ LITTLE = Resources(UNIT // 100, UNIT // 100, 0, 0)
 LARGE = (1_001, 1_500, 2_500)
 LARGE_NAME = "large"
 """Runs of such a job last alike: each by itself they would take more steps than all else."""
-LARGE_SHARE, PIECES_SHARE = 0.02, 0.2
+LARGE_SHARE, PIECES_SHARE, STOPPED_SHARE = 0.02, 0.2, 0.05
+STOP_EARLY = "stop early"
+OWN_EVERY = (1, 40, 40, 250)
+"""Of so many instances of a job that is stopped early one has a config of its own."""
+RESTART_S = (1.5, 6.0)
+"""Between a stop and the restart of the daemon that has the job: by then its slices have left."""
 TRIES_MAX = 5
 """A client whose pieces are lost again and again gives up."""
 
@@ -51,7 +57,52 @@ def create_in_pieces(storm: Storm, deed: Deed) -> None:
     spec = JobSpec("p", "me", POOL, deed.count, default, own_configs=len(given))
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}" if deed.count > SLICE_SIZE else ""
     job, client = cluster.draw_job(name), CLIENTS[deed.other % 3]
-    _InPieces(storm, job, client=client, slices=slices, spec=spec).say()
+    _InPieces(storm, job, client=client, pieces=(spec, slices)).say()
+
+
+def stop_early(storm: Storm, deed: Deed) -> None:
+    """A job of several slices of which few run at once is stopped before the later ones began.
+
+    After the stop the daemon that has the job dies; every second job is deleted shortly before or
+    after that. The stop is sent even when the storm is over by then: one by one the instances
+    would take hours.
+    """
+    cluster = cluster_of(storm)
+    name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
+    job, client = cluster.draw_job(name), CLIENTS[deed.other % 3]
+    slices: dict[int, tuple[Override, ...]] = {}
+    for number in range(slices_of(deed.count)):
+        first, stop = number * SLICE_SIZE, min((number + 1) * SLICE_SIZE, deed.count)
+        slices[number] = tuple(
+            Override(at, TaskConfig(command=Command(f"own {at}"), resources=LITTLE))
+            for at in range(first, stop, OWN_EVERY[deed.which % len(OWN_EVERY)])
+        )
+    spec = JobSpec(
+        "s", "me", POOL, deed.count, TaskConfig(command=Command("x"), resources=LITTLE),
+        maximum_running=1 + deed.other % 2, own_configs=sum(map(len, slices.values())),
+    )  # fmt: skip
+
+    def made() -> None:
+        later = storm.world.later
+        later.at(storm.world.now + deed.for_s, lambda: cluster.clients.stop(client, job))
+        first_s, last_s = RESTART_S
+        restart_s = deed.for_s + first_s + deed.which / 1000 * (last_s - first_s)
+        storm.later(restart_s, lambda: _restart(storm, job))
+        if deed.other % 2:
+            # Before the restart or after it: a deletion brings the slices back into memory.
+            delete_s = restart_s + (-0.5 if deed.which % 2 else 5.0)
+            storm.later(delete_s, lambda: cluster.clients.delete(client, job))
+
+    _InPieces(storm, job, client=client, pieces=(spec, slices), made=made).say()
+
+
+def _restart(storm: Storm, job: Key) -> None:
+    """The daemon that has a job dies; its next process comes by itself."""
+    shard = storm.world.sharding.shard_of(job)
+    for daemon in [*storm.world.living()]:
+        if shard in daemon.shards():
+            storm.strike(STOP_EARLY, f"{daemon.name} dies")
+            storm.world.kill(daemon)
 
 
 class _InPieces:
@@ -63,11 +114,13 @@ class _InPieces:
         job: Key,
         *,
         client: str,
-        slices: dict[int, tuple[Override, ...]],
-        spec: JobSpec,
+        pieces: tuple[JobSpec, dict[int, tuple[Override, ...]]],
+        made: Callable[[], None] = lambda: None,
     ) -> None:
         self._clients = cluster_of(storm).clients
-        self._job, self._client, self._slices, self._spec = job, client, slices, spec
+        self._job, self._client = job, client
+        self._spec, self._slices = pieces
+        self._made = made
         self._tries = 0
 
     def say(self) -> None:
@@ -90,13 +143,16 @@ class _InPieces:
         self._clients.command(self._client, self._job, message=piece, heard=heard, keyed=False)
 
     def _heard(self, answer: Any) -> None:
-        if isinstance(answer, Refused) and answer.again and self._tries < TRIES_MAX:
+        if isinstance(answer, JobCreated):
+            self._made()
+        elif isinstance(answer, Refused) and answer.again and self._tries < TRIES_MAX:
             self.say()
 
 
 WORK: dict[str, Callable[[Storm, Deed], None]] = {
     "create large": create_large,
     "create in pieces": create_in_pieces,
+    STOP_EARLY: stop_early,
 }
 
 
@@ -142,4 +198,20 @@ def drawn(seed: int, *, storm_s: float) -> list[Deed]:
                 count=chance.choice(LARGE if large else (1, 2, 5)),
             )
             deeds.append(deed)
-    return deeds
+    return [*deeds, *_stopped(random.Random(f"{seed} stopped early"), storm_s=storm_s)]
+
+
+def _stopped(chance: random.Random, *, storm_s: float) -> list[Deed]:
+    """Later than the others, so by a chance of its own."""
+    if chance.random() >= STOPPED_SHARE:
+        return []
+    return [
+        Deed(
+            at_s=round(chance.uniform(0.0, storm_s / 10), 3),
+            name=STOP_EARLY,
+            which=chance.randrange(1000),
+            other=chance.randrange(1000),
+            count=chance.choice(LARGE),
+            for_s=round(chance.uniform(0.0, 2.0), 3),
+        )
+    ]

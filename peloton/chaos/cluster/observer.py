@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from peloton.actors.job.slice.facts import MembersBegun, SliceGoalSet, SliceOpened
 from peloton.chaos.cluster import branches, tiny
 from peloton.chaos.cluster.checks import Checks
 from peloton.chaos.cluster.cluster import Cluster
 from peloton.chaos.cluster.history import What
+from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import (
     DeleteSegment,
@@ -28,7 +30,7 @@ from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.simulation.checkers import Frame
 from peloton.runtime.simulation.daemon import Daemon
 from peloton.runtime.simulation.storms import Storm
-from peloton.runtime.vocabulary import Absent, kind_of
+from peloton.runtime.vocabulary import Absent, Key, kind_of
 
 LOOK_STEPS = 20
 LONG_S = 60.0
@@ -56,6 +58,7 @@ class Observer:
         self._reached: dict[str, None] = {}
         self._owners: dict[ShardId, int] = {}  # the epoch whose recovery was seen
         self._vanished: dict[str, None] = {}
+        self._never_begun: dict[ShardId, dict[Key, None]] = {}
         self.calm_at_s = 0.0
         checks.core.hearers.append(self._hear)
         self._world.on_replies.append(self._replied)
@@ -81,6 +84,9 @@ class Observer:
             for fact in entry.facts:
                 name = type(fact).__name__
                 self._reached[branches.fact_name(kind, name, cause=entry.cause)] = None
+            if kind == "slice" and _never_began(entry):
+                self._state("a slice ended before it began")
+                self._never_begun.setdefault(frame.shard, {})[entry.key] = None
             self._reason(kind, entry.because)
 
     def _reason(self, kind: str, because: str) -> None:
@@ -150,6 +156,8 @@ class Observer:
             return
         if core.epoch > 5:
             self._state("the sixth owner")
+        if any(key not in core.population.cells for key in self._never_begun.get(shard, ())):
+            self._state("recovery behind a slice that ended before it began")
         tail = row.last_position > row.floor
         if row.floor:
             self._state("recovery from a checkpoint" + (" and a tail" if tail else ""))
@@ -216,6 +224,17 @@ class Observer:
                 self._state("absent")
         if self._storm.struck[KEY_REUSED]:
             self._state("key reused")
+
+
+def _never_began(entry: Entry) -> bool:
+    """Whether a slice is stopped that had opened before, and of which nothing had begun.
+
+    The lowest member begins first; so if that one begins in order to end, none had.
+    """
+    facts = {type(fact): fact for fact in entry.facts}
+    begun = facts.get(MembersBegun)
+    stopped = SliceGoalSet in facts and SliceOpened not in facts
+    return stopped and isinstance(begun, MembersBegun) and 0 in begun.members
 
 
 def _hit_in_store(statement: Statement, limits: Mapping[str, int | float]) -> Iterator[str]:

@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from peloton.actors.job.messages import JobStates
+from peloton.actors.job.messages import CreateJob, JobStates
+from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.aftermath import faults_of
-from peloton.chaos.cluster.cluster import Cluster, Setup
+from peloton.chaos.cluster.cluster import NEED, POOL, Cluster, Setup
 from peloton.chaos.cluster.machines import FAILURE, Fate
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.simulation.daemon import Call, Daemon, Moment
@@ -36,7 +38,11 @@ SCENE_S_MAX = 150.0
 QUIET_S = 40.0
 """Longer than anything waits before it is said again."""
 TINY = Limits(checkpoint_bytes_min=300)
-WANTED = {"a": (JobStates.SUCCEEDED, 3), "c": (JobStates.SUCCEEDED, 2)}
+WANTED = {
+    "a": (JobStates.SUCCEEDED, 3),
+    "c": (JobStates.SUCCEEDED, 2),
+    "e": (JobStates.KILLED, SLICE_SIZE + 1),
+}
 SECOND_MAX = 60
 """A life begins with so many calls, about: membership, claims, recovery, first letters."""
 UNDER_WAY = StoreFaults(hold=1.0, reorder_plain=1.0, late_s=15.0)
@@ -200,6 +206,7 @@ class Story:
         self._until("ready", self.cluster.ready)
         self._fail_and_retry()
         self._stop_and_delete()
+        self._stop_before_all_began()
         self._hand_over()
         self._told("quiet")
         self.cluster.world.run_for(QUIET_S)
@@ -223,6 +230,17 @@ class Story:
         self._until("b is stopped", cluster.over)
         cluster.clients.delete("c1", job)
         self._until("b is gone", lambda: cluster.over() and not self._lives(job))
+
+    def _stop_before_all_began(self) -> None:
+        """Two slices, one instance at a time: nothing of the second has begun at the stop."""
+        cluster = self.cluster
+        job = cluster.draw_job("e")
+        default = TaskConfig(command=Command("x"), resources=NEED)
+        spec = JobSpec("e", "me", POOL, SLICE_SIZE + 1, default, maximum_running=1)
+        cluster.clients.create("c1", job, message=CreateJob(spec))
+        self._until("e runs", lambda: bool(cluster.machines.running))
+        cluster.clients.stop("c1", job)
+        self._until("e is stopped", cluster.over)
 
     def _hand_over(self) -> None:
         """A daemon leaves in good order, comes back, and gets its shards again; work goes on."""

@@ -26,6 +26,7 @@ from peloton.runtime.core.statements import (
     Found,
     FrameRow,
     Free,
+    GrowCluster,
     InsertRow,
     MoveFloor,
     NameCluster,
@@ -52,6 +53,7 @@ BUCKET = f"FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? AND buck
 CQL: dict[type, str] = {
     CreateCluster: "INSERT INTO cluster (one, cluster_id, format, shards) VALUES (0, ?, ?, ?)"
     " IF NOT EXISTS",
+    GrowCluster: "UPDATE cluster SET shards = ? WHERE one = 0 IF shards = ?",
     ReadCluster: "SELECT cluster_id, format, shards FROM cluster WHERE one = 0",
     NameCluster: "INSERT INTO cluster (one, shards) VALUES (1, ?) IF NOT EXISTS",
     ReadName: "SELECT shards FROM cluster WHERE one = 1",
@@ -79,7 +81,9 @@ CQL: dict[type, str] = {
     DeleteSegment: f"DELETE {SEGMENT}",
     DeleteBucket: f"DELETE {BUCKET}",
 }
-CONDITIONALS = (CreateCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+CONDITIONALS = (
+    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
+)  # fmt: skip
 LINEARIZABLE = (ReadCluster, ReadName, ReadRegister)
 """Reads of what is written conditionally: at any other level they may miss a write under way."""
 LARGE = (ReadSegment, ReadBucket)
@@ -99,6 +103,8 @@ def values(ask: Statement) -> Sequence[Any]:
         record = ask.record
         shards = json.dumps(record.shards, sort_keys=True)
         return (uuid.UUID(bytes=record.cluster_id), record.format, shards)
+    if isinstance(ask, GrowCluster):
+        return tuple(json.dumps(each, sort_keys=True) for each in (ask.after, ask.before))
     if isinstance(ask, NameCluster):
         return (json.dumps({"name": ask.name}),)
     if isinstance(ask, ReadCluster | ReadName):
@@ -149,7 +155,7 @@ def verdict(ask: Conditional, rows: Sequence[dict[str, Any]]) -> Reply:
     row = rows[0]
     if row[APPLIED]:
         return Applied()
-    if isinstance(ask, (CreateCluster, NameCluster, CreateRegister)):
+    if isinstance(ask, (CreateCluster, GrowCluster, NameCluster, CreateRegister)):
         return NotApplied()
     epoch, op = row.get("epoch"), row.get("op")
     if (epoch is None) != (op is None):

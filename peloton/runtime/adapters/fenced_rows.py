@@ -20,14 +20,19 @@ from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import Piece, Reading, Talk
 from peloton.runtime.core.register import Hold, Ops
 from peloton.runtime.core.statements import (
+    FEATURES,
+    Bump,
     CreateCluster,
     CreateRegister,
     Failed,
     Found,
+    GrowCluster,
     NameCluster,
     ReadCluster,
     ReadEnded,
     ReadName,
+    ReadRegister,
+    RegisterRow,
     Reply,
     Rows,
     Statement,
@@ -74,15 +79,14 @@ class FencedRows:
 
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
-        record = self._one(ReadCluster())
-        if not isinstance(record, Cluster):
-            raise Unreachable("the cluster record was written and is not there")
-        record = self._named(record)
-        register.same_cluster(record, groups, name=name)
+        record = register.same_cluster(self._record(), groups, name=name)
+        while register.grown(record, groups) != record.shards:
+            # Not applied: another daemon of our version added them, or one of a still later one.
+            self._run(GrowCluster(record.shards, register.grown(record, groups)))
+            record = register.same_cluster(self._record(), groups, name=name)
         if name and not record.name:  # of an earlier version, or new: the first name counts
             self._run(NameCluster(name))
-            record = self._named(record)
-            register.same_cluster(record, groups, name=name)
+            record = register.same_cluster(self._record(), groups, name=name)
         shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
         for at in range(0, len(shards), BOOTSTRAP_SHARDS_AT_ONCE):
             some = shards[at : at + BOOTSTRAP_SHARDS_AT_ONCE]
@@ -90,12 +94,28 @@ class FencedRows:
                 _not_failed(reply)
         return record
 
-    def _named(self, record: Cluster) -> Cluster:
-        return replace(record, name=str(self._one(ReadName()) or ""))
+    def _record(self) -> Cluster:
+        record = self._one(ReadCluster())
+        if not isinstance(record, Cluster):
+            raise Unreachable("the cluster record was written and is not there")
+        return replace(record, name=str(self._one(ReadName()) or ""), level=self.level())
 
     def _one(self, read: Statement) -> object:
         found = self._run(read)
         return found.rows[0] if isinstance(found, Found) and found.rows else None
+
+    def level(self) -> int:
+        row = self._one(ReadRegister(FEATURES))
+        return row.epoch if isinstance(row, RegisterRow) else 0
+
+    def raise_level(self, level: int) -> int:
+        self._run(CreateRegister(FEATURES, self._ops.next()))
+        now = self.level()
+        while now < level:
+            # Not applied: somebody else raised it, or an earlier copy of this statement did.
+            self._run(Bump(FEATURES, now, self._ops.next(), ""))
+            now = self.level()
+        return now
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)

@@ -97,13 +97,23 @@ class MemoryJournal:
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         if self.store.cluster is None:
             self.store.cluster = Cluster(self._ops.process, FORMAT, dict(groups))
-            for group, count in groups.items():
-                for number in range(count):
-                    self.store.shards[ShardId(group, number)] = ShardFiles()
-        found = register.same_cluster(self.store.cluster, groups, name=name)
-        if name and not found.name:
-            found = self.store.cluster = msgspec.structs.replace(found, name=name)
-        return found
+        record = register.same_cluster(self.store.cluster, groups, name=name)
+        self.store.cluster = msgspec.structs.replace(
+            record, shards=register.grown(record, groups), name=record.name or name
+        )
+        for group, count in groups.items():
+            for number in range(count):
+                self.store.shards.setdefault(ShardId(group, number), ShardFiles())
+        return self.store.cluster
+
+    def level(self) -> int:
+        return self.store.cluster.level if self.store.cluster is not None else 0
+
+    def raise_level(self, level: int) -> int:
+        assert self.store.cluster is not None
+        level = max(level, self.level())
+        self.store.cluster = msgspec.structs.replace(self.store.cluster, level=level)
+        return level
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)

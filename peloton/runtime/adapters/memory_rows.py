@@ -24,6 +24,7 @@ from peloton.runtime.core.statements import (
     Found,
     FrameRow,
     Free,
+    GrowCluster,
     InsertRow,
     MoveFloor,
     NameCluster,
@@ -50,7 +51,9 @@ from peloton.runtime.ports import (
     Sizes,
 )
 
-CONDITIONAL = (CreateCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+CONDITIONAL = (
+    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
+)  # fmt: skip
 PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
 
 
@@ -79,6 +82,8 @@ class MemoryRows:
     def _conditional(self, ask: Conditional) -> Reply:
         if isinstance(ask, CreateCluster):
             return self._create_cluster(ask)
+        if isinstance(ask, GrowCluster):
+            return self._grow_cluster(ask)
         if isinstance(ask, NameCluster):
             return self._name_cluster(ask)
         row = self.registers.get(ask.shard)
@@ -99,6 +104,12 @@ class MemoryRows:
         if self.cluster is not None:
             return NotApplied()
         self.cluster = ask.record
+        return Applied()
+
+    def _grow_cluster(self, ask: GrowCluster) -> Reply:
+        if self.cluster is None or self.cluster.shards != ask.before:
+            return NotApplied()
+        self.cluster = msgspec.structs.replace(self.cluster, shards=dict(ask.after))
         return Applied()
 
     def _name_cluster(self, ask: NameCluster) -> Reply:

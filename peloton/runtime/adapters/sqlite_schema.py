@@ -46,10 +46,13 @@ CREATE TABLE IF NOT EXISTS ended (
 """
 
 SHARD = "shard_group = ? AND shard_number = ?"
+READ_NAME = "SELECT name FROM cluster_name"
 READ_REGISTER = (
     "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
     f" FROM register WHERE {SHARD}"
 )
+CREATE_REGISTER = "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
+RAISE_EPOCH = f"UPDATE register SET epoch = max(epoch, ?), op = ? WHERE {SHARD}"
 BUMP = f"UPDATE register SET epoch = epoch + 1, op = ?, owner = ? WHERE {SHARD}"
 ADVANCE = (
     "UPDATE register SET last_position = ?, last_chain = ?, op = ?"

@@ -21,12 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.core import chain, register
 from peloton.runtime.core.register import Hold, Ops, Plan
-from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
+from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     FORMAT,
     Answer,
@@ -86,13 +88,19 @@ class SqliteJournal:
                 found = db.execute("SELECT cluster_id, format, shards FROM cluster").fetchone()
                 if name:
                     db.execute("INSERT OR IGNORE INTO cluster_name VALUES (1, ?)", (name,))
-                known = db.execute("SELECT name FROM cluster_name").fetchone()
-                named = known[0] if known else ""
-                cluster = Cluster(found[0], found[1], json.loads(found[2]), named)
-                register.same_cluster(cluster, groups, name=name)
-                db.executemany(
-                    "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)", registers
+                named = db.execute(sql.READ_NAME).fetchone()
+                cluster = Cluster(
+                    found[0],
+                    found[1],
+                    json.loads(found[2]),
+                    name=named[0] if named else "",
+                    level=_level(db),
                 )
+                register.same_cluster(cluster, groups, name=name)
+                cluster = replace(cluster, shards=register.grown(cluster, groups))
+                text = json.dumps(cluster.shards, sort_keys=True)
+                db.execute("UPDATE cluster SET shards = ? WHERE shards != ?", (text, text))
+                db.executemany(sql.CREATE_REGISTER, registers)
                 db.execute("COMMIT")
             except Refused:
                 self._discard()
@@ -100,6 +108,22 @@ class SqliteJournal:
             except sqlite3.Error as error:
                 raise Unreachable(self._failed(error)) from error
         return cluster
+
+    def level(self) -> int:
+        return max((row[0] for row in self._read(sql.READ_REGISTER, FEATURES)), default=0)
+
+    def raise_level(self, level: int) -> int:
+        row = (*FEATURES, self._ops.next(), chain.GENESIS)
+        with self._lock:
+            try:
+                db = self._begin()
+                db.execute(sql.CREATE_REGISTER, row)
+                db.execute(sql.RAISE_EPOCH, (level, self._ops.next(), *FEATURES))
+                now = _level(db)
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise Unreachable(self._failed(error)) from error
+        return now
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         with self._lock:
@@ -334,3 +358,8 @@ class SqliteJournal:
     def _forget(self, shard: ShardId) -> None:
         self._holds.pop(shard, None)
         self._pending.pop(shard, None)
+
+
+def _level(db: sqlite3.Connection) -> int:
+    found = db.execute(sql.READ_REGISTER, FEATURES).fetchone()
+    return int(found[0]) if found is not None else 0

@@ -10,7 +10,7 @@ never waits for a reader: it keeps the newest frames, of `CHANGES_MAX` changes a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from peloton.runtime.core.story import Line
@@ -45,7 +45,7 @@ class Page(NamedTuple):
     more: bool
 
 
-_ALL = 1 << 31
+ALL = 1 << 31
 """Greater than any k: the end of a frame."""
 
 
@@ -60,27 +60,27 @@ class Changes:
         self._kept: deque[tuple[int, tuple[Line, ...]]] = deque()
         self._count = self._bytes = 0
         self._next: tuple[int, tuple[Line, ...]] | None = None
-        self._before = self._end = Mark(0, _ALL)
+        self._before = self._end = Mark(0, ALL)
         """`_before` is the newest change that is not kept: whoever stands before it has a gap."""
 
     def begin(self, position: int) -> None:
         """Recovery: nothing up to this frame is kept."""
-        self._before = self._end = Mark(position, _ALL)
+        self._before = self._end = Mark(position, ALL)
 
     def framed(self, position: int, lines: list[Line]) -> None:
         """A frame is complete, and not yet safe."""
         self._next = position, tuple(lines)
 
-    def commit(self) -> None:
-        """The frame is safe: its changes may be seen."""
-        if self._next is not None:
-            position, lines = self._next
-            self._next = None
-            self.add(position, lines)
+    def commit(self) -> tuple[int, tuple[Line, ...]] | None:
+        """The frame is safe: its changes may be seen. Which frame that was, if there was one."""
+        safe, self._next = self._next, None
+        if safe is not None:
+            self.add(*safe)
+        return safe
 
     def add(self, position: int, lines: tuple[Line, ...]) -> None:
         """The changes of a frame that is safe."""
-        self._end = Mark(position, _ALL)
+        self._end = Mark(position, ALL)
         if lines:
             self._kept.append((position, lines))
             self._count += len(lines)
@@ -90,10 +90,24 @@ class Changes:
             self._count -= len(dropped)
             self._bytes -= _size(dropped)
             self.dropped += len(dropped)
-            self._before = Mark(gone, _ALL)
+            self._before = Mark(gone, ALL)
 
-    def after(self, mark: Mark | None, limit: int = PAGE_MAX) -> Page:
-        """What came after a mark; None: from now on, which is a page without changes."""
+    @property
+    def end(self) -> Mark:
+        """Behind all that is safe."""
+        return self._end
+
+    def after(
+        self,
+        mark: Mark | None,
+        limit: int = PAGE_MAX,
+        *,
+        wanted: Callable[[Line], bool] | None = None,
+    ) -> Page:
+        """What came after a mark; None: from now on, which is a page without changes.
+
+        With `wanted` only changes that pass it; a gap does not say whether it held any of them.
+        """
         if mark is None:
             return Page((), gap=False, mark=self._end, more=False)
         # A mark ahead of the feed is of frames that never became safe: the reader heard of them
@@ -104,6 +118,8 @@ class Changes:
         page: list[Change] = []
         size, more = 0, False
         for change in self._later(mark):
+            if wanted is not None and not wanted(change.line):
+                continue
             if len(page) >= limit or size >= PAGE_BYTES_MAX:
                 more = True
                 break

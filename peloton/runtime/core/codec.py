@@ -3,6 +3,9 @@
 Turns values into MessagePack and back, by the numbers that kinds registered for their messages
 and facts. The bytes of a type never change but by fields added at the end; recorded bytes of
 every type are kept by a test. An unknown fact is a broken belief and raises: the shard stops.
+
+What a kind changed in more than that has a schema number, written beside it where it is above 1,
+and is read through the kind's upcasters: facts, states, remembered answers, messages set aside.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import msgspec
 from peloton.runtime.core.columns import Columns
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import RECORDS
+from peloton.runtime.core.upcasting import UnknownFact, upcast, upcast_columns
 from peloton.runtime.vocabulary import (
     Bits,
     Due,
@@ -29,6 +33,11 @@ from peloton.runtime.vocabulary import (
     kind_of,
 )
 
+__all__ = [
+    "AboveLevel", "Codec", "Entry", "RawEntry", "UnknownFact", "convert", "decode", "encode",
+    "known_level",
+]  # fmt: skip
+
 FRAME_FORMAT = 1
 CELL, CROWD = 0, 1
 
@@ -38,8 +47,8 @@ OWN_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
 _OWN_NUMBERS = {cls: number for number, cls in MESSAGES.items()}
 
 
-class UnknownFact(Exception):
-    """Bytes name a fact that no registered kind knows."""
+class AboveLevel(Exception):
+    """A fact or an answer that members of the fleet may not know yet must not be written."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -88,9 +97,19 @@ def convert(value: Any, wanted: Any) -> Any:
     return msgspec.convert(value, wanted, dec_hook=_dec_hook)
 
 
+class Numbered(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A fact or an answer as it is stored: by the number of its class, and its schema."""
+
+    number: int
+    raw: msgspec.Raw
+    schema: int = 1
+
+
 _ENTITY = msgspec.msgpack.Decoder(tuple[int, str, int, msgspec.Raw])
-_RawEntry = tuple[str, list[tuple[int, msgspec.Raw]], bytes, list[Any], str, str, str]
-_RawFrame = tuple[int, float, list[_RawEntry]]
+_NUMBERED = msgspec.msgpack.Decoder(Numbered)
+RawEntry = tuple[str, list[Numbered], bytes, list[Any], str, str, str]
+"""Key, facts, members, values, cause, because, who."""
+_RawFrame = tuple[int, float, list[RawEntry]]
 
 
 class Codec:
@@ -102,7 +121,9 @@ class Codec:
         self._decoders: dict[tuple[str, int], msgspec.msgpack.Decoder[Any]] = {}
         self._message_numbers: dict[tuple[str, type], int] = {}
         self._frames = msgspec.msgpack.Decoder(_RawFrame)
-        self._rows = msgspec.msgpack.Decoder(_RawEntry)
+        self._rows = msgspec.msgpack.Decoder(RawEntry)
+        self._schemas: dict[type, int] = {}  # of classes that are not in their first form
+        self._since: dict[type, int] = {}
         for number, cls in RECORDS.items():
             self._decoders["shard", number] = _decoder(cls)
         for kind in kinds.values():
@@ -113,14 +134,22 @@ class Codec:
                 self._decoders[kind.name, number] = _decoder(cls)
             for number, cls in kind.messages.items():
                 self._message_numbers[kind.name, cls] = number
+            self._schemas.update({cls: form for cls, form in kind.schemas.items() if form > 1})
+            self._since.update(kind.since)
+        self.known_level = known_level(kinds)
+        self.level = self.known_level
+        """The feature level in force: whoever has others beside it lowers this to the fleet's."""
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
         numbers = self._numbers
+        plain = self.level == self.known_level and not self._schemas
         return encode(
             (
                 entry.key,
-                [(numbers[type(fact)], fact) for fact in entry.facts],
+                [(numbers[type(fact)], fact) for fact in entry.facts]
+                if plain
+                else self._numbered(entry.facts),
                 Bits(entry.members).pack() if entry.members else b"",
                 entry.values,
                 entry.cause,
@@ -128,6 +157,23 @@ class Codec:
                 entry.who,
             )
         )
+
+    def _numbered(self, facts: tuple[Fact, ...]) -> list[tuple[Any, ...]]:
+        numbers, schemas = self._numbers, self._schemas
+        for fact in facts:
+            self._allowed(type(fact))
+        return [
+            (numbers[type(fact)], fact, schemas[type(fact)])
+            if type(fact) in schemas
+            else (numbers[type(fact)], fact)
+            for fact in facts
+        ]
+
+    def _allowed(self, cls: type) -> None:
+        since = self._since.get(cls, 0)
+        if since > self.level:
+            text = f"may be written from feature level {since} on, the fleet's is {self.level}"
+            raise AboveLevel(f"{cls.__name__} {text}")
 
     def encode_frame(self, now: float, rows: list[bytes]) -> bytes:
         """The body of a frame, of rows that `encode_entry` made."""
@@ -142,12 +188,26 @@ class Codec:
         """The inverse of `encode_entry`."""
         return self._entry(self._rows.decode(row))
 
-    def _entry(self, row: _RawEntry) -> Entry:
+    def raw_frame(self, body: bytes) -> tuple[float, list[RawEntry]]:
+        """As `decode_frame`, with facts undecoded: for tools, which read what they do not know."""
+        _, now, rows = self._frames.decode(body)
+        return now, rows
+
+    def raw_entry(self, row: bytes) -> RawEntry:
+        """As `decode_entry`, with facts undecoded."""
+        found: RawEntry = self._rows.decode(row)
+        return found
+
+    def entry(self, row: RawEntry) -> Entry:
+        """The inverse of `encode_entry`, of what `raw_frame` found."""
+        return self._entry(row)
+
+    def _entry(self, row: RawEntry) -> Entry:
         name, facts, members, values, cause, because, who = row
         kind = kind_of(Key(name))
         return Entry(
             key=Key(name),
-            facts=tuple(self._fact(kind, number, raw=raw) for number, raw in facts),
+            facts=tuple([self.fact(name, each) for each in facts]),
             members=int.from_bytes(members, "little"),
             values=self._typed_values(kind, facts, values=values) if values else (),
             cause=cause,
@@ -162,23 +222,32 @@ class Codec:
             number = self._message_numbers.get((kind_of(to), type(message)), -1)
         return number, encode(message)
 
-    def decode_message(self, to: Key, number: int, *, body: bytes) -> Message:
-        """The inverse of `encode_message`."""
-        known = {**self._kinds[kind_of(to)].messages, **MESSAGES}
-        message: Message = decode(body, known[number])
+    def schema_of(self, cls: type) -> int:
+        """In which form values of a fact, message or answer class are written."""
+        return self._schemas.get(cls, 1)
+
+    def decode_message(self, to: Key, number: int, *, body: bytes, schema: int = 1) -> Message:
+        """The inverse of `encode_message`; `schema` is that of the class when it was encoded."""
+        kind = self._kinds[kind_of(to)]
+        message: Message = self._read(
+            kind, {**kind.messages, **MESSAGES}[number], stored=(body, schema)
+        )
         return message
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
         """Bytes of an answer to a command, by the number its kind registered for the class."""
         for number, cls in {**OWN_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
-                return encode((number, answer))
+                self._allowed(cls)
+                schema = self._schemas.get(cls)
+                return encode((number, answer, schema) if schema else (number, answer))
         raise UnknownFact(f"{key}: {type(answer).__name__} is not a registered answer")
 
     def decode_answer(self, key: Key, body: bytes) -> Any:
         """The inverse of `encode_answer`."""
-        number, raw = msgspec.msgpack.decode(body, type=tuple[int, msgspec.Raw])
-        return decode(raw, {**OWN_ANSWERS, **self._kinds[kind_of(key)].answers}[number])
+        kind, stored = self._kinds[kind_of(key)], _NUMBERED.decode(body)
+        cls = {**OWN_ANSWERS, **kind.answers}[stored.number]
+        return self._read(kind, cls, stored=(stored.raw, stored.schema))
 
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
         """Bytes of one entity's state, with its schema number and its deadline's beginning."""
@@ -198,21 +267,37 @@ class Codec:
         form, name, schema, raw = _ENTITY.decode(body)
         key = Key(name)
         kind = self._kinds[kind_of(key)]
-        if schema != kind.schema:
-            raise UnknownFact(f"{key}: state of schema {schema}, this program knows {kind.schema}")
+        current = schema == kind.schema
         if form == CELL:
-            return key, decode(raw, tuple[kind.state, float])  # type: ignore[name-defined]
-        return key, self._crowd(kind, key, raw=raw)
+            wanted = tuple[kind.state, float]  # type: ignore[name-defined]
+            if current:
+                return key, decode(raw, wanted)
+            state, since = msgspec.msgpack.decode(raw, type=tuple[Any, float])
+            return key, convert((self._upcast_state(kind, state, schema=schema), since), wanted)
+        return key, self._crowd(kind, key, stored=(raw, schema))
 
-    def _crowd(self, kind: Kind, key: Key, *, raw: bytes) -> Crowd:
+    def _upcast_state(self, kind: Kind, raw: Any, *, schema: int) -> Any:
+        steps = kind.upcasters.get(kind.state, {})
+        return upcast(raw, steps, what=f"{kind.name}: state", forms=(schema, kind.schema))
+
+    def _crowd(self, kind: Kind, key: Key, *, stored: tuple[msgspec.Raw, int]) -> Crowd:
+        raw, schema = stored
         assert kind.crowd is not None
-        wanted = tuple[
-            list[tuple[kind.state, Bits]],  # type: ignore[name-defined]
+        old = schema != kind.schema
+        state_type: Any = Any if old else kind.state
+        wanted: Any = tuple[
+            list[tuple[state_type, Bits]],
             dict[str, Any],
             dict[str, list[Any]],
             Bits,
         ]
         classes, same, each, present = decode(raw, wanted)
+        if old:
+            classes = [
+                (convert(self._upcast_state(kind, state, schema=schema), kind.state), bits)
+                for state, bits in classes
+            ]
+            same, each = upcast_columns(kind, same, each=each, schema=schema)
         # None where a column was never written.
         columns: dict[str, Any] = {"since": float, **kind.crowd.columns}
         one = {name: wanted | None for name, wanted in columns.items()}
@@ -228,18 +313,39 @@ class Codec:
         )
         return crowd
 
-    def _fact(self, kind: str, number: int, *, raw: msgspec.Raw) -> Fact:
-        decoder = self._decoders.get((kind, number))
+    def fact(self, name: str, stored: Numbered) -> Fact:
+        """A fact of an entry of the key `name`. Raises UnknownFact, which names the key."""
+        kind = kind_of(Key(name))
+        decoder = self._decoders.get((kind, stored.number))
         if decoder is None:
-            raise UnknownFact(f"{kind} has no fact of number {number}")
-        fact: Fact = decoder.decode(raw)
+            raise UnknownFact(f"{name}: {kind} has no fact of number {stored.number}")
+        cls: type = decoder.type
+        try:
+            fact: Fact = (
+                decoder.decode(stored.raw)
+                if stored.schema == self._schemas.get(cls, 1)
+                else self._read(self._kinds[kind], cls, stored=(stored.raw, stored.schema))
+            )
+        except msgspec.DecodeError as error:
+            number = stored.number
+            raise UnknownFact(f"{name}: fact {number} of {kind} cannot be read: {error}") from error
         return fact
 
+    def _read(self, kind: Kind, cls: type, *, stored: tuple[bytes | msgspec.Raw, int]) -> Any:
+        """A stored value of the class, in whichever form it was written."""
+        raw, schema = stored
+        today = self._schemas.get(cls, 1)
+        if schema == today:
+            return decode(raw, cls)
+        what, steps = f"{kind.name}: {cls.__name__}", kind.upcasters.get(cls, {})
+        value = msgspec.msgpack.decode(raw)
+        return convert(upcast(value, steps, what=what, forms=(schema, today)), cls)
+
     def _typed_values(
-        self, kind: str, facts: list[tuple[int, msgspec.Raw]], *, values: list[Any]
+        self, kind: str, facts: list[Numbered], *, values: list[Any]
     ) -> tuple[Any, ...]:
         known = self._kinds[kind].facts
-        classes = (known.get(number) for number, _ in facts)
+        classes = (known.get(each.number) for each in facts)
         return self.typed_values(kind, classes, values=values)
 
     def typed_values(
@@ -254,6 +360,11 @@ class Codec:
                 wanted = crowd.columns[column]
                 return tuple(convert(values, list[wanted]))  # type: ignore[valid-type]
         return tuple(values)
+
+
+def known_level(kinds: Mapping[str, Kind]) -> int:
+    """The highest feature level that these kinds know."""
+    return max((level for kind in kinds.values() for level in kind.since.values()), default=0)
 
 
 def _list_of(wanted: Any) -> Any:

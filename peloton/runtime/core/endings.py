@@ -25,6 +25,7 @@ from peloton.runtime.vocabulary import Key, Kind, never_ends
 ENDED_ROWS_PER_ROUND = 512
 
 _Row = tuple[bytes, bytes, list[RequestAnswered]]
+_Opened = tuple[Any, Crowd | None, list[RequestAnswered]]
 
 
 class Endings:
@@ -43,7 +44,7 @@ class Endings:
         self._turns = turns
         self._codec = codec
         self._answered = answered
-        self._held: dict[Key, bytes] = {}  # loaded rows that nobody has woken
+        self._held: dict[Key, tuple[bytes, _Opened]] = {}  # loaded rows that nobody has woken
         self._kept: dict[str, dict[Key, None]] = {}  # ended, but still welcome in memory
         self._deleted: dict[Key, None] = {}
         self._writing: dict[Key, Any] = {}  # rows of the bundle in flight, with their states
@@ -152,8 +153,8 @@ class Endings:
     # ---- coming back ----
 
     def hold(self, key: Key, body: bytes) -> None:
-        """A row was loaded."""
-        self._held[key] = body
+        """A row was loaded; raises when it cannot be read."""
+        self._held[key] = body, self._open(body)
 
     def knows(self, key: Key) -> bool:
         """Whether it is known what a load of this key would bring.
@@ -166,15 +167,15 @@ class Endings:
 
     def peek(self, key: Key) -> tuple[Any, Crowd | None] | None:
         """State and crowd of a loaded row, for a query; the row is let go."""
-        body = self._held.pop(key, None)
-        return None if body is None else self._open(body)[:2]
+        held = self._held.pop(key, None)
+        return None if held is None else held[1][:2]
 
     def revive(self, key: Key) -> None:
         """A message has to be decided: the entity of a loaded row lives again."""
-        body = self._held.pop(key, None)
-        if body is None:
+        held = self._held.pop(key, None)
+        if held is None:
             return
-        state, crowd, answers = self._open(body)
+        body, (state, crowd, answers) = held
         population = self._turns.population
         if crowd is not None:
             population.crowds[crowd.key] = crowd
@@ -277,10 +278,15 @@ class Endings:
         crowd = self._turns.population.crowds.get(kind.follows(key))
         return None if crowd is None else dict(crowd.classes)
 
-    def _open(self, body: bytes) -> tuple[Any, Crowd | None, list[RequestAnswered]]:
-        cell, crowd, answers = _open_row(body)
-        _, (state, _) = self._codec.decode_entity(cell)
-        return state, self._codec.decode_entity(crowd)[1] if crowd else None, answers
+    def _open(self, body: bytes) -> _Opened:
+        return open_row(self._codec, body)
+
+
+def open_row(codec: Codec, body: bytes) -> _Opened:
+    """State, crowd and remembered answers of a row of `ended` that is not deleted."""
+    cell, crowd, answers = _open_row(body)
+    _, (state, _) = codec.decode_entity(cell)
+    return state, codec.decode_entity(crowd)[1] if crowd else None, answers
 
 
 def _open_row(body: bytes) -> _Row:

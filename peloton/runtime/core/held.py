@@ -185,7 +185,7 @@ class Held:
     def _kept(self, key: Key, fact: MessageSetAside) -> Any:
         if fact.body == NOT_KEPT:
             raise ValueError("it was too large to be kept: let its sender say it again")
-        return self._codec.decode_message(key, fact.number, body=fact.body)
+        return self._codec.decode_message(key, fact.number, body=fact.body, schema=fact.schema)
 
     def _set_aside(
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
@@ -213,6 +213,7 @@ class Held:
             values=values if body != NOT_KEPT else (),
             who=envelope.who,
             word=word,
+            schema=self._codec.schema_of(type(envelope.message)),
         )
         cause = type(envelope.message).__name__
         self._park(envelope.to, fact, cause=cause, failure=failure)
@@ -274,7 +275,7 @@ class Held:
     def _line(self, envelope: Envelope, members: int, *, failure: Failure, attempts: int) -> Line:
         because = f"try {attempts} failed: {failure.error}"
         cause = type(envelope.message).__name__
-        return Line(self._turns.now, envelope.to, members, cause, (), because)
+        return Line(self._turns.now, envelope.to, members, cause, (), because, who=envelope.who)
 
 
 def _rest_of_many(envelope: Envelope, parked: Parked, *, name: Name) -> Envelope | None:

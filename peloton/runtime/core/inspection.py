@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peloton.runtime.core.changes import PAGE_MAX, Mark
+import msgspec
+
+from peloton.runtime.core.changes import PAGE_MAX, Change, Mark, Page
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.story import Line
@@ -45,6 +47,24 @@ class ReadChanges(Query, frozen=True, gc=False, array_like=True):
     limit: int = PAGE_MAX
 
 
+class FollowChanges(Query, frozen=True, gc=False, array_like=True):
+    """Like `ReadChanges`, of some entities, and answered when there is something to tell.
+
+    `names` are second parts of keys (`task/<name>/3`), `kinds` first parts; empty: any. A shard
+    answers at once where it has such changes after the mark, or a gap, or was given no mark; else
+    with the first frame that has some, or with an empty page after `followers.FOLLOW_S`.
+    """
+
+    mark: tuple[int, int] | None = None
+    names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    limit: int = PAGE_MAX
+
+    def behind(self, mark: tuple[int, int]) -> FollowChanges:
+        """The same question, from there on."""
+        return msgspec.structs.replace(self, mark=mark)
+
+
 class Redrive(Message, frozen=True, gc=False, array_like=True):
     """A person's order: try again what was set aside, and lift the quarantine."""
 
@@ -70,7 +90,13 @@ class Redriven(Value, frozen=True, gc=False, array_like=True):
     """Answer to `Redrive`: it was done, and stands in the journal."""
 
 
-QUERIES: dict[int, type] = {501: ListViews, 502: ListAside, 503: TellStory, 504: ReadChanges}
+QUERIES: dict[int, type] = {
+    501: ListViews,
+    502: ListAside,
+    503: TellStory,
+    504: ReadChanges,
+    505: FollowChanges,
+}
 MESSAGES: dict[int, type] = {1: Redrive}
 ANSWERS: dict[int, type] = {501: Told, 502: Read, 503: Redriven}
 
@@ -97,6 +123,14 @@ def lines_of(codec: Codec, told: Told) -> list[Line]:
     return [_line(codec.decode_entry(row), at) for at, row in told.rows]
 
 
+def changes_of(codec: Codec, read: Read) -> list[Change]:
+    """The changes again, where they are read."""
+    return [
+        Change(Mark(position, k), _line(codec.decode_entry(row), at))
+        for position, k, at, row in read.rows
+    ]
+
+
 def facts_of(codec: Codec, told: Told) -> list[tuple[Key, Fact]]:
     """Pairs of who and what."""
     entries = [codec.decode_entry(row) for _, row in told.rows]
@@ -105,17 +139,26 @@ def facts_of(codec: Codec, told: Told) -> list[tuple[Key, Fact]]:
 
 def _read(shard: Shard, query: ReadChanges) -> Read:
     mark = Mark(*query.mark) if query.mark is not None else None
-    page = shard.changes.after(mark, min(query.limit, PAGE_MAX))
-    rows = tuple(
-        (*change.mark, change.line.at, _row(shard.codec, change.line)) for change in page.changes
-    )
+    return read_of(shard.codec, shard.changes.after(mark, min(query.limit, PAGE_MAX)))
+
+
+def read_of(codec: Codec, page: Page, *, rows_of: dict[Mark, bytes] | None = None) -> Read:
+    """A page as it travels. `rows_of` keeps the rows, for pages that have the same changes."""
+    known = {} if rows_of is None else rows_of
+    for change in page.changes:
+        if change.mark not in known:
+            known[change.mark] = _row(codec, change.line)
+    rows = tuple((*one.mark, one.line.at, known[one.mark]) for one in page.changes)
     return Read(rows, page.gap, (page.mark.position, page.mark.k), page.more)
 
 
 def _row(codec: Codec, line: Line) -> bytes:
-    entry = Entry(line.key, line.facts, line.members, cause=line.cause, because=line.because)
+    because, who = line.because, line.who
+    entry = Entry(line.key, line.facts, line.members, cause=line.cause, because=because, who=who)
     return codec.encode_entry(entry)
 
 
 def _line(entry: Entry, at: float) -> Line:
-    return Line(at, entry.key, entry.members, entry.cause, entry.facts, entry.because)
+    return Line(
+        at, entry.key, entry.members, entry.cause, entry.facts, entry.because, who=entry.who
+    )

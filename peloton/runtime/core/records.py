@@ -27,6 +27,7 @@ class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
 
     `word` is the digest of its bytes: where an older fact of the same word of the same sender is
     still set aside, that one has the bytes, and `body` is empty here. Values stay of their type.
+    `schema` is the form of the message's class that the bytes are in.
     """
 
     number: int
@@ -40,6 +41,7 @@ class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
     values: tuple[Any, ...] = ()
     who: str = ""
     word: bytes = b""
+    schema: int = 1
 
 
 class Quarantined(Fact, frozen=True, gc=False, array_like=True):

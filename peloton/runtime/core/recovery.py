@@ -1,8 +1,9 @@
 """A shard from its checkpoint and tail.
 
 Turns parts and frames into the state that was committed, then lets every cell and crowd say once
-what it owes. A fact that does not fold is a broken belief: it raises, and the shard stops rather
-than skip it. It must not decide anything: what was decided stands in the frames.
+what it owes. A fact that does not fold is a broken belief: it raises `Unrecoverable`, which names
+shard, position, key and fact, and the shard stops rather than skip it. It must not decide
+anything: what was decided stands in the frames.
 """
 
 from __future__ import annotations
@@ -22,24 +23,61 @@ from peloton.runtime.core.records import (
 )
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.story import Line
+from peloton.runtime.core.supervision import attempt_at
 from peloton.runtime.core.turn import fold
-from peloton.runtime.ports import Frame
+from peloton.runtime.ports import Frame, ShardId
 from peloton.runtime.vocabulary import Fact, Key
 
 _RECORDS = frozenset(RECORDS.values())
 
 
+class Unrecoverable(Exception):
+    """What a shard's journal holds does not fold. Says where, so that a person can look there."""
+
+
+class _Where:
+    """How far a recovery has come: for the message of one that fails."""
+
+    __slots__ = ("fact", "key", "number", "shard", "what")
+
+    def __init__(self, shard: ShardId) -> None:
+        self.shard = shard
+        self.what = ""
+        self.number = 0
+        self.key = ""
+        self.fact = ""
+
+    def at(self, what: str, number: int) -> None:
+        """Another frame, another piece of the checkpoint, or the end of both."""
+        self.what, self.number, self.key, self.fact = what, number, "", ""
+
+    def each(self, facts: Iterable[Fact]) -> Iterator[Fact]:
+        """The same facts; it is noted which one is being folded."""
+        for fact in facts:
+            self.fact = type(fact).__name__
+            yield fact
+
+    def failed(self, error: Exception) -> Unrecoverable:
+        """What is raised in place of an error."""
+        where = [f"{self.shard.group}-{self.shard.number}", f"{self.what} {self.number}"]
+        where += [text for text in (self.key, self.fact and f"fact {self.fact}") if text]
+        return Unrecoverable(f"{', '.join(where)}: {type(error).__name__}: {error}")
+
+
 def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], floor: int) -> None:
-    """Fill an empty shard; afterwards it is ready to take mail."""
+    """Fill an empty shard; afterwards it is ready to take mail. Raises `Unrecoverable`."""
+    where = _Where(shard.id)
     shard.position = floor
     shard.changes.begin(floor)
-    for piece in read_parts(_weighed(shard, parts)):
-        _restore_piece(shard, piece)
+    for number, piece in enumerate(read_parts(_weighed(shard, parts))):
+        where.at(f"checkpoint at position {floor}, piece", number)
+        attempt_at(where.failed, _restore_piece, shard, piece, where=where)
     for frame in frames:
         shard.checkpointer.tail_bytes += len(frame.body)
-        _fold_frame(shard, frame)
-    _drop_unfinished(shard)
-    _derive(shard)
+        where.at("position", frame.position)
+        attempt_at(where.failed, _fold_frame, shard, frame, where=where)
+    where.at("recovered up to position", shard.position)
+    attempt_at(where.failed, _derive, shard, where=where)
 
 
 def _weighed(shard: Shard, parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -48,23 +86,27 @@ def _weighed(shard: Shard, parts: Iterable[bytes]) -> Iterator[bytes]:
         yield part
 
 
-def _restore_piece(shard: Shard, piece: Piece) -> None:
+def _restore_piece(shard: Shard, piece: Piece, *, where: _Where) -> None:
     if piece.form != ENTITY:
         entry = shard.codec.decode_entry(piece.body)
-        for fact in entry.facts:
+        where.key = entry.key
+        for fact in where.each(entry.facts):
             _fold_record(shard, entry.key, fact=fact)
         return
     key, entity = shard.codec.decode_entity(piece.body)
+    where.key = key
+    population = shard.population
     if isinstance(entity, Crowd):
-        shard.population.crowds[key] = entity
-        return
-    state, since = entity
-    shard.population.cells[key] = state
-    if since:
-        shard.population.since[key] = since
+        population.crowds[key] = entity
+    elif population.kind(key).crowd is None:
+        state, since = entity
+        population.cells[key] = state
+        if since:
+            population.since[key] = since
+    # Else it came of facts without members, under the key of a crowd: see `_fold_members`.
 
 
-def _fold_frame(shard: Shard, frame: Frame) -> None:
+def _fold_frame(shard: Shard, frame: Frame, *, where: _Where) -> None:
     now, entries = shard.codec.decode_frame(frame.body)
     shard.turns.now = max(shard.turns.now, now)
     shard.position = frame.position
@@ -73,12 +115,13 @@ def _fold_frame(shard: Shard, frame: Frame) -> None:
     lines = tuple(_line(entry, now, size=size) for entry in entries if _kinds_own(entry))
     _tell(shard, frame.position, lines=lines)
     for entry in entries:
-        records = [fact for fact in entry.facts if type(fact) in _RECORDS]
-        for record in records:
-            _fold_record(shard, entry.key, fact=record)
-        if len(records) == len(entry.facts):
-            continue
-        _fold_entry(shard, entry, facts=_kinds_own(entry), now=now)
+        where.key = entry.key
+        own = _kinds_own(entry)
+        if len(own) != len(entry.facts):
+            for record in where.each(each for each in entry.facts if type(each) in _RECORDS):
+                _fold_record(shard, entry.key, fact=record)
+        if own:
+            _fold_entry(shard, entry, facts=own, now=now, where=where)
 
 
 def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
@@ -87,7 +130,7 @@ def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
 
 def _line(entry: Entry, now: float, *, size: int) -> Line:
     facts = _kinds_own(entry)
-    return Line(now, entry.key, entry.members, entry.cause, facts, entry.because, size)
+    return Line(now, entry.key, entry.members, entry.cause, facts, entry.because, size, entry.who)
 
 
 def _tell(shard: Shard, position: int, *, lines: tuple[Line, ...]) -> None:
@@ -97,22 +140,38 @@ def _tell(shard: Shard, position: int, *, lines: tuple[Line, ...]) -> None:
     shard.changes.add(position, lines)
 
 
-def _fold_entry(shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float) -> None:
+def _fold_entry(
+    shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float, where: _Where
+) -> None:
     kind = shard.population.kind(entry.key)
-    if entry.members:
-        crowd = shard.population.crowd(entry.key)
-        for state, raw in crowd.split(entry.members):
-            values = values_for(raw, entry.members, values=entry.values)
-            change = Change(state, fold(kind, state, facts=facts), facts=facts, values=values)
-            crowd.apply(raw, change, now)
-        if crowd.classes:
-            shard.population.crowds[entry.key] = crowd
-        else:
-            shard.population.crowds.pop(entry.key, None)
+    if kind.crowd is not None:
+        _fold_members(shard, entry, facts=facts, now=now, where=where)
         return
+    if entry.members:
+        raise ValueError(f"facts of members, but {kind.name} is no crowd")
     old = shard.population.cells.get(entry.key)
-    new = fold(kind, old, facts=facts)
+    new = fold(kind, old, facts=where.each(facts))
     _restore_cell(shard, entry.key, old=old, new=new, now=now)
+
+
+def _fold_members(
+    shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float, where: _Where
+) -> None:
+    """Facts of members of a crowd; those of no member change nobody.
+
+    Versions up to 0.1.0 wrote such facts: a slice that was stopped before any of its instances
+    had begun told its goal to an empty set, and that was taken for a message to a cell.
+    """
+    population = shard.population
+    kind, crowd = population.kind(entry.key), population.crowd(entry.key)
+    for state, raw in crowd.split(entry.members):
+        values = values_for(raw, entry.members, values=entry.values)
+        new = fold(kind, state, facts=where.each(facts))
+        crowd.apply(raw, Change(state, new, facts=facts, values=values), now)
+    if crowd.classes:
+        population.crowds[entry.key] = crowd
+    else:
+        population.crowds.pop(entry.key, None)
 
 
 def _restore_cell(shard: Shard, key: Key, *, old: object, new: object, now: float) -> None:
@@ -176,18 +235,22 @@ def _unfinished(shard: Shard, key: Key, *, state: object) -> bool:
     return shard.population.kind(key).unfinished(state)
 
 
-def _derive(shard: Shard) -> None:
+def _derive(shard: Shard, *, where: _Where) -> None:
     population, turns = shard.population, shard.turns
+    _drop_unfinished(shard)
     population.rebuild()
     for key, state in population.cells.items():
+        where.key = key
         turns.time_cell(key, population.kind(key), old=state, new=state)
         turns.speech.recover(key)
         shard.endings.look(key)
         turns.touched[key] = None
     for crowd in population.crowds.values():
+        where.key = crowd.key
         crowd.rebuild_deadlines()
         turns.time_crowd(crowd)
         turns.speech.recover(crowd.key)
+    where.key = ""
     shard.idleness.touch(turns.touched, turns.now)
     shard.views.touch(turns)
     shard.views.commit()

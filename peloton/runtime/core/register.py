@@ -263,8 +263,16 @@ def same_cluster(record: Cluster, groups: Mapping[str, int], *, name: str = "") 
         )
     if record.format != FORMAT:
         raise Refused(f"the journal has format {record.format}, this program writes {FORMAT}")
-    if record.shards != dict(groups):
+    if any(record.shards.get(group, count) != count for group, count in groups.items()):
         raise Refused(
             f"shard counts never change: the journal has {record.shards}, asked for {dict(groups)}"
         )
     return record
+
+
+def grown(record: Cluster, groups: Mapping[str, int]) -> dict[str, int]:
+    """The record's shards, and the groups that a later version brings.
+
+    Groups of the record that are not asked for stay: a version before ours does not know them.
+    """
+    return {**record.shards, **groups}

@@ -19,9 +19,10 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
+from peloton.runtime.core.followers import Followers
 from peloton.runtime.core.hearing import Hearing
 from peloton.runtime.core.held import Held
-from peloton.runtime.core.inspection import SHARD, Redrive
+from peloton.runtime.core.inspection import SHARD, FollowChanges, Redrive
 from peloton.runtime.core.inspection import answer as inspect
 from peloton.runtime.core.limits import USUAL, ShardLimits
 from peloton.runtime.core.owed import RESEND_TICK_S
@@ -32,7 +33,7 @@ from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
-from peloton.runtime.core.supervision import answer, look, passes
+from peloton.runtime.core.supervision import Failure, answer, attempt, look, passes
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
@@ -51,6 +52,9 @@ from peloton.runtime.vocabulary import (
 
 ANSWERS_EXPIRE_TICKS = 600
 PURSUE = Pursue()
+MANY = "are many, who do not answer as one: ask their parent"
+NO_MEMBER = "is a crowd, and the message names no member of it"
+NO_CROWD = "is no crowd, and the message names members of it"
 
 
 class Ready(NamedTuple):
@@ -95,6 +99,7 @@ class Shard:
         self.hearing = Hearing()
         self.views = Views()
         self.changes = Changes(limits.changes_max)
+        self.followers = Followers(self.changes, codec)
         self.idleness = limits.idleness()
         self.endings = Endings(
             self.turns, codec, answered=self.answered, rows_per_round=limits.ended_rows_per_round
@@ -128,15 +133,21 @@ class Shard:
         self._inbox.extend(envelopes)
         return True
 
-    def loaded(self, key: Key, row: EndedRow | None) -> None:
-        """The answer to `Ready.load`: the final state, or None when there is none."""
+    def loaded(self, key: Key, row: EndedRow | None) -> str:
+        """The answer to `Ready.load`: the final state, or None when there is none.
+
+        Returns why the row cannot be read, where that is so: it harms that one entity alone.
+        """
+        held = attempt(self.endings.hold, key, row.body) if row is not None else None
+        if isinstance(held, Failure):
+            self.unreadable(key, held.error)
+            return held.error
         box = self.held.loading.pop(key, None)
-        if row is not None:
-            self.endings.hold(key, row.body)
-        else:
+        if row is None:
             self.endings.known_absent[key] = None
         self.redrives.loaded(key)
         self._inbox.extendleft(reversed(box.drain() if box is not None else []))
+        return ""
 
     def unreadable(self, key: Key, text: str) -> None:
         """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
@@ -199,12 +210,13 @@ class Shard:
             wake_at=self._wake_at(),
         )
 
-    def committed(self, more_to_cut: bool = False) -> None:
-        """All of the last bundle is safe."""
+    def committed(self, more_to_cut: bool = False) -> list[Reply]:
+        """All of the last bundle is safe; the answers to those who waited for its changes."""
         self.views.commit()
-        self.changes.commit()
+        safe = self.changes.commit()
         self.views.drop(self.endings.committed())
         self.checkpointer.committed(more_to_cut)
+        return self.followers.framed(*safe) if safe is not None else []
 
     @property
     def epoch(self) -> int:
@@ -279,15 +291,25 @@ class Shard:
             self.redrives.want(envelope.message.of, envelope.ask)
             self._redrive()
             return
+        if isinstance(envelope.message, FollowChanges):
+            replies = self.followers.add(envelope.ask, envelope.message, self.turns.now)
+            self.turns.outbox.replies += replies
+            return
         self._answers.say(envelope, answer(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
+        message = envelope.message
+        if bool(envelope.members) is (kind.crowd is None):
+            # The key of a crowd is no cell, and a cell has no members: nobody is meant.
+            text = f"{envelope.to} {NO_MEMBER if kind.crowd is not None else NO_CROWD}"
+            self.turns.troubled(envelope.to, type(message).__name__, failure=Failure(text))
+            self._answers.say(envelope, Unavailable(text))
+            return
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
                 self.held.failed(envelope, members, failure=failure)
             if envelope.ask is not None:
-                text = f"{envelope.to} are many, who do not answer as one: ask their parent"
-                self.turns.outbox.replies.append(Reply(envelope.ask, Unavailable(text)))
+                self._answers.say(envelope, Unavailable(f"{envelope.to} {MANY}"))
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
@@ -296,7 +318,6 @@ class Shard:
             self.endings.look(envelope.to)
             if failed is not None:
                 return  # not seen yet: it is tried again
-        message = envelope.message
         if isinstance(message, Latest) and envelope.sender is not None:
             seen = Seen(type(message).__name__, message.version)
             self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
@@ -313,6 +334,7 @@ class Shard:
         self.endings.look(key)
 
     def _tell_due(self) -> None:
+        self.turns.outbox.replies += self.followers.expired(self.turns.now)
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
                 self.turns.recall(key)
@@ -373,6 +395,7 @@ class Shard:
     def _wake_at(self) -> float | None:
         tick = self._tick_due if self.turns.speech.owing or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
-        times = (tick, *wheels, self.idleness.next_s, self.held.next_s, *self.reports.due.values())
+        waits = self.idleness.next_s, self.held.next_s, self.followers.next_s
+        times = (tick, *wheels, *waits, *self.reports.due.values())
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._ahead_s or 0.0)

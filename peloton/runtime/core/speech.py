@@ -133,6 +133,10 @@ class Speech:
 
     def _from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         for send in sends:
+            if send.members is not None and not send.members:
+                # No member is meant. Without members it would be a message to the crowd's key as
+                # if that were a cell, and one would begin to exist there.
+                continue
             to, members = send.to, send.members.raw if send.members is not None else 0
             if to is SENDER:
                 if envelope.sender is None:

@@ -14,6 +14,10 @@ from msgspec import Struct
 
 from peloton.runtime.ports import Cluster, EndedRow, ShardId, Sizes
 
+FEATURES = ShardId("features", 0)
+"""No shard: the register of this name has the feature level as its epoch, which only rises.
+Journals of the first version have none, and their tables need no change for it."""
+
 
 class RegisterRow(Struct, frozen=True, gc=False):
     """The one conditional row of a shard; empty bytes and zeros after bootstrap."""
@@ -55,6 +59,13 @@ class CreateCluster(Struct, frozen=True, gc=False):
     """Insert the cluster record if there is none."""
 
     record: Cluster
+
+
+class GrowCluster(Struct, frozen=True, gc=False):
+    """The record's shards become `after`, if they are `before`."""
+
+    before: dict[str, int]
+    after: dict[str, int]
 
 
 class ReadCluster(Struct, frozen=True, gc=False):
@@ -171,7 +182,9 @@ class DeleteBucket(Struct, frozen=True, gc=False):
     bucket: int
 
 
-Conditional = CreateCluster | NameCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+Conditional = (
+    CreateCluster | GrowCluster | NameCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+)
 Plain = InsertRow | DeleteSegment | DeleteBucket
 Read = ReadCluster | ReadName | ReadRegister | ReadSegment | ReadBucket | ReadEnded
 Statement = Conditional | Plain | Read

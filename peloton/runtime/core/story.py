@@ -28,6 +28,8 @@ class Line(NamedTuple):
     because: str
     size: int = 0
     """Bytes of what it holds, as it was written down; 0 where nothing was."""
+    who: str = ""
+    """The principal whose call caused it, as text; empty where no call did."""
 
 
 class Story:

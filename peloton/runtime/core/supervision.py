@@ -43,6 +43,16 @@ def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
         return Failure(f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
 
 
+def attempt_at(
+    raised: Callable[[Exception], Exception], step: Callable[..., T], *args: Any, **more: Any
+) -> T:
+    """Run a step; what it raises becomes what `raised` makes of it: the same, and where it was."""
+    try:
+        return step(*args, **more)
+    except Exception as error:
+        raise raised(error) from error
+
+
 def answer(look: Callable[..., Any], *args: Any) -> Any:
     """Run a query; one that raises is answered so, and harms nobody else."""
     try:

@@ -7,6 +7,7 @@ which of the two it runs for.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -81,7 +82,7 @@ def _pursued(kind: Kind, outcome: Outcome, *, at: At, first: Any = None) -> Outc
     raise Unsettled(f"{kind.name} did not rest after {PURSUE_STEPS_MAX} steps: {steps}")
 
 
-def fold(kind: Kind, state: Any, *, facts: tuple[Fact, ...]) -> Any:
+def fold(kind: Kind, state: Any, *, facts: Iterable[Fact]) -> Any:
     """The state after facts that were journaled; a fact that does not fold raises."""
     for fact in facts:
         state = kind.evolve[type(fact)](state, fact)

@@ -38,6 +38,10 @@ class TooLarge(Exception):
     """What a turn wrote does not fit a frame."""
 
 
+class NoParent(Exception):
+    """Members of a crowd would change while their parent is gone."""
+
+
 class Turns:
     """Runs turns over a population; everything they make is collected here until taken."""
 
@@ -91,6 +95,7 @@ class Turns:
             notes=self.population.notes.get(envelope.to),
             epoch=self.epoch,
             position=self.position,
+            level=self.codec.level,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
@@ -229,6 +234,10 @@ class Turns:
             change = Change(state, outcome.state, facts=outcome.facts, values=values)
             row = self._row(entry)
             parent = crowd.parent
+            if parent not in self.population.cells:
+                # It has left memory, and its final row holds the other members. To go on would
+                # count as its deletion, and the row would be deleted.
+                raise NoParent(f"{crowd.key} would change, but {parent} is not in memory")
             revived = self._revived_row(parent, beside=row)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
@@ -303,7 +312,7 @@ class Turns:
         facts, because = outcome.facts, outcome.because
         if facts or because:
             cause = type(envelope.message).__name__
-            line = Line(self.now, envelope.to, raw, cause, facts, because, size)
+            line = Line(self.now, envelope.to, raw, cause, facts, because, size, envelope.who)
             self.story.tell(line)
             if facts:
                 self.lines.append(line)

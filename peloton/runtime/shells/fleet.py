@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.packing import Packing
 from peloton.runtime.ports import Cluster, Exchange, MemberNode, Membership, ShardId
@@ -101,9 +103,10 @@ def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
     peers = begin(peer)
     region.places.sure_for_s = fleet.membership.sure_for_s
     region.post = lambda letter: tell(peers, letter)
+    node = replace(fleet.node, level=house.codec.known_level)
     claim = ClaimShell(
         house.driver,
-        handoff=Handoff(fleet.process, fleet.node, sizes=sizes),
+        handoff=Handoff(fleet.process, node, sizes=sizes),
         membership=fleet.membership,
         steward=RootSteward(region, root=house.root, peers=peers),
         root=house.root,

@@ -7,7 +7,8 @@ places those of this daemon, the membership names the owners of all others.
     placer/any      a soft machine of that kind: ours, else one of a member with its role
     placer/all      every one
     placer/<member> that member's
-    backend/x       a soft machine without a role is always ours
+    backend/x       a soft machine without a role is always ours; one that is registered under its
+                    whole key comes before a kind of the same name
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ class Places:
 
     def of(self, key: Key) -> tuple[Ref | Away, ...]:
         """Where mail for this key goes; several for `all`, none where nobody would know it."""
+        local = self.softs.get(key)
+        if local is not None:
+            return (local,)
         kind = kind_of(key)
         if kind in self._kinds or kind == SHARD:
             shard = self._sharding.shard_of(key)

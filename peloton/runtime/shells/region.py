@@ -16,14 +16,17 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.changes import PAGE_MAX
+from peloton.runtime.core.changes import PAGE_MAX, Change
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.inspection import (
+    FollowChanges,
     ListAside,
+    Read,
     ReadChanges,
     Redrive,
     TellStory,
+    changes_of,
     facts_of,
     lines_of,
     shard_key,
@@ -146,6 +149,21 @@ class Region:
         """
         return self.ask(shard_key(shard), ReadChanges(after, limit))
 
+    def shard_of(self, key: Key) -> Key:
+        """The shard that an entity lives in, as one follows it."""
+        return shard_key(self._sharding.shard_of(key))
+
+    def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
+        """What comes after a mark of a shard, as a `Read`, once there is something.
+
+        Unavailable where the shard moves or restarts meanwhile: ask again with the same mark.
+        """
+        return self.ask(shard, query)
+
+    def changes_in(self, read: Read) -> list[Change]:
+        """The changes of a page, decoded on the caller's thread."""
+        return changes_of(self._codec, read)
+
     def look(self, shard: ShardId, look: Callable[[Shard], Any]) -> Future[Any]:
         """Run a reader on a shard between two turns; it must copy what it takes away."""
         future: Future[Any] = Future()
@@ -172,6 +190,7 @@ class Region:
         self, prefix: str, machine: Any, *, role: str | None = None, outward: bool = False
     ) -> None:
         """From now on keys of this kind go to the machine (`shells/soft.py` says what one is).
+        A prefix that is a whole key means this one alone.
 
         Members with `role` have one each; without a role everybody has its own. An `outward` one
         acts on the world, so it gets its mail only while our session is sure.

@@ -26,6 +26,7 @@ from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, Setup, join
 from peloton.runtime.shells.house import House
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
@@ -307,7 +308,10 @@ def assemble(
     setup: Setup = ALONE,
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
-    sizes = (setup.record or journal.bootstrap(sizes)).shards
+    record = setup.record or journal.bootstrap(sizes)
+    # Groups that only a later version knows are claimed by its daemons, and by no other.
+    sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)
+    adopt(codec, journal, record=record, alone=setup.fleet is None)
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding=sharding, sizes=sizes)
     exited: Future[str] = Future()
@@ -321,7 +325,7 @@ def assemble(
     ]
     shell.house = House(
         kinds=kinds,
-        codec=Codec(kinds),
+        codec=codec,
         sharding=sharding,
         region=region,
         driver=driver,
@@ -341,6 +345,9 @@ def assemble(
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
         root.claim = shell.claim = join(shell.house, setup.fleet, sizes=sizes)
+        if codec.level < codec.known_level:
+            reader = drivers.driver("reader-0")
+            begin(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
     return root
 
 

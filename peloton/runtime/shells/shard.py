@@ -150,11 +150,12 @@ class ShardShell(Shell):
 
     def _loaded(self, letter: Loaded) -> None:
         if self.core is not None:
-            for key, row in letter.rows:
-                self.core.loaded(key, row)
+            troubles = [(key, self.core.loaded(key, row)) for key, row in letter.rows]
             for key, text in letter.troubles:
                 self.core.unreadable(key, text)
-                self._house.region.trouble(f"{self.name}-rows", f"{key}: {text}")
+            for key, text in (*troubles, *letter.troubles):
+                if text:
+                    self._house.region.trouble(f"{self.name}-rows", f"{key}: {text}")
 
     def _look(self, letter: Look) -> None:
         if self._phase is not Phase.OPEN:
@@ -302,13 +303,13 @@ class ShardShell(Shell):
 
     def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
         assert self.core is not None
-        self.core.committed(more_to_cut)
+        followed = self.core.committed(more_to_cut)
         # A frame that was committed proves that the shard was ours then. Without one only our
         # session says so, and it is asked now: this process may have stood still since the turn.
         sure = ready.frame is not None or self._house.region.places.current
         if ready.release and sure:
             self._house.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
-        for reply in ready.replies:
+        for reply in (*followed, *ready.replies):
             self._asks.pop(reply.ask, None)
             resolve(reply.ask, reply.value if sure else Unavailable(IN_DOUBT))
 

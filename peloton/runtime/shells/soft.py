@@ -28,8 +28,13 @@ class Soft(Protocol):
     `own_thread`: its work is heavy, or it waits for something outside (then only there).
     """
 
-    wake_at: float | None  # when it wants to be called next, whatever comes
-    own_thread: bool
+    @property
+    def own_thread(self) -> bool:
+        """Whether it gets one."""
+
+    @property
+    def wake_at(self) -> float | None:
+        """When it wants to be called next, whatever comes."""
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Messages in order, or none at a wake-up; what it says to that."""

@@ -10,6 +10,7 @@ believe a daemon what the store can tell.
     checkers.quiet()                      when no fault strikes any more
 
     always   R3 one committer, R4 frozen prefix, R5 replay identity at the first rest of each owner,
+             R5 no cell under the key of a crowd, no crowd without its parent,
              R17 bounded queues, R18 no turn fails, no shell breaks, no shard is damaged
     quiet    every shard open, at rest, and knowing all that was committed; R4 all rows read again;
              R5 of all shards, from checkpoint and from nothing; every index equal to its rebuild
@@ -194,9 +195,21 @@ class Checkers:
         """What is too dear to be looked at after every step."""
         self._looked[shard] = core.position
         self.checked["closer"] += 1
+        self.all_live_where_they_belong(shard, core)
         self.indexes_equal_their_rebuild(shard, core)
         self.nothing_grows(shard, core)
         self.no_turn_failed(shard, core)
+
+    def all_live_where_they_belong(self, shard: ShardId, core: Shard) -> None:
+        """Else a recovery finds a key and not what it takes to be there."""
+        live = core.population
+        for key in live.cells:
+            if live.kind(key).crowd is not None:
+                raise Contradiction(f"R5 {shard}: {key} is a cell under the key of a crowd")
+        for key in live.crowds:
+            crowd_kind = live.kind(key).crowd
+            if crowd_kind is None or crowd_kind.parent(key) not in live.cells:
+                raise Contradiction(f"R5 {shard}: {key} is a crowd without its parent")
 
     def indexes_equal_their_rebuild(self, shard: ShardId, core: Shard) -> None:
         """An index is the sum of its children, never a story of its own."""

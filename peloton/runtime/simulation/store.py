@@ -45,6 +45,7 @@ from peloton.runtime.core.statements import (
     Failed,
     Found,
     Free,
+    GrowCluster,
     InsertRow,
     NameCluster,
     NotApplied,
@@ -249,7 +250,7 @@ class SimulatedStore:
 
     def _decide(self, ask: Conditional, *, may_rest: bool) -> Reply:
         """One round of agreement. A write that fits may come to rest half accepted."""
-        if isinstance(ask, CreateCluster | NameCluster):
+        if isinstance(ask, CreateCluster | GrowCluster | NameCluster):
             return self.registers.run([ask])[0]
         self._complete(ask.shard)
         before = self.registers.registers.get(ask.shard)

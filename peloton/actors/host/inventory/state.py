@@ -25,14 +25,14 @@ class Hosts:
     """The hosts of one shard: their summaries, the sum of their capacity, and what changed.
 
     `take` hands out what changed since the last time, numbered; the first after a recovery is a
-    snapshot, because nobody knows what the placers have heard, and so is the first after a host
-    was removed, because a delta cannot say that a host is no more.
+    snapshot, because nobody knows what the placers have heard.
     """
 
     def __init__(self) -> None:
         self.hosts: dict[Key, Host] = {}
         self.capacity = Resources()
         self._changed: dict[Key, None] = {}
+        self._gone: dict[Key, None] = {}
         self._sequence = 0
         self._snapshot = True
         self._told: Resources | None = None
@@ -55,15 +55,17 @@ class Hosts:
             self._unsure[key] = None
         if new is None or new.removed:
             if self.hosts.pop(key, None) is not None:
-                self._snapshot = True
+                self._changed.pop(key, None)
+                self._gone[key] = None
             return
         self.hosts[key] = new
+        self._gone.pop(key, None)  # one that is back already: its new summary says all
         if old is None or old.version != new.version:
             self._changed[key] = None
 
     def take(self, inventory: Key) -> HostDeltas | None:
         """What placers do not know yet."""
-        if not self._changed and not self._snapshot:
+        if not (self._changed or self._gone or self._snapshot):
             return None
         keys = self.hosts if self._snapshot else self._changed
         return self._deltas(inventory, [*keys])
@@ -85,8 +87,9 @@ class Hosts:
             self.hosts[key].summary(key) for key in keys if key in self.hosts
         )
         self._sequence += 1
-        deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot)
-        self._changed, self._snapshot = {}, False
+        gone = () if self._snapshot else tuple(self._gone)
+        deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)
+        self._changed, self._gone, self._snapshot = {}, {}, False
         return deltas
 
 

@@ -177,8 +177,9 @@ def _crowd(slice_: Slice) -> Key:
 
 
 def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bits]]:
+    """Who is told which goal. Where none of the members exists yet, nobody is."""
     if message.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
-        return [(message.goal, members)]
+        return [(message.goal, members)] if members else []
     stopped = members & message.stopped
     groups = ((message.goal, members - stopped), (TaskGoals.KILLED, stopped))
     return [(goal, some) for goal, some in groups if some]

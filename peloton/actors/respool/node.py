@@ -1,0 +1,147 @@
+"""One pool of the tree with what is summed over it and all pools below.
+
+Turns a change of a lot or of a child into vectors that are always up to date, along the way to the
+root and nowhere else. It must not know queues, nor who may be admitted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import islice
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.state import Pool
+from peloton.runtime.vocabulary import Key
+
+HOLDERS_LOOKED_MAX = 20_000
+"""Jobs that are looked at to name the one that holds most: an answer must not hold up the pool."""
+
+ZERO = Resources()
+
+
+class Node:
+    """A pool; or one that does not exist, while lots or children name it (`state` is None).
+
+    `use` and `demand` are of its own lots and of all nodes below. A node without state has no
+    parent, so its sums count for nobody until it exists.
+    """
+
+    __slots__ = (
+        "key", "state", "parent", "children", "names", "by_name", "reserved",
+        "limit", "use", "demand", "held", "lots", "_most",
+    )  # fmt: skip
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.state: Pool | None = None
+        self.parent: Node | None = None
+        self.children: dict[Key, Node] = {}
+        self.names: dict[str, dict[Key, None]] = {}  # children by name; force may give one twice
+        self.by_name: list[tuple[str, Key]] = []  # children in the order of names
+        self.reserved = ZERO  # by all children
+        self.limit = ZERO
+        self.use = ZERO
+        self.demand = ZERO
+        self.held: dict[str, Resources] = {}  # `use` by job
+        self.lots = 0  # its own
+        self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a memo
+
+    def lineage(self) -> Iterator[Node]:
+        """The node and all above it, as far as they exist, and one that does not at the end."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def want(self, more: Resources) -> None:
+        """Lots of this very node want so much more beside what they hold."""
+        node: Node | None = self
+        while node is not None:
+            node.demand = node.demand + more
+            node = node.parent
+
+    def hold(self, job: str, more: Resources) -> None:
+        """A job holds so much more in this very node."""
+        node: Node | None = self
+        while node is not None:
+            node.use = node.use + more
+            node._hold(job, more)
+            node = node.parent
+
+    def link(self, parent: Node) -> None:
+        """Become a child: all sums of this node count for those above from now on."""
+        if any(node is self for node in parent.lineage()):
+            return  # no rule lets a pool stand below itself; a circle would never end
+        self.parent = parent
+        parent.children[self.key] = self
+        parent.want(self.demand)
+        for job, held in self.held.items():
+            parent.hold(job, held)
+
+    def unlink(self) -> None:
+        """Stop being a child."""
+        parent = self.parent
+        if parent is None:
+            return
+        self.parent = None
+        del parent.children[self.key]
+        parent.want(ZERO - self.demand)
+        for job, held in self.held.items():
+            parent.hold(job, ZERO - held)
+
+    def name(self, child: Key, state: Pool) -> None:
+        """A child has this name and reserves this much."""
+        name = state.config.name
+        self.names.setdefault(name, {})[child] = None
+        insort(self.by_name, (name, child))
+        self.reserved = self.reserved + state.config.reservation
+
+    def unname(self, child: Key, state: Pool) -> None:
+        """A child had this name and reservation."""
+        name = state.config.name
+        alike = self.names[name]
+        del alike[child]
+        if not alike:
+            del self.names[name]
+        del self.by_name[bisect_left(self.by_name, (name, child))]
+        self.reserved = self.reserved - state.config.reservation
+
+    def holder(self, kind: int) -> tuple[str, int]:
+        """Which job holds most of a kind, and how much; "" for nobody."""
+        most = self._most.get(kind)
+        if most is None:
+            most = "", 0
+            for job, held in islice(self.held.items(), HOLDERS_LOOKED_MAX):
+                most = _more(most, (job, held.amounts()[kind]))
+            self._most[kind] = most
+        return most
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing names it: it may be forgotten."""
+        return self.state is None and not self.lots and not self.names
+
+    def _hold(self, job: str, more: Resources) -> None:
+        left = self.held.get(job, ZERO) + more
+        if left != ZERO:
+            self.held[job] = left
+        else:
+            self.held.pop(job, None)
+        if not self._most:
+            return
+        for kind, most in [*self._most.items()]:
+            amount = left.amounts()[kind]
+            if job == most[0] and amount < most[1]:
+                del self._most[kind]  # another may hold more now
+            elif job == most[0]:
+                self._most[kind] = job, amount
+            else:
+                self._most[kind] = _more(most, (job, amount))
+
+
+def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
+    """Who holds more; of two that hold the same, the first by name."""
+    if other[1] > most[1] or (other[1] == most[1] > 0 and other[0] < most[0]):
+        return other
+    return most

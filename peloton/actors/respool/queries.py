@@ -1,0 +1,60 @@
+"""What pools answer to queries: one pool with those above it, or pages of all.
+
+Turns the tree into views for clients. One pool costs its way to the root, a page the pools it
+shows. It must not change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from peloton.actors.respool import messages as m
+from peloton.actors.respool.state import Pool
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import At, Key
+
+
+def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]:
+    """Every pool of the tree, or a page of them."""
+    tree: Tree = at.index
+    if query.parent is None:
+        found: Iterator[Key] = tree.walk(query.after)
+    else:
+        found = tree.below(query.parent, after=query.after[-1] if query.after else None)
+    return tuple(view(tree, key) for key in islice(found, query.most or None))
+
+
+def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
+    """One pool and those above it."""
+    tree: Tree = at.index
+    key = tree.find(query.path) if query.path else query.pool
+    if key is None or key not in tree.pools:
+        return ()
+    above = (_view(tree, each) for each in tree.up(key)[1:])
+    return (view(tree, key, children=query.children), *above)
+
+
+def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
+    """A pool as clients see it; the root shows the cluster's capacity as its own."""
+    below = tuple(sorted(tree.below(pool))) if children else ()
+    return _view(tree, pool, children=below, because=tree.head_waits(pool))
+
+
+def _view(
+    tree: Tree, pool: Key, *, children: tuple[Key, ...] = (), because: str = ""
+) -> m.PoolView:
+    config = tree.pools[pool].config
+    if pool == m.ROOT:
+        most = tree.limit(pool)
+        config = m.PoolConfig(config.name, config.parent, most, most)
+    return m.PoolView(
+        pool=pool,
+        path=tree.path(pool),
+        config=config,
+        children=children,
+        allocation=tree.use(pool),
+        demand=tree.demand(pool),
+        because=because,
+        child_count=tree.count_below(pool),
+    )

@@ -1,0 +1,75 @@
+"""The hosts of a backend that is told by an operator which machines it has.
+
+Turns `AddHost` and `RemoveHost` into reports for the hosts, and knows which machines have left. A
+host that appeared is reported again until it gives an order: its shard may have been on its way to
+another owner. It must not refuse a host that it was never told of: in a fleet another daemon was,
+and one that is no part of the cluster any more still has runs to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.actors.host import messages as m
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Key
+
+APPEAR_AGAIN_S = 2.0
+"""Between two reports of a host that has not answered."""
+
+
+class Roster:
+    """By key of the host."""
+
+    def __init__(self, backend: Key, hosts: Iterable[Key]) -> None:
+        self._backend = backend
+        self._hosts: dict[Key, None] = dict.fromkeys(hosts)
+        self._left: dict[Key, str] = {}  # why; bounded by the machines an operator ever named
+        self._unheard: dict[Key, m.HostAppeared] = {}
+        self._again_at: float | None = None
+
+    @property
+    def hosts(self) -> list[Key]:
+        """All that are there, as far as is known here."""
+        return [host for host in [*self._hosts] if host not in self._left]
+
+    @property
+    def wake_at(self) -> float | None:
+        """When hosts that have not answered are reported again."""
+        return self._again_at
+
+    def has_left(self, host: Key) -> bool:
+        """Whether the machine is gone."""
+        return host in self._left
+
+    def left(self, host: Key) -> Envelope:
+        """What is answered for a machine that is gone."""
+        return Envelope(host, m.HostLeft(self._left.get(host, "")))
+
+    def ordered(self, host: Key) -> None:
+        """The host gave an order: it exists, and knows us."""
+        self._hosts.setdefault(host)
+        self._unheard.pop(host, None)
+
+    def add(self, order: m.AddHost, now: float) -> Envelope:
+        """The machine is there; what its host is told."""
+        self._left.pop(order.host, None)
+        self._hosts.setdefault(order.host)
+        appeared = m.HostAppeared(order.capacity, order.labels, self._backend, order.ports)
+        self._unheard[order.host] = appeared
+        if self._again_at is None:
+            self._again_at = now + APPEAR_AGAIN_S
+        return Envelope(order.host, appeared)
+
+    def remove(self, order: m.RemoveHost) -> Envelope:
+        """The machine is gone; what its host is told."""
+        self._unheard.pop(order.host, None)
+        self._left[order.host] = order.text or "the host has left"
+        return self.left(order.host)
+
+    def due(self, now: float) -> list[Envelope]:
+        """Reports that nobody has answered."""
+        if self._again_at is None or now < self._again_at:
+            return []
+        self._again_at = now + APPEAR_AGAIN_S if self._unheard else None
+        return [Envelope(host, appeared) for host, appeared in self._unheard.items()]

@@ -1,0 +1,73 @@
+"""Tables and progress as people like them, for a terminal only.
+
+Turns rows into a table that fits the width of the terminal, and what a wait learns into a bar on
+stderr. Loaded only where there is a terminal: rich takes a while. It must not print what scripts
+read: piped output is the plain table of `table.py`, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from peloton.cli.table import cell
+
+COLUMN_MIN = 12
+"""No column is folded to fewer characters than this, or than its header."""
+PADDING = 2
+STYLES = {
+    "RUNNING": "green", "SUCCEEDED": "green", "UP": "green",
+    "FAILED": "red", "LOST": "red", "UNREACHABLE": "red",
+    "KILLED": "yellow", "KILLING": "yellow", "UNSURE": "yellow",
+}  # fmt: skip
+OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
+
+
+def show_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
+    """Print it; False, and nothing printed, where the terminal is too narrow for it."""
+    console = Console(highlight=False)
+    lines = [[plain(value) for value in row] for row in rows]
+    columns = [*zip(header, *lines, strict=True)]
+    narrow = [min(max(map(len, column)), max(len(column[0]), COLUMN_MIN)) for column in columns]
+    # What comes first is a name that people copy: in one piece.
+    narrow[:1] = [max(map(len, column)) for column in columns[:1]]
+    if sum(narrow) + PADDING * len(narrow) > console.width:
+        return False
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, width in zip(header, narrow, strict=True):
+        table.add_column(name, min_width=width, overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(text, style=STYLES.get(text, "")) for text in line))
+    console.print(table)
+    return True
+
+
+def plain(value: object) -> str:
+    """One line without characters that would steer the terminal: names come from strangers."""
+    return "".join(char if char.isprintable() else "?" for char in cell(value))
+
+
+@contextmanager
+def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
+    """A bar on stderr while it lasts; told the job's state and its instances by state."""
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}", markup=False), BarColumn(),
+        MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task(plain(job), total=None)
+
+        def seen(state: str, counts: Mapping[str, int]) -> None:
+            ended = sum(counts.get(name, 0) for name in OVER)
+            total = sum(counts.values()) or None
+            text = plain(state) or "?"
+            shown.update(bar, description=text, total=total, completed=ended, refresh=True)
+
+        yield seen

@@ -1,0 +1,113 @@
+"""`peloton features`: the feature level of a cluster, raised by an operator after an upgrade.
+
+Turns the word of an operator into a higher level in the cluster record, once every member of the
+fleet says that it knows it. It must not raise what a member that is up does not know, and says what
+it cannot know: whether a daemon that is down now is of an older version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from peloton.config import BadSetting
+from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
+
+if TYPE_CHECKING:
+    from peloton.runtime.ports import Journal, MemberNode
+
+CONFIG = click.option(
+    "--config", "config_", required=True, type=click.Path(dir_okay=False, path_type=Path),
+    help="The YAML file of any daemon of the fleet.",
+)  # fmt: skip
+TIMEOUT_S = 10.0
+
+
+def command() -> click.Group:
+    """`peloton features`."""
+    return features
+
+
+@click.group()
+def features() -> None:
+    """What all daemons of a fleet are known to understand."""
+
+
+@features.command()
+@CONFIG
+def show(config_: Path) -> None:
+    """Print the level of the cluster, and the one that each member knows."""
+    _run("features show", config_, raised=False)
+
+
+@features.command("raise")
+@CONFIG
+def raise_(config_: Path) -> None:
+    """Let the fleet write what its new version knows.
+
+    \b
+    peloton features raise --config /etc/peloton.yaml
+
+    Upgrade every daemon first. From then on an older version cannot read what is written, and does
+    not start: there is no way back. Running daemons follow within seconds.
+    """
+    _run("features raise", config_, raised=True)
+
+
+def _run(name: str, config: Path, *, raised: bool) -> None:
+    # Heavy imports wait until there is something to do.
+    from peloton.assembly import CannotStart
+    from peloton.runtime.ports import JournalError, Unreachable
+    from peloton.settings import read
+
+    try:
+        settings = read(config)
+        if settings.zookeeper is None:
+            raise BadSetting("a daemon that is alone raises the level by itself when it starts")
+        journal, known, members = _opened(settings)
+        try:
+            level = journal.level()
+            for member, node in members.items():
+                click.echo(f"member  {member} knows level {_level(node)}")
+            if raised:
+                level = raise_level(journal, members, known=known)
+            click.echo(f"level   {level}, this version knows {known}")
+        finally:
+            journal.close()
+    except BadSetting as error:
+        fail(name, error, code=USAGE)
+    except (Unreachable, CannotStart) as error:
+        fail(name, error, code=CANNOT_REACH)
+    except JournalError as error:
+        fail(name, error, code=WRONG)
+
+
+def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, known: int) -> int:
+    """Raise the level to what is known here. Raises Refused where a member knows less."""
+    from peloton.runtime.ports import Refused
+
+    behind = sorted(name for name, node in members.items() if node is None or node.level < known)
+    if behind:
+        names = ", ".join(behind)
+        raise Refused(f"level {known} is not known to {names}: upgrade every daemon first")
+    if not members:
+        raise Refused("no daemon is up, so nobody says what the fleet knows: start it first")
+    return journal.raise_level(known)
+
+
+def _opened(settings: Any) -> tuple[Journal, int, dict[str, MemberNode | None]]:
+    from peloton.assembly_daemon import open_cassandra
+    from peloton.kinds import kinds
+    from peloton.runtime.adapters.zookeeper_members import members
+    from peloton.runtime.core.codec import known_level
+
+    zookeeper = settings.zookeeper
+    hosts = ",".join(zookeeper.hosts)
+    found = members(hosts, settings.cluster, root=zookeeper.root, timeout_s=TIMEOUT_S)
+    return open_cassandra(settings.journal.cassandra), known_level(kinds(settings.sizes)), found
+
+
+def _level(node: MemberNode | None) -> str:
+    return "unknown" if node is None else str(node.level)

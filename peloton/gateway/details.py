@@ -1,0 +1,43 @@
+"""What a status tells programs beside its code and text: the details of google.rpc.
+
+Turns the path of a wrong field into a BadRequest, and the time after which a repeat is safe and may
+help into a RetryInfo; a client finds them in the trailer `grpc-status-details-bin`. It must not
+change code or text: clients that know nothing of details go by those.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+TEXT_MAX = 1000
+"""Characters: a text stands in the details again, and all trailers together have 8 KB of room."""
+
+
+def status(
+    code: grpc.StatusCode, text: str, *, field: str = "", retry_s: float | None = None
+) -> grpc.Status | None:
+    """The status with its details; None where there are none to give."""
+    details: list[Any] = []
+    if field:
+        wrong = error_details_pb2.BadRequest.FieldViolation(field=field, description=text)
+        details.append(error_details_pb2.BadRequest(field_violations=[wrong]))
+    if retry_s is not None:
+        delay = Duration()
+        delay.FromMilliseconds(int(retry_s * 1000))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    if not details or len(text) > TEXT_MAX:
+        return None
+    told = status_pb2.Status(code=code.value[0], message=message(text, field=field))
+    for detail in details:
+        told.details.add().Pack(detail)
+    return rpc_status.to_status(told)
+
+
+def message(text: str, *, field: str = "") -> str:
+    """The text as people read it: the field first."""
+    return f"{field}: {text}" if field else text

@@ -1,0 +1,91 @@
+"""Reading the change feeds of shards, wherever they live, on the gateway's event loop.
+
+Turns a mark into the page that comes after it, when there is one: the shard's owner answers with
+the frame (`runtime/core/followers.py`), so nothing here looks now and then. Only what cannot be
+answered, because a shard moves or restarts, is asked again after a pause, with the same mark: so
+each change is read once and in order, or a gap is marked. It must not block the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from peloton.gateway.cluster import Cluster
+from peloton.runtime.core.changes import ALL
+from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.vocabulary import Key, Unavailable
+
+RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
+TOKEN_LENGTH_MAX = 64 * 1024
+
+Mark: TypeAlias = tuple[int, int]
+
+
+class OutOfReach(Exception):
+    """A shard did not answer for as long as one wanted to wait."""
+
+
+class BadToken(ValueError):
+    """A resume token that is none, or of another question."""
+
+
+class Feed:
+    """The feeds of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def page(self, shard: Key, query: FollowChanges, *, patience_s: float | None) -> Read:
+        """What comes after the mark, once there is something; now and then an empty page."""
+        follow = self.cluster.follow
+        read = await self.answered(lambda: follow(shard, query), patience_s=patience_s)
+        if not isinstance(read, Read):
+            raise OutOfReach(f"{shard} did not answer with changes")
+        return read
+
+    async def answered(self, ask: Callable[[], Future[Any]], *, patience_s: float | None) -> Any:
+        """The answer, asked for again while there is none; None: for ever."""
+        loop = asyncio.get_running_loop()
+        pause_s, since_s = RETRY_FIRST_S, None
+        while True:
+            answer = await asyncio.wrap_future(ask())
+            if not isinstance(answer, Unavailable):
+                return answer
+            since_s = loop.time() if since_s is None else since_s
+            if patience_s is not None and loop.time() - since_s >= patience_s:
+                raise OutOfReach(answer.text)
+            # Those who lost the same shard must not come back in step.
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+
+def token_of(marks: Mapping[Key, Mark]) -> str:
+    """Where a reader of these shards stands, as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
+    return ",".join(
+        f"{shard.partition('/')[2]}@{position}" + ("" if k == ALL else f".{k}")
+        for shard, (position, k) in sorted(marks.items())
+    )
+
+
+def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, Mark]:
+    """The inverse of `token_of`, for a reader of these shards; raises `BadToken`."""
+    marks: dict[Key, Mark] = {}
+    if len(token) > TOKEN_LENGTH_MAX:
+        raise BadToken(f"{len(token)} characters, the limit is {TOKEN_LENGTH_MAX}")
+    for part in token.split(","):
+        name, at, mark = part.rpartition("@")
+        position, dot, k = mark.partition(".")
+        if not at or not _is_number(position) or (dot and not _is_number(k)):
+            raise BadToken(f"{part[:100]!r} is no part of a token")
+        marks[Key(f"shard/{name}")] = int(position), int(k) if dot else ALL
+    if marks.keys() != {*shards}:
+        raise BadToken("the token is of another question: its shards are not those of this one")
+    return marks
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18

@@ -1,0 +1,221 @@
+"""Ops.Watch: the changes of a job, of kinds or of a pool, as a stream.
+
+Turns pages of shards' feeds into messages, each with the token to resume behind it. One reader for
+each shard, one page ahead at most: a client that reads slowly makes its readers slow, and one that
+does not read is cut off by the server (`serving.py`). It must not keep changes: what has left the
+shards' own feeds is marked as a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from peloton.actors.job.facts import JobMade
+from peloton.actors.job.messages import GetJob, JobView, job_key
+from peloton.actors.job.slice.messages import slice_key, slices_of
+from peloton.actors.task.messages import SLICE_SIZE
+from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.feed import BadToken, Feed, Mark, OutOfReach, marks_of, token_of
+from peloton.gateway.serving import LongCall
+from peloton.gateway.texts import known_job
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.runtime.core.changes import Change
+from peloton.runtime.core.followers import name_of
+from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.vocabulary import Key, kind_of, members_of
+
+STREAMS_MAX = 1000
+PATIENCE_S = 5.0
+"""For the beginning of a stream; one that has begun waits for its shards as long as it takes."""
+POOLS_KNOWN_MAX = 10_000
+OF_JOBS = ("job", "slice", "task", "lot")
+
+
+class Question(NamedTuple):
+    """What is watched: changes of these shards that pass, and of a pool if one is named."""
+
+    shards: tuple[Key, ...]
+    query: FollowChanges
+    pool: Key | None = None
+
+
+class Watches:
+    """The streams of one server."""
+
+    def __init__(self, desk: Desk, feed: Feed, *, kinds: Callable[[], tuple[str, ...]]) -> None:
+        self._desk, self._feed, self._kinds = desk, feed, kinds
+        self._open = 0
+
+    async def watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
+        """Serve one stream until its client ends it."""
+        if self._open >= STREAMS_MAX:
+            end(call, Code.RESOURCE_EXHAUSTED, text=f"{STREAMS_MAX} streams are open already")
+        self._open += 1
+        try:
+            question = await call.run(self._question, sent)
+            try:
+                marks = await self._begin(question, sent.resume)
+            except BadToken as error:
+                end(call, Code.INVALID_ARGUMENT, text=f"resume: {error}")
+            except OutOfReach as error:
+                end(call, Code.UNAVAILABLE, text=str(error))
+            await self._serve(question, marks, call=call)
+        finally:
+            self._open -= 1
+
+    def _question(self, sent: ops.WatchRequest, context: Context) -> Question:
+        cluster = self._desk.cluster
+        if bool(sent.job_id) + bool(sent.kinds) + bool(sent.pool) != 1:
+            text = "name one of job_id, kinds and pool"
+            end(context, Code.INVALID_ARGUMENT, text=text)
+        if sent.job_id:
+            job = self._desk.job(known_job(sent.job_id), context)
+            if job is None:
+                end(context, Code.NOT_FOUND, text="job not found")
+            name = name_of(job.summary.job)
+            numbers = range(slices_of(job.spec.instances))
+            slices = [cluster.shard_of(slice_key(name, number)) for number in numbers]
+            shards = (cluster.shard_of(job_key(name)), *slices)
+            return Question((*dict.fromkeys(shards),), FollowChanges(names=(name,)))
+        if sent.pool:
+            pool = self._pool(sent.pool, context)
+            kinds = (*OF_JOBS, "respool")
+            return Question(self._shards(kinds), FollowChanges(kinds=kinds), pool)
+        strangers = [kind for kind in sent.kinds if kind not in self._kinds()]
+        if strangers:
+            text = f"kinds: no kind {strangers[0]!r}; there are {', '.join(self._kinds())}"
+            end(context, Code.INVALID_ARGUMENT, text=text)
+        named = (*dict.fromkeys(sent.kinds),)
+        return Question(self._shards(named), FollowChanges(kinds=named))
+
+    def _shards(self, kinds: tuple[str, ...]) -> tuple[Key, ...]:
+        cluster = self._desk.cluster
+        return (*dict.fromkeys(shard for kind in kinds for shard in cluster.shards_of(kind)),)
+
+    def _pool(self, named: str, context: Context) -> Key:
+        pools = self._desk.pools(context)
+        found = [view.pool for view in pools.values() if named in (view.path, name_of(view.pool))]
+        if not found:
+            end(context, Code.NOT_FOUND, text=f"no pool {named}")
+        return found[0]
+
+    async def _begin(self, question: Question, token: str) -> dict[Key, Mark]:
+        """Where each shard is read from: the token says it, or it is now."""
+        if token:
+            return marks_of(token, question.shards)
+        asked = (
+            self._feed.page(shard, FollowChanges(), patience_s=PATIENCE_S)
+            for shard in question.shards
+        )
+        reads = await asyncio.gather(*asked)
+        return {shard: read.mark for shard, read in zip(question.shards, reads, strict=True)}
+
+    async def _serve(self, question: Question, marks: dict[Key, Mark], *, call: LongCall) -> None:
+        pages: asyncio.Queue[tuple[Key, Read | Exception]] = asyncio.Queue(maxsize=1)
+        pools = _Pools(self._feed)
+        await call.write(ops.WatchResponse(resume=token_of(marks)))
+        readers = [
+            asyncio.create_task(self._read(shard, question.query, mark=marks[shard], pages=pages))
+            for shard in question.shards
+        ]
+        try:
+            while True:
+                shard, read = await pages.get()
+                if isinstance(read, Exception):
+                    raise read
+                changes = self._feed.cluster.changes_in(read)
+                if question.pool is not None:
+                    changes = [one for one in changes if await pools.has(question.pool, one)]
+                gap = _gap(shard, read, after=marks[shard]) if read.gap else None
+                marks[shard] = read.mark
+                if changes or gap is not None:
+                    events = [event_of(shard, change) for change in changes]
+                    message = ops.WatchResponse(resume=token_of(marks), events=events)
+                    if gap is not None:
+                        message.gaps.append(gap)
+                    await call.write(message)
+        finally:
+            for reader in readers:
+                reader.cancel()
+
+    async def _read(
+        self, shard: Key, query: FollowChanges, *, mark: Mark, pages: asyncio.Queue[Any]
+    ) -> None:
+        try:
+            while True:
+                query = query.behind(mark)
+                read = await self._feed.page(shard, query, patience_s=None)
+                await pages.put((shard, read))
+                mark = read.mark
+        except Exception as error:  # the stream must end too, and not wait for this shard
+            await pages.put((shard, error))
+            raise
+
+
+class _Pools:
+    """Which jobs are of which pool, as one stream came to know it; the newest of them."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._known: OrderedDict[str, Key | None] = OrderedDict()
+
+    async def has(self, pool: Key, change: Change) -> bool:
+        """Whether this is of the pool itself, or of a job in it."""
+        if kind_of(change.line.key) not in OF_JOBS:
+            return change.line.key == pool
+        name = name_of(change.line.key)
+        for fact in change.line.facts:
+            if isinstance(fact, JobMade):
+                self._known[name] = fact.spec.pool
+        if name not in self._known:
+            # Before its creation, and after its deletion, a job is of no pool.
+            view = await self._feed.answered(
+                lambda: self._feed.cluster.ask(job_key(name), GetJob()), patience_s=None
+            )
+            self._known[name] = view.spec.pool if isinstance(view, JobView) else None
+        while len(self._known) > POOLS_KNOWN_MAX:
+            self._known.popitem(last=False)
+        return self._known[name] == pool
+
+
+def event_of(shard: Key, change: Change) -> ops.Event:
+    """A change as clients see it."""
+    line = change.line
+    key, instances = named(line.key, line.members)
+    return ops.Event(
+        key=key,
+        instances=instances,
+        shard=shard.partition("/")[2],
+        position=change.mark.position,
+        k=change.mark.k,
+        at=line.at,
+        cause=line.cause,
+        because=line.because,
+        facts=[type(fact).__name__ for fact in line.facts],
+        who=line.who,
+    )
+
+
+def named(key: Key, members: int) -> tuple[str, list[ops.InstanceRange]]:
+    """The name of an actor for people: of tasks by instance, where a crowd has them by member."""
+    if kind_of(key) != "task" or not members:
+        return str(key), []
+    front, _, number = key.rpartition("/")
+    first = int(number) * SLICE_SIZE
+    ranges: list[ops.InstanceRange] = []
+    for member in members_of(members):
+        instance = first + member
+        if ranges and ranges[-1].last == instance - 1:
+            ranges[-1].last = instance
+        else:
+            ranges.append(ops.InstanceRange(first=instance, last=instance))
+    alone = len(ranges) == 1 and ranges[0].first == ranges[0].last
+    return f"{front}/{ranges[0].first}" if alone else front, ranges
+
+
+def _gap(shard: Key, read: Read, *, after: Mark) -> ops.Gap:
+    until = read.rows[0][0] - 1 if read.rows else read.mark[0]
+    return ops.Gap(shard=shard.partition("/")[2], after=after[0], until=until)

@@ -1,0 +1,193 @@
+"""An opened journal of this program's kinds, which nobody here owns: what `peloton journal` reads.
+
+Turns a data folder or a daemon's config into lines, figures and findings, shard by shard. It must
+not claim or write. A shard that is damaged in the store's own files is a finding of that shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from peloton.actors.task.messages import SLICE_SIZE
+from peloton.assembly import CannotStart
+from peloton.assembly_daemon import open_cassandra
+from peloton.config import BadSetting, default_data_dir
+from peloton.kinds import GROUPS, kinds
+from peloton.runtime.adapters.sqlite_reading import SqliteRows
+from peloton.runtime.core import journal_dump, journal_reading
+from peloton.runtime.core.journal_check import Rehearsal
+from peloton.runtime.core.journal_dump import Line
+from peloton.runtime.core.journal_reading import Contents, Finding
+from peloton.runtime.core.statements import Found, Read, ReadCluster, ReadName
+from peloton.runtime.ports import (
+    FORMAT,
+    Cluster,
+    Damaged,
+    EndedRow,
+    Refused,
+    ShardId,
+    Unreachable,
+)
+from peloton.runtime.vocabulary import Key
+from peloton.settings import read
+
+
+class Source(NamedTuple):
+    """A journal's rows, and what only some stores can do.
+
+    `ended` lists the final states of a shard; `snapshot` reads as of one moment.
+    """
+
+    rows: Any
+    ended: Callable[[ShardId], Iterable[EndedRow]] | None = None
+    snapshot: Callable[[Callable[[], Any]], Any] = lambda read: read()
+
+
+def open_source(folder: Path | None, config: Path | None) -> Source:
+    """A data folder, or what a daemon's config names. Raises BadSetting, JournalError."""
+    if folder is not None and config is not None:
+        raise BadSetting("give one of --data-dir and --config")
+    if config is not None:
+        setting = read(config).journal
+        if setting.cassandra is not None:
+            try:
+                shared: Any = open_cassandra(setting.cassandra)
+            except CannotStart as error:
+                raise Unreachable(str(error)) from error
+            return Source(shared.rows)
+        assert setting.sqlite is not None
+        folder = setting.sqlite.folder
+    rows = SqliteRows(folder or default_data_dir())
+    return Source(rows, rows.ended, rows.snapshot)
+
+
+class JournalReader:
+    """Reads the shards of a journal; of those named, or of all."""
+
+    def __init__(self, source: Source, names: Iterable[str] = ()) -> None:
+        self._source = source
+        try:
+            record = self._record()
+            self.cluster = str(self._one(ReadName()) or "")
+            """The cluster's name; empty in a journal that was never given one."""
+            self.shards = chosen(record.shards, [*names])
+        except BaseException:
+            source.rows.close()
+            raise
+        # A journal may lack a group that this program has: none of its keys can be in it.
+        self._rehearsal = Rehearsal(kinds({**GROUPS, **record.shards}), record.shards)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._source.rows.close()
+
+    def read(self, shard: ShardId) -> Contents:
+        """What there is of a shard. Raises Unreachable, Damaged."""
+        found: Contents = self._source.snapshot(lambda: self._read(shard))
+        return found
+
+    def _read(self, shard: ShardId) -> Contents:
+        talk = journal_reading.read_shard(shard)
+        ask = next(talk)
+        while True:
+            assert isinstance(ask, tuple)
+            try:
+                ask = talk.send(tuple(self._source.rows.run(ask)))
+            except StopIteration as end:
+                if end.value is None:
+                    text = "the cluster record names the shard, and it has no register"
+                    raise Damaged(text) from None
+                found: Contents = end.value
+                return found
+
+    def recovered(self, shard: ShardId) -> Any:
+        """The shard as its next owner would have it. Raises what stops recovery, too."""
+        return self._rehearsal.recovered(self.read(shard))
+
+    # ---- what is printed ----
+
+    def lines(self, key: str | None = None, *, start: int = 0) -> Iterator[Line]:
+        """Entries of frames; of one actor where a key is given."""
+        wanted, member = addressed(key)
+        for shard in self._homes(wanted):
+            for line in journal_dump.lines(self.read(shard), self._rehearsal.codec, start=start):
+                if journal_dump.concerns(line, wanted, member=member):
+                    yield line
+
+    def states(self, key: str | None = None) -> Iterator[Line]:
+        """What the actors are, as recovery finds them. Raises Damaged where it does not."""
+        wanted, member = addressed(key)
+        for shard in self._homes(wanted):
+            contents = self.read(shard)
+            findings = self._rehearsal.check(contents)
+            if findings:
+                raise Damaged(str(findings[0]))
+            for line in journal_dump.states(self._rehearsal.recovered(contents)):
+                if journal_dump.concerns(line, wanted, member=member):
+                    yield line
+
+    def figures(self) -> Iterator[Line]:
+        """What each shard takes."""
+        for shard in self.shards:
+            found = journal_dump.figures(self.read(shard), self._rehearsal.codec)
+            if self._source.ended is not None:
+                sizes = [len(row.body) for row in self._source.ended(shard)]
+                found |= {"ended_rows": len(sizes), "ended_bytes": sum(sizes)}
+            yield found | {"cluster": self.cluster}
+
+    def findings(self) -> Iterator[tuple[str, list[Finding]]]:
+        """Each shard by its name, and all that is wrong with it. Raises Unreachable."""
+        for shard in self.shards:
+            try:
+                found = self._rehearsal.check(self.read(shard))
+                if self._source.ended is not None:
+                    found += self._rehearsal.ended(shard, self._source.ended(shard))
+            except Damaged as error:
+                found = [Finding(shard, str(error))]
+            yield journal_dump.name_of(shard), found
+
+    # ---- inside ----
+
+    def _record(self) -> Cluster:
+        record = self._one(ReadCluster())
+        if record is None:
+            raise Refused("there is no cluster record: no daemon has ever used this journal")
+        assert isinstance(record, Cluster)
+        if record.format != FORMAT:
+            raise Refused(f"the journal has format {record.format}, this program reads {FORMAT}")
+        return record
+
+    def _one(self, ask: Read) -> object:
+        (reply,) = self._source.rows.run([ask])
+        if not isinstance(reply, Found):
+            raise Unreachable(getattr(reply, "text", repr(reply)))
+        return reply.rows[0] if reply.rows else None
+
+    def _homes(self, key: str | None) -> list[ShardId]:
+        """Where entries of the key can be; all shards if its kind is not known here."""
+        home = self._rehearsal.home(Key(key)) if key is not None else None
+        return [shard for shard in self.shards if home in (None, shard)]
+
+
+def chosen(shards: dict[str, int], names: list[str]) -> list[ShardId]:
+    """The shards of these names, or all. Raises BadSetting."""
+    every = [ShardId(group, at) for group in sorted(shards) for at in range(shards[group])]
+    known = {journal_dump.name_of(shard): shard for shard in every}
+    for name in names:
+        if name not in known:
+            there = ", ".join(f"{g}-0 to {g}-{shards[g] - 1}" for g in sorted(shards))
+            raise BadSetting(f"--shard: there is no {name!r}; there are {there}")
+    return [known[name] for name in names] if names else every
+
+
+def addressed(key: str | None) -> tuple[str | None, int | None]:
+    """The key as a journal has it; a task is named by its instance, and lives in a crowd."""
+    if key is None or not key.startswith("task/"):
+        return key, None
+    crowd, _, instance = key.rpartition("/")
+    if crowd == "task" or not (instance.isascii() and instance.isdigit()):
+        raise BadSetting(f"--key: {key!r} is not task/JOB/INSTANCE")
+    number, member = divmod(int(instance), SLICE_SIZE)
+    return f"{crowd}/{number}", member

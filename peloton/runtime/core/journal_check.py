@@ -1,0 +1,135 @@
+"""Whether a shard's part of the journal could be recovered: a rehearsal in memory.
+
+Turns what was read of a shard into findings: entries that do not decode, facts that do not fold,
+entities that belong to another shard, rows of ended entities that cannot be read. It must not stop
+at the first one, and must not change anything: the shard it makes is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.endings import open_row
+from peloton.runtime.core.journal_reading import Contents, Finding
+from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.ports import EndedRow, Frame, ShardId
+from peloton.runtime.vocabulary import Key, Kind
+
+
+class Rehearsal:
+    """Recovers shards of these kinds, of a cluster with groups of these sizes."""
+
+    def __init__(self, kinds: Mapping[str, Kind], sizes: Mapping[str, int]) -> None:
+        self.codec = Codec(kinds)
+        self._kinds = kinds
+        self._sharding = Sharding(kinds, sizes)
+
+    def check(self, contents: Contents) -> list[Finding]:
+        """All that is wrong with a shard, and what was found when it was read."""
+        found = [*contents.findings, *self._undecoded(contents)]
+        if any(each.position == 0 or each.position > contents.register.floor for each in found):
+            return found  # what recovery would stop at is named already
+        return [*found, *self._recovery(contents)]
+
+    def home(self, key: Key) -> ShardId | None:
+        """The shard of a key; None for a kind that is not known here, or has no shards there."""
+        home = attempt(self._sharding.shard_of, key)
+        return None if isinstance(home, Failure) else home
+
+    def recovered(self, contents: Contents) -> Shard:
+        """The shard as its next owner would have it; raises what stops recovery."""
+        core = self._empty(contents)
+        self._fold(core, contents, steps=_Steps(contents.tail))
+        return core
+
+    def ended(self, shard: ShardId, rows: Iterable[EndedRow]) -> Iterator[Finding]:
+        """Final states that cannot be read."""
+        for row in rows:
+            if row.deleted:
+                continue
+            opened = attempt(open_row, self.codec, row.body)
+            if isinstance(opened, Failure):
+                text = f"its final state cannot be read: {opened.error}"
+                yield Finding(shard, text, position=row.position, key=row.key)
+
+    # ---- decoding ----
+
+    def _undecoded(self, contents: Contents) -> Iterator[Finding]:
+        for frame in contents.frames:
+            raw = attempt(self.codec.raw_frame, frame.body)
+            if isinstance(raw, Failure):
+                text = f"the frame does not decode: {raw.error}"
+                yield Finding(contents.shard, text, position=frame.position)
+                continue
+            for row in raw[1]:
+                entry = attempt(self.codec.entry, row)
+                if isinstance(entry, Failure):
+                    text = f"the entry does not decode: {entry.error}"
+                    yield Finding(contents.shard, text, position=frame.position, key=row[0])
+
+    # ---- folding ----
+
+    def _recovery(self, contents: Contents) -> Iterator[Finding]:
+        shard = contents.shard
+        steps, core = _Steps([]), self._empty(contents)
+        failed = attempt(self._fold, core, contents, steps=steps)
+        if isinstance(failed, Failure):
+            yield Finding(shard, f"the checkpoint does not load: {failed.error}")
+            return
+        steps, core = _Steps(contents.tail), self._empty(contents)
+        failed = attempt(self._fold, core, contents, steps=steps)
+        if isinstance(failed, Failure):
+            position = 0 if steps.over else steps.position
+            key = self._culprit(contents, position) if position else ""
+            what = "the facts do not fold" if position else "the recovered state does not hold"
+            yield Finding(shard, f"{what}: {failed.error}", position=position, key=key)
+            return
+        for key in [*core.population.cells, *core.population.crowds]:
+            home = self._sharding.shard_of(key)
+            if home != shard:
+                yield Finding(shard, f"it belongs to {home.group}-{home.number}", key=key)
+
+    def _fold(self, core: Shard, contents: Contents, *, steps: _Steps) -> None:
+        restore(core, contents.parts, frames=steps, floor=contents.register.floor)
+
+    def _culprit(self, contents: Contents, position: int) -> str:
+        """The key of the first entry of this frame that does not fold."""
+        before = [frame for frame in contents.tail if frame.position < position]
+        (broken,) = [frame for frame in contents.tail if frame.position == position]
+        now, entries = self.codec.decode_frame(broken.body)
+        rows = [self.codec.encode_entry(entry) for entry in entries]
+        good, bad = 0, len(rows)  # so many entries fold, so many do not
+        while bad - good > 1:
+            half = (good + bad) // 2
+            body = self.codec.encode_frame(now, rows[:half])
+            steps = _Steps([*before, Frame(position, body)])
+            failed = attempt(self._fold, self._empty(contents), contents, steps=steps)
+            if isinstance(failed, Failure) and not steps.over:
+                bad = half
+            else:
+                good = half
+        return str(entries[bad - 1].key)
+
+    def _empty(self, contents: Contents) -> Shard:
+        core = Shard(contents.shard, self._kinds, sharding=self._sharding, codec=self.codec)
+        core.epoch = contents.register.epoch
+        return core
+
+
+class _Steps:
+    """Frames, one after the other, and where their reader is: what fails, fails there."""
+
+    def __init__(self, frames: list[Frame]) -> None:
+        self._frames = frames
+        self.position = 0
+        self.over = False
+
+    def __iter__(self) -> Iterator[Frame]:
+        for frame in self._frames:
+            self.position = frame.position
+            yield frame
+        self.over = True

@@ -1,0 +1,73 @@
+"""Who made a call, and how that is known: the text that journals and stories keep of it.
+
+Turns a principal into one line of text and back. It must not decide what anybody may do, and its
+text never changes its meaning, because journals hold it (as `who` of an entry and of some facts):
+
+    HOW:NAME@PEER/CALLER        unverified:ann@10.0.0.7/peloton-python, tls:ops.example.org@10.0.0.7
+
+HOW is `tls` (the name stands in a certificate that was checked), `unverified` (the client said so)
+or `none` (the client gave no name). Empty parts are left out with their separator; separators
+within a part are percent-encoded. Text of another form is a name alone, as journals of earlier
+versions have it, and unverified.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+TLS, UNVERIFIED, NONE = "tls", "unverified", "none"
+PART_LENGTH_MAX = 128
+"""What a client says of itself is kept with every entry it causes."""
+_ESCAPED = "%@/"
+_ESCAPE = re.compile("[0-9A-F]{2}")
+
+
+class Principal(NamedTuple):
+    """Who made a call. `peer` is the address it came from, `caller` the program that it names."""
+
+    name: str
+    how: str
+    peer: str = ""
+    caller: str = ""
+
+    @property
+    def text(self) -> str:
+        """As it is kept; `parse` is the inverse."""
+        peer = f"@{_escaped(self.peer)}" if self.peer else ""
+        caller = f"/{_escaped(self.caller)}" if self.caller else ""
+        return f"{self.how}:{_escaped(self.name)}{peer}{caller}"
+
+    @property
+    def shown(self) -> str:
+        """For people; empty where the client said nothing of itself."""
+        if self.how == TLS:
+            return f"{self.name} (verified by TLS)"
+        said = self.name or self.caller
+        return f"{said} (unverified)" if said else ""
+
+
+def parse(text: str) -> Principal:
+    """A principal from what was kept; of an empty text nothing is known."""
+    how, colon, rest = text.partition(":")
+    if not colon or how not in (TLS, UNVERIFIED, NONE):
+        return Principal(text, UNVERIFIED if text else NONE)
+    front, _, caller = rest.partition("/")
+    name, _, peer = front.partition("@")
+    return Principal(_plain(name), how, _plain(peer), _plain(caller))
+
+
+def _escaped(part: str) -> str:
+    return "".join(
+        f"%{ord(char):02X}" if char in _ESCAPED or char < " " else char
+        for char in part[:PART_LENGTH_MAX]
+    )
+
+
+def _plain(part: str) -> str:
+    """The inverse; what is no escape of ours stays as it is."""
+    first, *rest = part.split("%")
+    return first + "".join(
+        chr(int(piece[:2], 16)) + piece[2:] if _ESCAPE.match(piece) else f"%{piece}"
+        for piece in rest
+    )

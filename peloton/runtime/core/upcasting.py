@@ -1,0 +1,59 @@
+"""Older forms of what is stored: the steps from a form that was once written to today's.
+
+A class whose form changes in more than fields added at the end gets a higher schema number, and
+one step from each older number to the next. A step is a pure function of the decoded but untyped
+value (lists, strings, numbers, bytes). It must not guess: a form without a step is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.runtime.vocabulary import Kind, Upcast
+
+
+class UnknownFact(Exception):
+    """Stored bytes that this program cannot read: an unknown number, or an unknown schema."""
+
+
+class MissingUpcaster(UnknownFact):
+    """Stored bytes of an older schema, and a step to today's that nobody registered."""
+
+
+def upcast(raw: Any, steps: Mapping[int, Upcast], *, what: str, forms: tuple[int, int]) -> Any:
+    """The untyped value in today's form; `forms` is its schema and today's."""
+    schema, today = forms
+    if schema > today:
+        raise UnknownFact(f"{what} of schema {schema}, this program knows {today}")
+    for form in range(schema, today):
+        step = steps.get(form)
+        if step is None:
+            text = f"no upcaster leads from {form} to {form + 1}"
+            raise MissingUpcaster(f"{what} of schema {schema}, today's is {today}: {text}")
+        raw = step(raw)
+    return raw
+
+
+def upcast_columns(
+    kind: Kind, same: dict[str, Any], *, each: dict[str, list[Any]], schema: int
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Columns of an older schema: changed ones step by step, those that are no more left out."""
+    assert kind.crowd is not None
+    known = {"since": None, **kind.crowd.columns}
+
+    def today(name: str, value: Any) -> Any:
+        steps = kind.crowd.upcasters.get(name, {}) if kind.crowd is not None else {}
+        for form in range(schema, kind.schema):
+            if form in steps and value is not None:
+                value = steps[form](value)
+        return value
+
+    return (
+        {name: today(name, value) for name, value in same.items() if name in known},
+        {
+            name: [today(name, value) for value in values]
+            for name, values in each.items()
+            if name in known
+        },
+    )

@@ -1,0 +1,140 @@
+"""The pool tree computed from its definition: every answer walks all pools and lots.
+
+Turns states of pools and lots into sums, order and admissions without keeping anything but the
+order in which pools began to wait. It is what the kept index is compared with, so it must share
+no code with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.state import Pool
+from peloton.runtime.vocabulary import Bits, Key
+
+
+class Reference:
+    """All pools and lots, and which pools wait, the longest waiting first."""
+
+    def __init__(self) -> None:
+        self.pools: dict[Key, Pool] = {}
+        self.lots: dict[Key, Lot] = {}
+        self.hungry: list[Key] = []
+
+    def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
+        if key.startswith("respool/"):
+            _set(self.pools, key, new)
+            return
+        _set(self.lots, key, new)
+        known = new if new is not None else old
+        assert isinstance(known, Lot)
+        pool = known.shape.pool
+        waits = any(lot.waiting for lot in self.lots_of(pool))
+        if waits and pool not in self.hungry:
+            self.hungry.append(pool)
+        elif not waits and pool in self.hungry:
+            self.hungry.remove(pool)
+
+    def lots_of(self, pool: Key) -> list[Lot]:
+        return [lot for lot in self.lots.values() if lot.shape.pool == pool]
+
+    def up(self, pool: Key) -> list[Key]:
+        found = []
+        while pool in self.pools:
+            found.append(pool)
+            if pool == ROOT:
+                break
+            pool = self.pools[pool].config.parent
+        return found
+
+    def limit(self, pool: Key) -> Resources:
+        state = self.pools[pool]
+        return state.capacity if pool == ROOT else state.config.limit
+
+    def below(self, pool: Key) -> Iterator[Lot]:
+        """Every lot of the pool or of one below it."""
+        return (lot for lot in self.lots.values() if pool in self.up(lot.shape.pool))
+
+    def use(self, pool: Key) -> Resources:
+        return _sum(lot.shape.resources.times(len(lot.admitted)) for lot in self.below(pool))
+
+    def demand(self, pool: Key) -> Resources:
+        return _sum(lot.shape.resources.times(len(lot.waiting)) for lot in self.below(pool))
+
+    def children(self, pool: Key) -> list[Key]:
+        return [
+            key for key, state in self.pools.items() if key != ROOT and state.config.parent == pool
+        ]
+
+    def reserved(self, pool: Key) -> Resources:
+        """What the children of a pool reserve in all."""
+        return _sum(self.pools[child].config.reservation for child in self.children(pool))
+
+    def all(self, pool: Key = ROOT) -> list[Key]:
+        """Parents before children, siblings by name."""
+        if pool not in self.pools:
+            return []
+        kids = sorted(self.children(pool), key=lambda key: (self.pools[key].config.name, key))
+        return [pool, *(key for kid in kids for key in self.all(kid))]
+
+    def held(self, pool: Key, kind: int) -> dict[str, int]:
+        """How much of a kind each job holds there."""
+        found: dict[str, int] = {}
+        for key, lot in self.lots.items():
+            if lot.admitted and pool in self.up(lot.shape.pool):
+                amount = lot.shape.resources.amounts()[kind] * len(lot.admitted)
+                job = key.split("/")[1]
+                found[job] = found.get(job, 0) + amount
+        return found
+
+    def order(self, pool: Key) -> list[Key]:
+        """All lots of a pool in which somebody waits: by priority, then by arrival."""
+        waiting = [key for key, lot in self.lots.items() if lot.shape.pool == pool and lot.waiting]
+        lots = self.lots
+        return sorted(waiting, key=lambda k: (-lots[k].shape.priority, lots[k].arrived, k))
+
+    def never(self, pool: Key, need: Resources) -> bool:
+        """Whether one member is more than a limit on its way up, as things are."""
+        return any(not need.within(self.limit(above)) for above in self.up(pool))
+
+    def admissions(self) -> list[tuple[Key, Bits]]:
+        """A head that does not fit blocks those behind it; one that never can blocks nobody."""
+        found: list[tuple[Key, Bits]] = []
+        taken: dict[Key, Resources] = {}
+        use = {key: self.use(key) for key in self.pools}
+        for pool in [key for key in self.hungry if key in self.pools]:
+            for key in self.order(pool):
+                lot = self.lots[key]
+                need = lot.shape.resources
+                rooms = [
+                    self.limit(above) - use[above] - taken.get(above, Resources())
+                    for above in self.up(pool)
+                ]
+                count = min(need.fits(room) for room in rooms)
+                if not count and self.never(pool, need):
+                    continue
+                members = lot.waiting.lowest(count)
+                if members:
+                    found.append((key, members))
+                for above in self.up(pool):
+                    taken[above] = taken.get(above, Resources()) + need.times(len(members))
+                if members != lot.waiting:
+                    break
+        return found
+
+
+def _set(into: dict, key: Key, new: Pool | Lot | None) -> None:
+    if new is None:
+        into.pop(key, None)
+    else:
+        into[key] = new
+
+
+def _sum(amounts: Iterator[Resources]) -> Resources:
+    total = Resources()
+    for amount in amounts:
+        total = total + amount
+    return total

@@ -1,0 +1,258 @@
+"""What one pool's change costs in a small and in a large tree: instructions, not time.
+
+The instructions that Python executes are counted, so a loop over pools, lots or heads shows as it
+would at any size. A large tree may cost a little more by the depth of a tree of minima, and
+nothing more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import immutables
+import msgspec
+import pytest
+
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolConfig, pool_key
+from peloton.actors.respool.queries import get_pool, list_pools
+from peloton.actors.respool.rules import check, check_delete
+from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.tree import Tree
+from peloton.runtime.vocabulary import At, Bits, Key
+
+SMALL, LARGE = 10, 5000
+SLACK = 1.1
+"""What a large tree may cost more: its minima stand two levels higher."""
+ONE = Resources(UNIT)
+WIDE = Resources(10**6 * UNIT)
+PARENT, FREE = pool_key("parent"), pool_key("free")
+
+
+class Counter:
+    """Instructions executed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def trace(self, frame: Any, event: str, arg: Any) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self.count += event == "opcode"
+        return self.trace
+
+
+@contextmanager
+def counted() -> Iterator[Counter]:
+    found, before = Counter(), sys.gettrace()
+    sys.settrace(found.trace)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
+
+
+def put_pool(tree: Tree, key: Key, *, parent: Key, limit: Resources) -> None:
+    config = PoolConfig(key.partition("/")[2], parent, Resources(), limit)
+    tree.put(key, old=tree.pools.get(key), new=Pool(config))
+
+
+def put_root(tree: Tree, capacity: Resources) -> None:
+    sums = immutables.Map({Key("inventory/0"): InventorySum(1, capacity)})
+    config = PoolConfig("root", ROOT, Resources(), Resources())
+    tree.put(ROOT, old=tree.pools.get(ROOT), new=Pool(config, sums))
+
+
+def put_lot(tree: Tree, name: str, *, pool: Key, waiting: int = 0, admitted: int = 0) -> None:
+    key = Key(f"lot/{name}/0/0")
+    new = None
+    if waiting or admitted:
+        bits = Bits.span(0, waiting), Bits.span(waiting, waiting + admitted)
+        new = Lot(LotShape(pool, ONE), Key("task/j/0"), 0.0, immutables.Map(), *bits)
+    tree.put(key, old=tree.lots.get(key), new=new)
+
+
+def serve(tree: Tree) -> list[Key]:
+    """Admit what fits, as the root does."""
+    served: list[Key] = []
+    while found := admissions(tree):
+        for key, members in found:
+            old = tree.lots[key]
+            new = msgspec.structs.replace(
+                old, waiting=old.waiting - members, admitted=old.admitted | members
+            )
+            tree.put(key, old=old, new=new)
+            served.append(key)
+    return served
+
+
+def leaf(number: int) -> Key:
+    return pool_key(f"leaf{number}")
+
+
+def town(leaves: int, *, full: str) -> Tree:
+    """Leaves below one pool; each holds a task, and one more waits for `full`."""
+    tree = Tree()
+    put_root(tree, WIDE)
+    put_pool(tree, PARENT, parent=ROOT, limit=WIDE)
+    for number in range(leaves):
+        limit = ONE if full == "leaf" else ONE.times(SMALL)
+        put_pool(tree, leaf(number), parent=PARENT, limit=limit)
+        put_lot(tree, f"held{number}", pool=leaf(number), admitted=1)
+    if full == "parent":
+        put_pool(tree, PARENT, parent=ROOT, limit=ONE.times(leaves))
+    if full == "cluster":
+        put_root(tree, ONE.times(leaves))
+    for number in range(leaves):
+        put_lot(tree, f"waits{number}", pool=leaf(number), waiting=1)
+    assert serve(tree) == []
+    put_pool(tree, FREE, parent=ROOT, limit=WIDE)
+    return tree
+
+
+# ---- what is done, and whom it may reach ----
+
+
+def create(tree: Tree) -> None:
+    config = PoolConfig("new", PARENT, Resources(), ONE)
+    assert check(tree, pool_key("new"), config=config) is None
+    put_pool(tree, pool_key("new"), parent=PARENT, limit=ONE)
+    assert serve(tree) == []
+
+
+def update(tree: Tree) -> None:
+    config = tree.pools[leaf(1)].config
+    assert check(tree, leaf(1), config=config) is None
+    for limit in (Resources(), config.limit):
+        put_pool(tree, leaf(1), parent=PARENT, limit=limit)
+        assert serve(tree) == []
+
+
+def delete(tree: Tree) -> None:
+    assert check_delete(tree, FREE) is None
+    tree.put(FREE, old=tree.pools[FREE], new=None)
+    assert serve(tree) == []
+
+
+def release(tree: Tree) -> None:
+    """The leaf's own head is served where the leaf was full, else that of the first that waits."""
+    put_lot(tree, "held3", pool=leaf(3))
+    assert len(serve(tree)) == 1
+
+
+def ask(tree: Tree) -> None:
+    put_lot(tree, "more", pool=leaf(2), waiting=5)
+    assert serve(tree) == []
+
+
+def leave(tree: Tree) -> None:
+    """Who had waited leaves: nobody else has more room by it."""
+    put_lot(tree, "waits4", pool=leaf(4))
+    assert serve(tree) == []
+
+
+def host_comes_and_goes(tree: Tree) -> None:
+    """More and less capacity than there was, by less than anybody waits for."""
+    was = tree.limit(ROOT)
+    put_root(tree, was + Resources(1000))
+    assert serve(tree) == []
+    put_root(tree, was)
+    assert serve(tree) == []
+
+
+def explain(tree: Tree) -> None:
+    at = At(now=0.0, key=ROOT, index=tree)
+    found = get_pool(tree.pools[ROOT], GetPool(leaf(5)), at)
+    assert [view.pool for view in found] == [leaf(5), PARENT, ROOT] and found[0].because
+    assert get_pool(tree.pools[ROOT], GetPool(path="/parent/leaf5"), at) == found
+
+
+def why(tree: Tree) -> None:
+    assert tree.waits(Key("lot/waits5/0/0")).because
+
+
+def page(tree: Tree) -> None:
+    at = At(now=0.0, key=ROOT, index=tree)
+    after = (("parent", PARENT), ("leaf1", leaf(1)))
+    views = list_pools(tree.pools[ROOT], ListPools(5, after), at)
+    assert len(views) == 5
+
+
+DONE = (page, create, update, delete, release, ask, leave, host_comes_and_goes, explain, why)
+
+
+@pytest.fixture(scope="module")
+def costs() -> Callable[[int, str], dict[str, int]]:
+    """Instructions of each operation, the trees being built once."""
+    known: dict[tuple[int, str], dict[str, int]] = {}
+
+    def of(leaves: int, full: str) -> dict[str, int]:
+        if (leaves, full) not in known:
+            tree = town(leaves, full=full)
+            why(tree)  # who holds most is remembered once it was asked for
+            found = known[leaves, full] = {}
+            for act in DONE:
+                with counted() as counter:
+                    act(tree)
+                found[act.__name__] = counter.count
+        return known[leaves, full]
+
+    return of
+
+
+@pytest.mark.parametrize("full", ["leaf", "parent", "cluster"])
+@pytest.mark.parametrize("act", DONE, ids=lambda act: act.__name__)
+def test_one_pool_costs_the_same_in_a_large_tree(
+    costs: Callable[[int, str], dict[str, int]], full: str, act: Callable[[Tree], None]
+) -> None:
+    small, large = (costs(leaves, full)[act.__name__] for leaves in (SMALL, LARGE))
+    assert large <= small * SLACK, f"{act.__name__}: {small} instructions, then {large}"
+
+
+def test_an_index_is_derived_in_time_that_grows_with_what_there_is() -> None:
+    per_cell = []
+    for leaves in (50, 1000):
+        tree = town(leaves, full="leaf")
+        cells = [*tree.lots.items(), *tree.pools.items()]
+        again = Tree()
+        with counted() as counter:
+            for key, state in cells:
+                again.put(key, old=None, new=state)
+        per_cell.append(counter.count / len(cells))
+    assert per_cell[1] <= per_cell[0] * 1.2, per_cell
+
+
+def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
+    """Neither is its pool's head found, nor a lot put into the middle, by a walk of the queue."""
+    costs = []
+    for lots in (600, 20_000):
+        tree = town(3, full="leaf")
+        for number in range(lots):
+            put_lot(tree, f"more{number:05}", pool=leaf(1), waiting=2)
+        with counted() as counter:
+            assert tree.waits(Key(f"lot/more{lots - 1:05}/0/0")).position == 2 * lots - 2
+            put_lot(tree, "more00007x", pool=leaf(1), waiting=1)
+            assert serve(tree) == []
+            put_lot(tree, "more00007x", pool=leaf(1))
+        costs.append(counter.count)
+    assert costs[1] <= costs[0] * SLACK, costs
+
+
+@pytest.mark.parametrize("full", ["parent", "cluster"])
+def test_a_released_unit_reaches_the_one_that_has_waited_longest(full: str) -> None:
+    """Wherever it was released: not the pool's own head, nor each of the hundreds in turn."""
+    tree = town(300, full=full)
+    for number in range(20):
+        put_lot(tree, f"held{299 - number}", pool=leaf(299 - number))
+        assert serve(tree) == [Key(f"lot/waits{number}/0/0")]
+
+
+def test_more_of_a_limit_reaches_as_many_as_it_is_for() -> None:
+    tree = town(300, full="cluster")
+    put_root(tree, ONE.times(302))
+    assert serve(tree) == [Key("lot/waits0/0/0"), Key("lot/waits1/0/0")]

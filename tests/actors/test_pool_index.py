@@ -1,0 +1,223 @@
+"""The kept index of pools equals its definition after every step, however trees and lots change.
+
+Two comparisons: with `pool_reference`, which walks everything, for all that is answered and for who
+is admitted in which order; and with a rebuild from the states, as recovery derives it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import immutables
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from peloton.actors.resources import Resources
+from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
+from peloton.actors.respool.rules import check, check_delete
+from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.tree import Tree
+from peloton.chaos.cluster.checks import contents
+from peloton.runtime.vocabulary import Bits, Key
+from tests.actors.pool_reference import Reference
+
+NAMES = [f"p{number}" for number in range(7)]
+BEGIN = [("a", None), ("b", None), ("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")]
+MISSING = pool_key("missing")
+UNIT = 1_000_000
+# What waits, fits and is too much should all be frequent: a few units everywhere. Some amounts are
+# within the epsilon of others: a head may fit by a hair.
+whole = st.sampled_from([0, UNIT, UNIT, 2 * UNIT])
+amounts = whole | st.sampled_from([500, UNIT - 899, UNIT + 900, 5 * UNIT])
+needs = st.builds(Resources, amounts, whole, st.just(0), st.sampled_from([0, 0, 0, UNIT]))
+roomy = st.sampled_from([2 * UNIT, 3 * UNIT, 4 * UNIT, 6 * UNIT, 9 * UNIT])
+limits = st.builds(Resources, roomy, roomy, st.just(0), st.sampled_from([0, UNIT, 3 * UNIT]))
+small = st.integers(min_value=0, max_value=4)
+
+
+def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) -> Lot | None:
+    if not waiting and not admitted:
+        return None
+    return Lot(shape, Key("task/j/0"), arrived, immutables.Map(), waiting, admitted)
+
+
+class Pools(RuleBasedStateMachine):
+    """Histories of a tree: told to the kept index and to the reference alike."""
+
+    @initialize(capacity=limits)
+    def begin(self, capacity: Resources) -> None:
+        self.tree, self.reference = Tree(), Reference()
+        self.clock = itertools.count(1)
+        self.names = itertools.count()
+        self.capacity(capacity)
+        wide = Resources(6 * UNIT, 6 * UNIT, 0, 2 * UNIT)
+        for number, (name, parent) in enumerate(BEGIN):
+            parent_key = ROOT if parent is None else pool_key(parent)
+            limit = wide.times(1 + number % 2)
+            self.put(pool_key(name), Pool(PoolConfig(name, parent_key, Resources(), limit)))
+
+    def put(self, key: Key, new: Any) -> None:
+        old = (self.tree.lots if key.startswith("lot/") else self.tree.pools).get(key)
+        self.tree.put(key, old=old, new=new)
+        self.reference.put(key, old=old, new=new)
+
+    def pick(self, keys: list[Key], at: int) -> Key:
+        return keys[at % len(keys)]
+
+    @rule(amount=limits)
+    def capacity(self, amount: Resources) -> None:
+        sums = immutables.Map({Key("inventory/0"): InventorySum(1, amount)})
+        self.put(ROOT, Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums))
+
+    @rule(at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits)
+    def create(self, at: int, name: str, limit: Resources, reservation: Resources) -> None:
+        """Some pools may not be; a forced one breaks rules of names and sums."""
+        if len(self.tree.pools) > 10:
+            return
+        parent = self.pick(sorted(self.tree.pools), at)
+        config = PoolConfig(name, parent, reservation, limit)
+        key = pool_key(f"{name}-{next(self.names)}")
+        refused = check(self.tree, key, config=config)
+        if refused is None or "holds tasks" not in refused.text:
+            self.put(key, Pool(config))
+
+    @rule()
+    def create_the_missing(self) -> None:
+        """A pool that lots have waited for."""
+        if MISSING not in self.tree.pools:
+            limit = Resources(3 * UNIT, 3 * UNIT, UNIT, 0)
+            self.put(MISSING, Pool(PoolConfig("missing", ROOT, Resources(), limit)))
+
+    @precondition(lambda self: len(self.tree.pools) > 1)
+    @rule(at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES))
+    def update(self, at: int, limit: Resources, name: str | None) -> None:
+        key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
+        config = self.tree.pools[key].config
+        config = msgspec.structs.replace(config, limit=limit, name=name or config.name)
+        self.put(key, Pool(config))
+
+    @precondition(lambda self: len(self.tree.pools) > 1)
+    @rule(at=st.integers(0, 99))
+    def delete(self, at: int) -> None:
+        key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
+        if check_delete(self.tree, key) is None:
+            self.put(key, None)
+
+    @rule(
+        at=st.integers(0, 99), job=small, number=small, need=needs, priority=small,
+        members=st.integers(1, 3), again=st.booleans(),
+    )  # fmt: skip
+    def ask(
+        self, at: int, job: int, number: int, need: Resources, priority: int, members: int,
+        again: bool,
+    ) -> None:  # fmt: skip
+        """Members of a lot wait; they may have been admitted before."""
+        leaves = [key for key in sorted(self.tree.pools) if not self.reference.children(key)]
+        pool = self.pick([*leaves, MISSING], at)
+        key = Key(f"lot/job{job}/{number}/0")
+        known = self.tree.lots.get(key)
+        shape = known.shape if known is not None else LotShape(pool, need, priority % 2)
+        bits = Bits.span(number, number + members)
+        waiting, admitted = Bits(), Bits()
+        arrived = float(next(self.clock))
+        if known is not None:
+            waiting, admitted = known.waiting, known.admitted
+            arrived = known.arrived if known.waiting else arrived
+        if not again:
+            bits = bits - admitted
+        self.put(
+            key, lot_of(shape, arrived, waiting=waiting | bits, admitted=admitted - bits)
+        )  # fmt: skip
+
+    @precondition(lambda self: bool(self.tree.lots))
+    @rule(at=st.integers(0, 99), members=st.integers(1, 31))
+    def leave(self, at: int, members: int) -> None:
+        key = self.pick(sorted(self.tree.lots), at)
+        lot = self.tree.lots[key]
+        gone = Bits(members)
+        self.put(key, lot_of(
+            lot.shape, lot.arrived, waiting=lot.waiting - gone, admitted=lot.admitted - gone
+        ))  # fmt: skip
+
+    @rule(lost=st.sampled_from([False, False, True]))
+    def admit(self, lost: bool) -> None:
+        """The root looks; those of the last lot that it admits may have left in the same frame."""
+        found = admissions(self.tree)
+        assert [tuple(each) for each in found] == self.reference.admissions()
+        for number, (key, members) in enumerate(found, start=1):
+            lot = self.tree.lots[key]
+            came = Bits() if lost and number == len(found) else members
+            self.put(key, lot_of(
+                lot.shape, lot.arrived,
+                waiting=lot.waiting - members, admitted=lot.admitted | came,
+            ))  # fmt: skip
+
+    @invariant()
+    def answers_are_those_of_the_definition(self) -> None:
+        tree, reference = self.tree, self.reference
+        # Where a forced update gave siblings one name, either may come first.
+        listed = tree.all()
+        assert sorted(listed) == sorted(reference.all())
+        if len(listed) == len({*map(tree.path, listed)}):
+            assert listed == reference.all()
+        assert list(tree.hungry) == reference.hungry
+        for pool in tree.pools:
+            assert tree.up(pool) == reference.up(pool)
+            assert tree.limit(pool) == reference.limit(pool)
+            assert (tree.use(pool), tree.demand(pool)) == (
+                reference.use(pool), reference.demand(pool),
+            )  # fmt: skip
+            for kind in range(4):
+                held = reference.held(pool, kind)
+                job, most = tree.holder(pool, kind)
+                assert most == max(held.values(), default=0)
+                assert held.get(job, 0) == most
+            order = reference.order(pool)
+            queue = tree.queues.get(pool)
+            assert (list(queue.in_order()) if queue else []) == order
+            assert bool(tree.head_waits(pool)) <= bool(order)
+            self.positions_count_those_before(pool)
+
+    def positions_count_those_before(self, pool: Key) -> None:
+        """Of the lots that stand in line, by a walk along it."""
+        before = 0
+        queue = self.tree.queues.get(pool)
+        for key in queue.line() if queue is not None else ():
+            assert self.tree.waits(key).position == before
+            before += len(self.tree.lots[key].waiting)
+
+    @invariant()
+    def the_index_is_its_rebuild(self) -> None:
+        again = Tree()
+        cells = [*self.tree.lots.items(), *self.tree.pools.items()]
+        for key, state in sorted(cells, key=lambda cell: cell[0][::-1]):
+            again.put(key, old=None, new=state)
+        assert contents(again) == contents(self.tree)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "tree"):
+            return
+        while self.reference.admissions():
+            self.admit(lost=False)
+        assert admissions(self.tree) == []
+        for key in list(self.tree.lots):
+            self.put(key, None)
+        assert not self.tree.hungry
+        for pool in self.tree.pools:
+            assert self.tree.use(pool) == self.tree.demand(pool) == Resources()
+
+
+TestPools = Pools.TestCase
+TestPools.settings = settings(
+    max_examples=80,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)

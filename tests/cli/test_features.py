@@ -1,0 +1,51 @@
+"""`peloton features raise`: only with every member of the fleet behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from peloton.features import raise_level
+from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.ports import MemberNode, Refused
+from tests.cli.terminal import typed
+
+
+def journal() -> MemoryJournal:
+    made = MemoryJournal(MemoryStore(), process=bytes(16))
+    made.bootstrap({"a": 1})
+    return made
+
+
+def member(level: int) -> MemberNode:
+    return MemberNode("a:1", ("jobmgr",), level=level)
+
+
+def test_it_is_raised_when_all_members_know_it() -> None:
+    made = journal()
+    assert raise_level(made, {"d1": member(2), "d2": member(3)}, known=2) == 2
+    assert made.level() == 2
+
+
+@pytest.mark.parametrize("other", [member(1), MemberNode("old:1", ("jobmgr",)), None])
+def test_one_member_that_does_not_know_it_is_named(other: MemberNode | None) -> None:
+    made = journal()
+    with pytest.raises(Refused, match="level 2 is not known to d2: upgrade"):
+        raise_level(made, {"d1": member(2), "d2": other}, known=2)
+    assert made.level() == 0
+
+
+def test_a_fleet_that_is_down_says_nothing() -> None:
+    with pytest.raises(Refused, match="no daemon is up"):
+        raise_level(journal(), {}, known=1)
+
+
+def test_a_daemon_that_is_alone_needs_no_word(tmp_path: Path) -> None:
+    config = tmp_path / "daemon.yaml"
+    config.write_text(
+        "cluster: a\njournal: {sqlite: {folder: data}}\n"
+        "backend: {simulated: {hosts: [{name: a}]}}\n"
+    )
+    printed = typed("features", "raise", "--config", str(config))
+    assert printed.code == 64 and "raises the level by itself" in printed.err

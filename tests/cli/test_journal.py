@@ -1,0 +1,165 @@
+"""`peloton journal` as a person types it, over copies of the golden journal."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from peloton.runtime.adapters.sqlite_schema import SCHEMA
+from tests.cli.terminal import typed
+
+GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "journal.sqlite").write_bytes(lzma.decompress(GOLDEN.read_bytes()))
+    return folder
+
+
+def behind(data: Path, statement: str, *values: object) -> None:
+    database = sqlite3.connect(data / "journal.sqlite")
+    with database:
+        assert database.execute(statement, values).rowcount > 0
+    database.close()
+
+
+def journal(data: Path, command: str, *words: str) -> tuple[int, list[str], str]:
+    printed = typed("journal", command, "--data-dir", str(data), *words)
+    return printed.code, printed.out.splitlines(), printed.err
+
+
+def test_a_healthy_journal_is_checked(data: Path) -> None:
+    code, lines, _ = journal(data, "check")
+    assert (code, lines) == (0, ["ok      hostmgr-0", "ok      jobmgr-0", "ok      jobmgr-1",
+                                 "ok      resmgr-0"])  # fmt: skip
+
+
+def test_what_is_damaged_is_named_and_the_exit_code_says_so(data: Path) -> None:
+    where = "shard_group = 'jobmgr' AND shard_number = 1"
+    behind(data, f"UPDATE journal SET body = CAST(body || x'00' AS BLOB) WHERE {where}"
+           " AND position = 20")  # fmt: skip
+    behind(data, f"DELETE FROM journal WHERE {where} AND position = 22")
+    code, lines, _ = journal(data, "check")
+    assert code == 1
+    wrong = [line for line in lines if line.startswith("wrong")]
+    assert wrong[:2] == [
+        "wrong   jobmgr-1 position 22: no whole frame is there",
+        "wrong   jobmgr-1 position 20: it is not what was written",
+    ]
+    (undecoded,) = wrong[2:]
+    assert undecoded.startswith("wrong   jobmgr-1 position 20: the frame does not decode: ")
+    assert lines[-1] == "ok      resmgr-0", "the others are looked at all the same"
+
+
+def test_final_states_are_checked_too(data: Path) -> None:
+    behind(data, "UPDATE ended SET body = x'00' WHERE kind = 'slice' AND deleted = 0"
+           " AND shard_number = 1")  # fmt: skip
+    code, lines, _ = journal(data, "check", "--shard", "jobmgr-1")
+    assert code == 1 and len(lines) == 1
+    assert "slice/" in lines[0] and "its final state cannot be read" in lines[0]
+
+
+def test_entries_are_lines_of_json(data: Path) -> None:
+    code, lines, _ = journal(data, "dump", "--shard", "jobmgr-1", "--from", "3", "--limit", "5")
+    entries = [json.loads(line) for line in lines]
+    assert code == 0 and len(entries) == 5
+    assert {entry["shard"] for entry in entries} == {"jobmgr-1"}
+    assert min(entry["position"] for entry in entries) == 3
+    assert all(entry["facts"] for entry in entries)
+
+
+def test_one_actor_and_one_task(data: Path) -> None:
+    every = [json.loads(line) for line in journal(data, "dump")[1]]
+    job = next(e["key"] for e in every if e["key"].startswith("job/") and e["shard"] == "jobmgr-1")
+    lines = [json.loads(line) for line in journal(data, "dump", "--key", job)[1]]
+    assert lines == [entry for entry in every if entry["key"] == job]
+    crowd = next(entry for entry in every if entry.get("members") == "0-1")
+    name = crowd["key"].rpartition("/")[0]
+    number = int(crowd["key"].rpartition("/")[2])
+    second = [json.loads(line) for line in journal(
+        data, "dump", "--key", f"{name}/{1000 * number + 1}")[1]]  # fmt: skip
+    assert crowd in second
+    assert journal(data, "dump", "--key", f"{name}/{1000 * number + 999}")[1] == []
+
+
+def test_states(data: Path) -> None:
+    _, lines, _ = journal(data, "dump", "--states", "--key", "host/a")
+    (line,) = lines
+    assert json.loads(line)["state"]["state"] == "UP"
+
+
+def test_figures(data: Path) -> None:
+    _, lines, _ = journal(data, "stat", "--json")
+    found = {line["shard"]: line for line in map(json.loads, lines)}
+    assert found["hostmgr-0"]["last_position"] == 27
+    assert found["hostmgr-0"]["tail_frames"] == 7
+    assert found["hostmgr-0"]["facts"]["host HostConfigured"] == 2
+    assert found["jobmgr-0"]["ended_rows"] == 5
+    code, told, _ = journal(data, "stat", "--shard", "hostmgr-0")
+    assert code == 0
+    assert told[0] == "hostmgr-0  epoch 1, position 27, floor 20"
+    assert "           2 host HostConfigured" in told
+    assert found["hostmgr-0"]["cluster"] == "", "its version knew no names"
+
+
+def test_figures_name_the_cluster(data: Path) -> None:
+    database = sqlite3.connect(data / "journal.sqlite")
+    with database:
+        database.executescript(SCHEMA)
+        database.execute("INSERT INTO cluster_name VALUES (1, 'west')")
+    database.close()
+    told = journal(data, "stat", "--shard", "resmgr-0")[1]
+    assert told[0] == "cluster west" and told[1].startswith("resmgr-0  epoch ")
+    _, (line,), _ = journal(data, "stat", "--shard", "resmgr-0", "--json")
+    assert json.loads(line)["cluster"] == "west"
+
+
+def test_the_journal_of_a_daemons_config(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "daemon.yaml"
+    config.write_text(
+        "cluster: golden\njournal: {sqlite: {folder: data}}\n"
+        "backend: {simulated: {hosts: [{name: a}]}}\n"
+    )
+    printed = typed("journal", "check", "--config", str(config), "--shard", "resmgr-0")
+    assert (printed.code, printed.out) == (0, "ok      resmgr-0\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["check", "--shard", "jobmgr-7"], 64, "there are hostmgr-0 to hostmgr-0, jobmgr-0 to"),
+        (["dump", "--key", "task/x"], 64, "'task/x' is not task/JOB/INSTANCE"),
+        (["check", "--config", "none.yaml"], 64, "give one of --data-dir and --config"),
+    ],
+)
+def test_wrong_words(data: Path, words: list[str], code: int, said: str) -> None:
+    found, _, err = journal(data, *words)
+    assert (found, said in err) == (code, True), err
+
+
+def test_a_folder_without_a_journal(tmp_path: Path) -> None:
+    code, _, err = journal(tmp_path, "check")
+    assert code == 1 and err.count("\n") == 1 and "is no data folder" in err
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "journal.sqlite").write_bytes(b"x" * 5000)
+    code, _, err = journal(tmp_path, "stat")
+    assert code == 1 and err.count("\n") == 1 and "not a database" in err
+
+
+def test_one_damaged_shard_does_not_hide_the_others_from_dump(data: Path) -> None:
+    """Frames that do not decode are printed as bytes, and what follows is printed too."""
+    where = "shard_group = 'hostmgr' AND position = 21"
+    behind(data, f"UPDATE journal SET body = x'c1' WHERE {where}")
+    lines = [json.loads(line) for line in journal(data, "dump", "--shard", "hostmgr-0")[1]]
+    (broken,) = [line for line in lines if line["position"] == 21]
+    assert broken["raw"] == "c1"
+    assert lines[-1]["position"] == 27

@@ -1,0 +1,146 @@
+"""Where contract tests get their backends: one house per adapter, all with the same doors.
+
+A house plays the shell (calls the backend, resets one that raises) and the hosts (collects what
+they are told). What runs outlives `reconnect`, which is a new daemon. It must not hold an assertion
+beyond "it was told in time"; those belong to the tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from peloton.actors.host import messages as m
+from peloton.actors.resources import UNIT, Resources
+from peloton.backends.port import Backend
+from peloton.backends.process import ProcessBackend
+from peloton.backends.simulated import DURATION_VARIABLE, EXIT_VARIABLE, SimulatedBackend
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Key, Message
+
+HOSTS = ("a", "b")
+HOST, OTHER, NEW = Key("host/a"), Key("host/b"), Key("host/new")
+ROOM = Resources(4 * UNIT, UNIT, UNIT, 0)
+DEADLINE_S = 60.0
+
+Report = TypeVar("Report", bound=Message)
+
+
+def run(name: str, seconds: float = 600.0, code: int = 0) -> m.StartRun:
+    """A run that ends after so long with this exit code, on any backend."""
+    environment = ((DURATION_VARIABLE, str(seconds)), (EXIT_VARIABLE, str(code)))
+    value = f"sleep {seconds}; exit {code}"
+    return m.StartRun(name, m.RunSpec(Resources(UNIT), value, environment=environment))
+
+
+class BackendHouse:
+    """Time stands still but for `wake`; what really takes time is waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.told: list[tuple[Key, Message]] = []
+        self.errors: list[str] = []
+        self._changed = threading.Condition()
+        self._at = 0
+        self.reconnect()
+
+    def make(self) -> Backend:
+        """A backend of the hosts `HOSTS`, not yet started."""
+        raise NotImplementedError
+
+    def reconnect(self) -> None:
+        """Another daemon takes the place of this one, if there is one yet."""
+        if hasattr(self, "backend"):
+            self.backend.close()
+        self.backend = self.make()
+        self.backend.start(self._tell)
+
+    def order(self, *messages: Message) -> None:
+        """Orders in one go, as a shell hands them over."""
+        self._call([Envelope(self.backend.key, message) for message in messages])
+
+    def wake(self) -> None:
+        """As much time passes as the backend waits for."""
+        assert self.backend.wake_at is not None, "it waits for nothing"
+        self.now = max(self.now, self.backend.wake_at)
+        self._call([])
+
+    def hear(self, kind: type[Report], to: Key = HOST) -> Report:
+        """The next report of a kind to a host; those before it are passed over."""
+
+        def found() -> Report | None:
+            while self._at < len(self.told):
+                host, message = self.told[self._at]
+                self._at += 1
+                if host == to and isinstance(message, kind):
+                    return message
+            return None
+
+        report = self._until(found)
+        assert report is not None, f"no {kind.__name__} for {to}: {self.told}"
+        return report
+
+    def ends(self, *runs: str, to: Key = HOST) -> dict[str, m.RunEnd]:
+        """The next end of each of these runs."""
+        ends: dict[str, m.RunEnd] = {}
+        while not ends.keys() >= {*runs}:
+            ends |= {end.run: end for end in self.hear(m.RunsEnded, to).ends}
+        return ends
+
+    def close(self) -> None:
+        self.backend.stop_all(DEADLINE_S)
+        self.backend.close()
+
+    def _until(self, found: Callable[[], Report | None]) -> Report | None:
+        raise NotImplementedError
+
+    def _tell(self, envelopes: Iterable[Envelope]) -> None:
+        with self._changed:
+            self.told += [(envelope.to, envelope.message) for envelope in envelopes]
+            self._changed.notify_all()
+
+    def _call(self, envelopes: list[Envelope]) -> None:
+        try:
+            reports = [*self.backend.receive(envelopes, self.now)]
+        except Exception as error:  # as the shell of soft machines does
+            self.errors.append(f"{type(error).__name__}: {error}")
+            self.backend.reset()
+            reports = []
+        self._tell(reports)
+
+
+class SimulatedHouse(BackendHouse):
+    """Runs take no time: whoever waits for one lets it pass."""
+
+    def make(self) -> Backend:
+        return SimulatedBackend(HOSTS)
+
+    def _until(self, found: Callable[[], Report | None]) -> Report | None:
+        report = found()
+        while report is None and self.backend.wake_at is not None:
+            self.wake()
+            report = found()
+        return report
+
+
+class ProcessHouse(BackendHouse):
+    """A real keeper and real processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        super().__init__()
+
+    def make(self) -> Backend:
+        return ProcessBackend(self._folder, HOSTS)
+
+    def close(self) -> None:
+        super().close()
+        while self._folder.exists():  # the keeper may just be writing there; without it, it leaves
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _until(self, found: Callable[[], Report | None]) -> Report | None:
+        with self._changed:
+            return self._changed.wait_for(found, DEADLINE_S)

@@ -1,0 +1,399 @@
+"""Waits and watches: told by the feed, resumed without loss, bounded, and without threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import code_pb2, status_pb2
+from grpc_status import rpc_status
+
+from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway import feed, serving, watch
+from peloton.gateway import ops as gateway_ops
+from peloton.gateway.feed import BadToken, Feed, OutOfReach, marks_of, token_of
+from peloton.gateway.serving import LongCall, Server
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.ops.v1 import ops_pb2_grpc
+from peloton.runtime.core import followers
+from peloton.runtime.core.changes import ALL, CHANGES_MAX
+from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.vocabulary import Key, Unavailable
+from tests.adapters.pems import Authority
+from tests.gateway.town import Town, default_config, named
+
+LONG_S = 1e6
+CODE = grpc.StatusCode
+
+
+def stop(town: Town, job_id: str, **options: Any) -> None:
+    town.tasks.Stop(task.StopRequest(jobId=named(job_id)), **options)
+
+
+def long_job(town: Town, instances: int = 1) -> str:
+    job_id = town.create(town.request(instances, defaultConfig=default_config(seconds=600)))
+    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == instances)
+    return job_id
+
+
+def waiting(town: Town) -> int:
+    """Queries that are kept in all shards of jobs."""
+    found = [
+        town.region.look(shard, lambda core: len(core.followers)) for shard in town.region.owned()
+    ]
+    return sum(one.result(10) for one in found)
+
+
+def delivered(town: Town) -> int:
+    """Messages and questions that the shards of jobs were given."""
+    shards = [shard for shard in town.region.owned() if shard.group == "jobmgr"]
+    return sum(town.region.look(shard, lambda core: core.delivered).result(10) for shard in shards)
+
+
+def keep(town: Town, changes: int) -> None:
+    """How many changes the shards of jobs keep."""
+    for shard in town.region.owned():
+        if shard.group == "jobmgr":
+            look = town.region.look(shard, lambda core: setattr(core.changes, "_max", changes))
+            look.result(10)
+
+
+def watched(town: Town, **question: Any) -> Any:
+    """A stream that has begun, and its first token."""
+    stream = town.ops.Watch(ops.WatchRequest(**question), timeout=60)
+    first = next(stream)
+    assert not first.events and not first.gaps
+    return stream, first.resume
+
+
+def events_until(stream: Any, last: str) -> tuple[list[ops.Event], str]:
+    """Events up to one of which a fact has this name, and the token behind them."""
+    found: list[ops.Event] = []
+    for message in stream:
+        found += message.events
+        if any(last in event.facts for event in message.events):
+            return found, message.resume
+    raise AssertionError("the stream ended")
+
+
+def places(events: list[ops.Event]) -> list[tuple[str, int, int]]:
+    return [(event.shard, event.position, event.k) for event in events]
+
+
+def test_a_waiter_is_told_at_once_though_every_timer_is_long(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "FOLLOW_S", LONG_S)
+    monkeypatch.setattr(feed, "RETRY_FIRST_S", LONG_S)
+    job_id = long_job(town)
+    answer = town.ops.WaitJob.future(ops.WaitJobRequest(job_id=job_id, timeout_s=50), timeout=55)
+    town.until(lambda: waiting(town) == 1)
+    looks = delivered(town)
+    threading.Event().wait(0.7)
+    assert delivered(town) == looks, "nobody looks while nothing happens"
+    stop(town, job_id)
+    assert answer.result(20).state == "KILLED"
+
+
+def test_a_thousand_waiters_share_one_query_and_hold_no_thread(town: Town) -> None:
+    job_id = long_job(town)
+    sent = ops.WaitJobRequest(job_id=job_id, timeout_s=55)
+    before = threading.active_count()
+    answers = [town.ops.WaitJob.future(sent, timeout=58) for _ in range(1000)]
+    town.until(lambda: waiting(town) == 1)
+    # A waiter begins with a look at the job, on the pool that serves all calls.
+    assert threading.active_count() - before <= serving.THREADS_MAX
+    threading.Event().wait(0.5)
+    assert waiting(town) == 1 and not any(answer.done() for answer in answers)
+    stop(town, job_id)
+    assert {answer.result(50).state for answer in answers} == {"KILLED"}
+
+
+def test_a_job_is_watched_and_resumed_each_event_once_and_in_order(town: Town) -> None:
+    job_id = long_job(town, 3)
+    stream, begin = watched(town, job_id=job_id)
+    some = task.StopRequest(jobId=named(job_id))
+    some.ranges.add(**{"from": 1, "to": 2})
+    town.tasks.Stop(some, metadata=[("username", "ann"), ("rpc-caller", "tool")])
+    first, middle = events_until(stream, "InstancesStopped")
+    stop(town, job_id)
+    town.ended(job_id)
+    stream.cancel()
+    rest, _ = events_until(
+        town.ops.Watch(ops.WatchRequest(job_id=job_id, resume=middle)), "JobTallied"
+    )
+    whole: list[ops.Event] = []
+    again = town.ops.Watch(ops.WatchRequest(job_id=job_id, resume=begin), timeout=60)
+    while len(whole) < len(first) + len(rest):
+        whole += next(again).events
+    again.cancel()
+    for shard in {event.shard for event in whole}:
+        seen = [place for place in places(whole) if place[0] == shard]
+        parts = [place for place in places(first + rest) if place[0] == shard]
+        assert seen == sorted(set(seen)), "in order, none twice"
+        assert parts == seen[: len(parts)], "none left out between two streams"
+    (order,) = [event for event in whole if "InstancesStopped" in event.facts]
+    assert (order.key, order.cause) == (f"job/{job_id}", "StopJob")
+    assert order.who == "unverified:ann@127.0.0.1/tool"
+    killed = [event for event in whole if event.key == f"task/{job_id}/1"]
+    assert killed and [(r.first, r.last) for r in killed[0].instances] == [(1, 1)]
+    assert all(job_id in event.key for event in whole)
+
+
+def test_what_left_the_feed_is_a_gap_and_the_stream_goes_on(town: Town) -> None:
+    stream, begin = watched(town, kinds=["job"])
+    stream.cancel()
+    keep(town, 2)
+    jobs = [town.create(town.request(1)) for _ in range(8)]
+    for job_id in jobs:
+        town.ended(job_id)
+    keep(town, CHANGES_MAX)
+    gaps: dict[str, ops.Gap] = {}
+    again = town.ops.Watch(ops.WatchRequest(kinds=["job"], resume=begin), timeout=60)
+    for message in again:
+        gaps |= {gap.shard: gap for gap in message.gaps}
+        if len(gaps) == 2:
+            break
+    assert sorted(gaps) == ["jobmgr/0", "jobmgr/1"]
+    assert all(gap.until > gap.after for gap in gaps.values())
+    job_id = town.create(town.request(1))
+    found, _ = events_until(again, "JobMade")
+    assert found[-1].key == f"job/{job_id}"
+    again.cancel()
+
+
+def test_a_pool_is_watched_with_its_jobs_and_no_others(town: Town) -> None:
+    mine = town.make_pool("mine")
+    stream, _ = watched(town, pool="/mine")
+    other = town.create(town.request(1))
+    request = town.request(1)
+    request.config.respoolID.value = mine
+    job_id = town.create(request)
+    town.ended(other)
+    town.ended(job_id)
+    keys: set[str] = set()
+    while not {f"task/{job_id}/0", f"job/{job_id}"} <= keys:
+        keys |= {event.key for event in next(stream).events}
+    stream.cancel()
+    assert not any(other in key for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "text"),
+    [
+        ({}, CODE.INVALID_ARGUMENT, "one of job_id, kinds and pool"),
+        ({"kinds": ["job"], "pool": "/work"}, CODE.INVALID_ARGUMENT, "one of"),
+        ({"kinds": ["cat"]}, CODE.INVALID_ARGUMENT, "no kind 'cat'"),
+        ({"job_id": "x"}, CODE.NOT_FOUND, "job not found"),
+        ({"pool": "/nowhere"}, CODE.NOT_FOUND, "no pool /nowhere"),
+        ({"kinds": ["job"], "resume": "x"}, CODE.INVALID_ARGUMENT, "resume: "),
+        ({"kinds": ["job"], "resume": "jobmgr/0@1"}, CODE.INVALID_ARGUMENT, "another question"),
+    ],
+)
+def test_questions_that_cannot_be_meant(
+    town: Town, question: dict[str, Any], code: Any, text: str
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        next(town.ops.Watch(ops.WatchRequest(**question), timeout=60))
+    assert caught.value.code() == code and text in caught.value.details()
+
+
+def test_there_are_so_many_streams(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "STREAMS_MAX", 1)
+    first, _ = watched(town, kinds=["host"])
+    with pytest.raises(grpc.RpcError) as caught:
+        watched(town, kinds=["host"])
+    assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
+    first.cancel()
+    town.until(lambda: _opens(town))
+
+
+def _opens(town: Town) -> bool:
+    try:
+        watched(town, kinds=["host"])[0].cancel()
+    except grpc.RpcError:
+        return False
+    return True
+
+
+def test_the_story_says_who(town: Town) -> None:
+    job_id = town.create(town.request(1), metadata=[("peloton-user", "bob")])
+    lines = town.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+    made = next(line for line in lines if "JobMade" in line.facts)
+    assert made.who == "unverified:bob@127.0.0.1"
+    info = town.job(job_id)
+    assert info.config.changeLog.updatedBy == info.runtime.revision.updatedBy == made.who
+    town.ended(job_id)
+
+
+# ---- tokens, retries ----
+
+
+def test_tokens_there_and_back() -> None:
+    marks = {Key("shard/a/0"): (7, 3), Key("shard/a/11"): (9, ALL)}
+    assert token_of(marks) == "a/0@7.3,a/11@9"
+    assert marks_of("a/11@9,a/0@7.3", marks) == marks
+    for bad in ("", "a/0", "a/0@x", "a/0@1.", "a/0@1.2.3", "@", "a/0@-1", "a/0@" + "9" * 30):
+        with pytest.raises(BadToken):
+            marks_of(bad, [Key("shard/a/0")])
+
+
+class Moving:
+    """A cluster whose shard is out of reach for a while."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.asked: list[FollowChanges] = []
+
+    def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
+        self.asked.append(query)
+        future: Future[Any] = Future()
+        moving = len(self.asked) <= self.refusals
+        future.set_result(Unavailable("moving") if moving else Read((), False, (8, 1), False))
+        return future
+
+
+def test_a_shard_that_moves_is_asked_again_with_the_same_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "RETRY_FIRST_S", 0.001)
+    shard, query = Key("shard/a/0"), FollowChanges((7, 3))
+    cluster = Moving(3)
+    page = asyncio.run(Feed(cluster).page(shard, query, patience_s=None))  # type: ignore[arg-type]
+    assert page.mark == (8, 1) and cluster.asked == [query] * 4
+    with pytest.raises(OutOfReach, match="moving"):
+        asyncio.run(Feed(Moving(9)).page(shard, query, patience_s=0.0))  # type: ignore[arg-type]
+
+
+# ---- the server ----
+
+
+class Fountain:
+    """Streams more than anybody can take, or nothing."""
+
+    async def Watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
+        await call.write(ops.WatchResponse(resume="begun"))
+        while sent.pool:
+            await call.write(ops.WatchResponse(resume="x" * 200_000))
+        await asyncio.Event().wait()
+
+    def Story(self, sent: ops.StoryRequest, context: Any) -> ops.StoryResponse:
+        who = serving.principal_of(context)
+        return ops.StoryResponse(lines=[ops.Line(who=who.text)])
+
+    def Why(self, sent: ops.WhyRequest, context: Any) -> ops.WhyResponse:
+        status = status_pb2.Status(code=code_pb2.NOT_FOUND, message="no such job")
+        status.details.add().Pack(ops.Reason(code="rich"))
+        context.abort_with_status(rpc_status.to_status(status))
+        raise AssertionError("abort returned")
+
+    def ListHosts(self, sent: ops.ListHostsRequest, context: Any) -> ops.ListHostsResponse:
+        raise KeyError("secret")
+
+    async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> ops.WaitJobResponse:
+        raise KeyError("secret")
+
+
+OPS = ops.DESCRIPTOR.services_by_name["Ops"]
+
+
+@pytest.fixture
+def fountain() -> Iterator[tuple[Server, ops_pb2_grpc.OpsStub]]:
+    server = Server([])
+    server.add(OPS, Fountain(), names=[OPS.full_name])
+    (port,) = server.listen(["127.0.0.1:0"])
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield server, ops_pb2_grpc.OpsStub(channel)
+    server.stop(0).wait(5)
+
+
+def test_a_slow_reader_is_cut_off_by_name(
+    fountain: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serving, "WRITE_S_MAX", 0.3)
+    _, stub = fountain
+    metadata = [("peloton-user", "sloth"), ("rpc-caller", "tool")]
+    slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=60)
+    quick = stub.Watch(ops.WatchRequest(pool="x"), timeout=60)
+    for _ in range(20):
+        next(quick)
+    threading.Event().wait(1.0)
+    with pytest.raises(grpc.RpcError) as caught:
+        for _ in slow:
+            pass
+    assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
+    assert "slow reader unverified:sloth@127.0.0.1/tool (ipv4:127.0.0.1:" in caught.value.details()
+    assert "sloth" in capsys.readouterr().out, "the log names it too"
+    quick.cancel()
+
+
+def test_a_rich_status_reaches_the_client_whole(fountain: Any) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        fountain[1].Why(ops.WhyRequest(), timeout=20)
+    found = rpc_status.from_call(caught.value)
+    assert found is not None and found.message == "no such job"
+    reason = ops.Reason()
+    assert found.details[0].Unpack(reason) and reason.code == "rich"
+
+
+@pytest.mark.parametrize("name", ["ListHosts", "WaitJob"])
+def test_a_bug_is_internal_without_its_text(fountain: Any, name: str) -> None:
+    sent = ops.ListHostsRequest() if name == "ListHosts" else ops.WaitJobRequest()
+    with pytest.raises(grpc.RpcError) as caught:
+        getattr(fountain[1], name)(sent, timeout=20)
+    assert caught.value.code() == CODE.INTERNAL and "secret" not in caught.value.details()
+
+
+def test_calls_beyond_a_limit_are_refused(
+    fountain: Any, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "CALLS_MAX", 0)
+    monkeypatch.setattr(gateway_ops, "WAITERS_MAX", 0)
+    for call, sent in (
+        (fountain[1].Story, ops.StoryRequest()),
+        (town.ops.WaitJob, ops.WaitJobRequest(job_id="x")),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(sent, timeout=20)
+        assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
+
+
+def test_streams_end_with_the_server_and_say_so(fountain: Any) -> None:
+    server, stub = fountain
+    stream = stub.Watch(ops.WatchRequest(), timeout=60)
+    next(stream)
+    stopping = server.stop(5)
+    with pytest.raises(grpc.RpcError) as caught:
+        next(stream)
+    assert caught.value.code() == CODE.UNAVAILABLE and "stops" in caught.value.details()
+    assert stopping.wait(4)
+
+
+def test_a_certificate_that_was_checked_names_the_principal(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    ours, theirs = authority.issue("daemon"), authority.issue("ann", says="DNS:ann.example.org")
+    pairs = [(ours.key.read_bytes(), ours.certificate.read_bytes())]
+    root = authority.ca.read_bytes()
+    server = Server([])
+    server.add(OPS, Fountain(), names=[OPS.full_name])
+    credentials = grpc.ssl_server_credentials(pairs, root, require_client_auth=True)
+    port = server.listen_secure("127.0.0.1:0", credentials)
+    server.start()
+    try:
+        client = grpc.ssl_channel_credentials(
+            root, theirs.key.read_bytes(), theirs.certificate.read_bytes()
+        )
+        with grpc.secure_channel(f"127.0.0.1:{port}", client) as channel:
+            said = [("peloton-user", "root")]
+            stub = ops_pb2_grpc.OpsStub(channel)
+            (line,) = stub.Story(ops.StoryRequest(), metadata=said, timeout=20).lines
+            assert line.who == "tls:ann.example.org@127.0.0.1"
+    finally:
+        server.stop(0).wait(5)

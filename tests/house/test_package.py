@@ -1,0 +1,73 @@
+"""What setup.cfg says of the package: its name, its version, and that its libraries are used.
+
+Must not install anything: script/setup does, and script/newcomer on a clean machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from pathlib import Path
+
+import peloton
+from tests.house.tree import read
+
+# What is imported under another name than the one it is installed by.
+MODULES = {
+    "cassandra-driver": "cassandra",
+    "grpcio": "grpc",
+    "grpcio-health-checking": "grpc_health",
+    "grpcio-reflection": "grpc_reflection",
+    "grpcio-status": "grpc_status",
+    "prometheus-client": "prometheus_client",
+    "protobuf": "google",
+    "PyYAML": "yaml",
+}
+# Gets its use with the tool that reads a journal without knowing its types.
+AWAITED = ("msgpack",)
+
+
+def package(root: Path) -> configparser.ConfigParser:
+    found = configparser.ConfigParser()
+    found.read(root / "setup.cfg")
+    return found
+
+
+def requirements(text: str) -> list[str]:
+    """The names of some requirements, without their versions."""
+    return [re.split(r"[<>=\[ ]", line)[0] for line in text.split("\n") if line]
+
+
+def imported() -> set[str]:
+    """The first part of every module that the package imports."""
+    found = set()
+    for module in read("peloton"):
+        for node in module.walk():
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found
+
+
+def test_every_dependency_is_imported(root: Path) -> None:
+    said = package(root)
+    needed = said["options"]["install_requires"] + said["options.extras_require"]["fleet"]
+    names = [MODULES.get(name, name) for name in requirements(needed)]
+    assert len(names) > 10
+    assert [name for name in names if name not in {*imported(), *AWAITED}] == []
+
+
+def test_no_text_leads_to_the_package_of_that_name_on_pypi(root: Path) -> None:
+    """`peloton` there is somebody else's: neither the name nor an extra may lead to it."""
+    assert package(root)["metadata"]["name"] == "peloton-scheduler"
+    texts = [root / "README.md", root / "setup.cfg", *(root / "docs").glob("*.md")]
+    texts += [root / module.path for module in read("peloton")]
+    texts += [path for path in (root / "script").iterdir() if path.is_file()]
+    extra = re.compile(r"\bpeloton\[(fleet|test)")
+    assert [path for path in texts if extra.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_the_extra_is_installed_from_the_checkout() -> None:
+    assert "-e '.[fleet]'" in peloton.INSTALL_FLEET
