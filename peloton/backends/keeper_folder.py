@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.backends.keeper import identity
-from peloton.backends.keeper.calling import KeeperUnavailable, dial, start_keeper
+from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
 
 LEAVE_S_MAX = 30.0
 """How long the keeper of a folder that was set aside may take to end its runs."""
@@ -79,10 +79,9 @@ def adopt(folder: Path, serves: Serves) -> Path:
     folder is gone; where no keeper is left, one is started to find them.
     """
     folder = folder.resolve()
-    try:
-        dial(folder).close()
-    except OSError:
-        start_keeper(folder, [])
+    # Also where one seems to be there: its socket takes a call while it is being killed, and then
+    # nobody would end the runs. A second one leaves at once if the folder is held.
+    start_keeper(folder, [])
     fresh, aside = _free_name(folder, "new"), _free_name(folder, "old")
     claim(fresh, serves)
     folder.rename(aside)
