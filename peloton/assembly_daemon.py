@@ -15,17 +15,26 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite, report
+from peloton.assembly import (
+    CannotStart,
+    Doors,
+    Failed,
+    Wired,
+    claim_keeper,
+    configured,
+    open_sqlite,
+    report,
+    serves_of,
+)
 from peloton.backends.port import Backend
 from peloton.backends.process import BACKEND as PROCESS
 from peloton.backends.process import ProcessBackend
@@ -35,22 +44,19 @@ from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
 from peloton.muster import Muster
-from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import Journal, JournalError, MemberNode, Membership
+from peloton.runtime.ports import Cluster, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import Fleet, Setup
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
-from peloton.settings import Cassandra, DaemonSettings, Zookeeper
-
-if TYPE_CHECKING:
-    from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
+from peloton.servers import open_cassandra, open_zookeeper
+from peloton.settings import DaemonSettings
 
 GREET_AGAIN_S = 1.0
 REPORT_AFTER_S = 5.0
@@ -62,8 +68,6 @@ HOSTS_UNKNOWN = "not all hosts of this daemon are up and known yet"
 LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
 LEAVE_S_MAX = 30.0
 """So long a daemon hands its shards over; what is left then, its session's end hands over."""
-LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
-"""Under which name clients look for the owner of a group's first shard."""
 
 
 class Outside(NamedTuple):
@@ -74,7 +78,10 @@ class Outside(NamedTuple):
 
 
 class Daemon(Wired):
-    """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
+    """From construction to `stop`. `failed` is called when it cannot go on, from any thread.
+
+    `adopt_keeper` is a person's word: a keeper folder of another cluster is emptied for this one.
+    """
 
     def __init__(
         self,
@@ -82,11 +89,15 @@ class Daemon(Wired):
         *,
         failed: Callable[[], None],
         outside: Outside | None = None,
+        adopt_keeper: bool = False,
     ) -> None:
         super().__init__()
         # Drawn now if left to the machine: clients are told of them before anything listens.
         self._settings = settings.with_doors(_drawn(settings.grpc), _drawn(settings.http))
         self._outside = outside
+        self._adopt_keeper = adopt_keeper
+        self._refused: Future[str] | None = None
+        """Done with the reason when ZooKeeper belongs to another cluster."""
         self._leaving = threading.Event()
         self.greeted: Future[None] = Future()
         """Done when all that the cluster has to be told by us was heard, our hosts are up, every
@@ -125,14 +136,24 @@ class Daemon(Wired):
 
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
-        outside = self._outside or self._connect()
-        self._undo.append(outside.journal.close)
-        exchange = self._open_exchange() if outside.membership is not None else None
+        journal = self._outside.journal if self._outside else self._open_journal()
+        self._undo.append(journal.close)
+        # Who we are comes first: nothing of another cluster may be touched.
+        try:
+            self._record = record = journal.bootstrap(settings.sizes, name=settings.cluster)
+        except JournalError as error:
+            raise CannotStart(f"journal: {error}") from error
+        self._take_keeper()
+        membership = self._outside.membership if self._outside else self._meet(record)
+        outside = Outside(journal, membership)
+        exchange = self._open_exchange() if membership is not None else None
         self._root = root = self._assemble(outside, exchange)
         self._region = root.region
         self._undo.append(lambda: root.stop(drain=False))
         root.exited.add_done_callback(lambda reason: failed())
         self._region.trouble(START, HOSTS_UNKNOWN)
+        if self._refused is not None:
+            self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         backend = self._furnish()
         doors = self._doors()
         self._listen_http(doors)
@@ -145,17 +166,36 @@ class Daemon(Wired):
             self._undo.append(backend.close)
         threading.Thread(target=self._greet, name="greeter", daemon=True).start()
 
-    def _connect(self) -> Outside:
-        settings = self._settings
-        journal = settings.journal
+    def _open_journal(self) -> Journal:
+        journal = self._settings.journal
         if journal.sqlite is not None:
             folder = self._take_folder(journal.sqlite.folder, holder="daemon")
-            return Outside(open_sqlite(folder))
-        assert journal.cassandra is not None and settings.zookeeper is not None
-        store = open_cassandra(journal.cassandra)
-        membership = open_zookeeper(settings.zookeeper, settings)
+            return open_sqlite(folder)
+        assert journal.cassandra is not None
+        return open_cassandra(journal.cassandra)
+
+    def _meet(self, record: Cluster) -> Membership | None:
+        """The others, if there are any."""
+        settings = self._settings
+        if settings.zookeeper is None:
+            return None
+        membership = open_zookeeper(settings, record)
         self._undo.append(membership.close)
-        return Outside(store, membership)
+        self._refused = membership.refused
+        return membership
+
+    def _take_keeper(self) -> None:
+        """The folder where our tasks run serves this journal, and no other."""
+        setting = self._settings.backend.process
+        if setting is None or "hostmgr" not in self._settings.roles:
+            return
+        claim_keeper(
+            setting.folder,
+            serves_of(self._record),
+            adopt=self._adopt_keeper,
+            way_on="Name another backend.process.folder; or, to end the runs there for good, start "
+            "one daemon with --adopt-keeper",
+        )
 
     def _open_exchange(self) -> GrpcExchange:
         files = self._settings.tls
@@ -179,13 +219,14 @@ class Daemon(Wired):
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
         limits = Limits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        store = DISK if fleet is None else CASSANDRA
         try:
             root = assemble(
                 kinds(settings.sizes),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
-                setup=Setup(limits, fleet, DISK if fleet is None else CASSANDRA),
+                setup=Setup(limits, fleet, store, self._record),
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
@@ -211,7 +252,8 @@ class Daemon(Wired):
         setting = self._settings.backend
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
-            return ProcessBackend(setting.process.folder, names)
+            serves = serves_of(self._record)
+            return ProcessBackend(setting.process.folder, names, serves=serves)
         assert setting.simulated is not None
         fates = Fates(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)
@@ -255,11 +297,11 @@ class Daemon(Wired):
         """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
         count on both."""
         muster = Muster(self._region, self._inventories, over=self._leaving.is_set)
-        pause_s, up = LOOK_AGAIN_S, False
+        pause_s = LOOK_AGAIN_S
         while not self._leaving.is_set():
-            if not up:
-                up = muster.all_up(ours, alone=False)
-                self._region.trouble(START, "" if up else HOSTS_UNKNOWN)
+            # At each look: a host that was up may have moved to us, and have met another keeper.
+            up = muster.all_up(ours, alone=False)
+            self._region.trouble(START, "" if up else _hosts_down(muster.down(ours)))
             if self._region.condition().ready:
                 self.greeted.set_result(None)
                 return
@@ -296,66 +338,8 @@ class Daemon(Wired):
         return PROCESS if real else SIMULATED
 
 
-# ---- what a daemon stands on: imported only where it is wanted ----
-
-
-def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Journal:
-    """The journal that a cluster shares. `connect_s`: how long each server may take to answer."""
-    try:
-        from peloton.runtime.adapters import cassandra_session
-        from peloton.runtime.adapters.cassandra_session import CassandraSettings
-        from peloton.runtime.adapters.cassandra_store import CassandraRows
-    except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {INSTALL_FLEET}") from error
-    try:
-        rows = CassandraRows.open(
-            CassandraSettings(
-                contacts=tuple(setting.contacts),
-                port=setting.port,
-                keyspace=setting.keyspace,
-                data_centre=setting.data_centre,
-                username=setting.username,
-                password=_secret(setting.password_file),
-                ca_file=setting.ca_file,
-                connect_s=cassandra_session.CONNECT_TIMEOUT_S if connect_s is None else connect_s,
-            )
-        )
-    except (JournalError, OSError) as error:
-        raise CannotStart(f"journal.cassandra: {error}") from error
-    return FencedRows(rows, process=os.urandom(16))
-
-
-def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> ZooKeeperMembership:
-    """The membership, which also shows clients where the owners of first shards are."""
-    try:
-        from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
-        from peloton.runtime.adapters.zookeeper_nodes import Leader
-    except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
-    leaders: Mapping[str, tuple[str, Leader]] = {}
-    if "api" in settings.roles:
-        grpc, http = settings.grpc, settings.http
-        here = Leader(socket.gethostname(), grpc.host, http.port, grpc.port)
-        leaders = {group: (role, here) for group, role in LEADER_ROLES.items()}
-    return ZooKeeperMembership(
-        Config(
-            hosts=",".join(setting.hosts),
-            cluster=settings.cluster,
-            session_s=setting.session_timeout_s,
-            root=setting.root,
-            leaders=leaders,
-        )
-    )
-
-
-def _secret(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
-        raise CannotStart(f"journal.cassandra.password_file: {file}: {why}") from error
+def _hosts_down(down: Sequence[str]) -> str:
+    return "; ".join((HOSTS_UNKNOWN, *down[:REASONS_REPORTED_MAX]))
 
 
 def _process_name() -> str:

@@ -77,10 +77,10 @@ class Muster:
             if not wait(asks, LOOK_S).not_done:
                 return
 
-    def down(self) -> list[str]:
-        """Who is not up, and why."""
+    def down(self, wanted: Collection[Key] | None = None) -> list[str]:
+        """Who is not up, and why; of these hosts only, if any are named."""
         return [
             f"{view.summary.host} is {view.state.name}: {view.because or 'not heard of yet'}"
             for view in self.hosts()
-            if view.state != HostStates.UP
+            if view.state != HostStates.UP and (wanted is None or view.summary.host in wanted)
         ]

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from peloton import INSTALL_FLEET
 from peloton.assembly import CannotStart, why_not
-from peloton.assembly_daemon import open_cassandra
 from peloton.config import Address, MiniclusterSettings
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import children
+from peloton.servers import open_cassandra
 from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
 
 SERVERS_S_MAX = 3.0

@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from peloton.runtime.core.condition import DISK, ZOOKEEPER
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.packing import Packing
-from peloton.runtime.ports import Exchange, MemberNode, Membership, SessionState, ShardId
+from peloton.runtime.ports import (
+    Cluster,
+    Exchange,
+    MemberNode,
+    Membership,
+    SessionState,
+    ShardId,
+)
 from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.house import House, Limits
 from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, tell
@@ -46,6 +53,7 @@ class Setup(NamedTuple):
     limits: Limits = Limits()
     fleet: Fleet | None = None  # None: it is alone, and owns every shard
     store: str = DISK  # the server under the journal, by the name that people know
+    record: Cluster | None = None  # where the caller has bootstrapped the journal already
 
 
 ALONE = Setup()
