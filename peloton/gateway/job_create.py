@@ -118,9 +118,7 @@ class Creation:
             return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
         if refused.code == "INCOMPLETE":
             return end(self._context, Code.UNAVAILABLE, text=refused.text)
-        return end(
-            self._context, Code.INVALID_ARGUMENT, text=refused.text, field=refused.field
-        )
+        return end(self._context, Code.INVALID_ARGUMENT, text=refused.text, field=refused.field)
 
     def _invalid(self, text: str) -> job.CreateResponse:
         bad = job.InvalidJobConfig(id=self._job_id(), message=text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.runtime.core.codec import AboveLevel, Codec, Entry, UnknownFact, known_level
+from peloton.runtime.core.codec import AboveLevel, Codec, Entry, known_level
+from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.vocabulary import Kind, key
 from tests.toy import levels
 from tests.toy.bench import Bench
@@ -48,7 +49,7 @@ def test_from_the_level_on_it_writes_the_new_fact() -> None:
     bench.tell(COUNTER, Count(3))
     bench.rest()
     assert facts(bench) == [Counted, CountedMany]
-    with pytest.raises(UnknownFact, match="counter has no fact of number 2"):
+    with pytest.raises(Unrecoverable, match="counter has no fact of number 2"):
         bench.reopened(OLD)
 
 

@@ -14,10 +14,8 @@ from peloton.runtime.core.codec import Entry, encode
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.records import SHARD_KEY, Left
 from peloton.runtime.core.recovery import Unrecoverable, restore
-from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Frame
-from peloton.runtime.vocabulary import Bits, Decision, Key, Kind, Send, Unavailable, key
+from peloton.runtime.vocabulary import Bits, Decision, Key, Send, Unavailable, key
 from tests.toy import words as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -29,12 +27,7 @@ class Changed(Bench):
     """A bench where one kind is another."""
 
     def __init__(self, name: str, **fields: Any) -> None:
-        self.kinds: dict[str, Kind] = {**KINDS, name: replace(KINDS[name], **fields)}
-        super().__init__()
-
-    def fresh(self) -> Shard:
-        sharding = Sharding(self.kinds, self.sizes)
-        return Shard(self.id, self.kinds, sharding=sharding, codec=self.codec)
+        super().__init__(kinds={**KINDS, name: replace(KINDS[name], **fields)})
 
 
 def frame(bench: Bench, position: int, *entries: Entry) -> Frame:

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from peloton.kinds import GROUPS, kinds
-from peloton.runtime.core.codec import Codec, UnknownFact
+from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.inspection import Redrive, shard_key
+from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.core.upcasting import MissingUpcaster, upcast
 from peloton.runtime.vocabulary import Kind, key
 from tests.toy.ages import (
@@ -202,7 +203,7 @@ def test_a_missing_upcaster_is_named(cls: type, what: str) -> None:
 def test_what_a_later_program_wrote_is_refused_by_its_schema() -> None:
     three = Bench(kinds=AGES[3])
     paid(three, 5, form=Pay2, names=("eur",))
-    with pytest.raises(UnknownFact, match="till: Paid1 of schema 2, this program knows 1"):
+    with pytest.raises(Unrecoverable, match="till: Paid1 of schema 2, this program knows 1"):
         three.reopened(AGES[1])
 
 

@@ -21,10 +21,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from peloton import __version__
 from peloton.assembly_daemon import Daemon
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
@@ -43,7 +43,7 @@ CHECKPOINT_BYTES = 2500
 
 def main() -> int:
     """Make the golden journal of the installed version; 1 if there is one."""
-    target = HERE / version("peloton") / "journal.sqlite.xz"
+    target = HERE / __version__ / "journal.sqlite.xz"
     if target.exists():
         print(f"{target} is there: a journal of a released version never changes", file=sys.stderr)
         return 1

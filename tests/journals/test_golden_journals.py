@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import lzma
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peloton import __version__
 from peloton.journal_reader import JournalReader, open_source
 from peloton.kinds import kinds
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
@@ -68,7 +68,7 @@ def lacks(then: Any, now: Any, where: str = "") -> list[str]:
 
 
 def test_there_is_one_of_the_version_that_is_out() -> None:
-    assert version("peloton") in VERSIONS
+    assert __version__ in VERSIONS
 
 
 def test_nothing_is_wrong_with_it(reader: JournalReader) -> None:

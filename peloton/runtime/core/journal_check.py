@@ -12,12 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.endings import open_row
 from peloton.runtime.core.journal_reading import Contents, Finding
-from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.recovery import CHECKPOINT, DERIVED, TAIL, Unrecoverable, restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import Failure, attempt
-from peloton.runtime.ports import EndedRow, Frame, ShardId
+from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.vocabulary import Key, Kind
+
+_STAGES = {
+    CHECKPOINT: "the checkpoint does not load",
+    TAIL: "the facts do not fold",
+    DERIVED: "the recovered state does not hold",
+}
 
 
 class Rehearsal:
@@ -43,7 +49,7 @@ class Rehearsal:
     def recovered(self, contents: Contents) -> Shard:
         """The shard as its next owner would have it; raises what stops recovery."""
         core = self._empty(contents)
-        self._fold(core, contents, steps=_Steps(contents.tail))
+        restore(core, contents.parts, frames=contents.tail, floor=contents.register.floor)
         return core
 
     def ended(self, shard: ShardId, rows: Iterable[EndedRow]) -> Iterator[Finding]:
@@ -74,62 +80,19 @@ class Rehearsal:
     # ---- folding ----
 
     def _recovery(self, contents: Contents) -> Iterator[Finding]:
-        shard = contents.shard
-        steps, core = _Steps([]), self._empty(contents)
-        failed = attempt(self._fold, core, contents, steps=steps)
-        if isinstance(failed, Failure):
-            yield Finding(shard, f"the checkpoint does not load: {failed.error}")
-            return
-        steps, core = _Steps(contents.tail), self._empty(contents)
-        failed = attempt(self._fold, core, contents, steps=steps)
-        if isinstance(failed, Failure):
-            position = 0 if steps.over else steps.position
-            key = self._culprit(contents, position) if position else ""
-            what = "the facts do not fold" if position else "the recovered state does not hold"
-            yield Finding(shard, f"{what}: {failed.error}", position=position, key=key)
+        shard, core = contents.shard, self._empty(contents)
+        try:
+            restore(core, contents.parts, frames=contents.tail, floor=contents.register.floor)
+        except Unrecoverable as error:
+            text = f"{_STAGES[error.stage]}: {error.reason}"
+            yield Finding(shard, text, position=error.position, key=error.key)
             return
         for key in [*core.population.cells, *core.population.crowds]:
             home = self._sharding.shard_of(key)
             if home != shard:
                 yield Finding(shard, f"it belongs to {home.group}-{home.number}", key=key)
 
-    def _fold(self, core: Shard, contents: Contents, *, steps: _Steps) -> None:
-        restore(core, contents.parts, frames=steps, floor=contents.register.floor)
-
-    def _culprit(self, contents: Contents, position: int) -> str:
-        """The key of the first entry of this frame that does not fold."""
-        before = [frame for frame in contents.tail if frame.position < position]
-        (broken,) = [frame for frame in contents.tail if frame.position == position]
-        now, entries = self.codec.decode_frame(broken.body)
-        rows = [self.codec.encode_entry(entry) for entry in entries]
-        good, bad = 0, len(rows)  # so many entries fold, so many do not
-        while bad - good > 1:
-            half = (good + bad) // 2
-            body = self.codec.encode_frame(now, rows[:half])
-            steps = _Steps([*before, Frame(position, body)])
-            failed = attempt(self._fold, self._empty(contents), contents, steps=steps)
-            if isinstance(failed, Failure) and not steps.over:
-                bad = half
-            else:
-                good = half
-        return str(entries[bad - 1].key)
-
     def _empty(self, contents: Contents) -> Shard:
         core = Shard(contents.shard, self._kinds, sharding=self._sharding, codec=self.codec)
         core.epoch = contents.register.epoch
         return core
-
-
-class _Steps:
-    """Frames, one after the other, and where their reader is: what fails, fails there."""
-
-    def __init__(self, frames: list[Frame]) -> None:
-        self._frames = frames
-        self.position = 0
-        self.over = False
-
-    def __iter__(self) -> Iterator[Frame]:
-        for frame in self._frames:
-            self.position = frame.position
-            yield frame
-        self.over = True

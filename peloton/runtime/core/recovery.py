@@ -32,24 +32,38 @@ _RECORDS = frozenset(RECORDS.values())
 
 
 class Unrecoverable(Exception):
-    """What a shard's journal holds does not fold. Says where, so that a person can look there."""
+    """What a shard's journal holds does not fold. Says where, so that a person can look there.
+
+    `stage` is one of the three below; `position` is the frame's in the tail, else 0; `reason` is
+    what was raised, without the place.
+    """
+
+    def __init__(self, where: _Where, error: Exception) -> None:
+        self.stage, self.key = where.stage, where.key
+        self.position = where.number if where.stage == TAIL else 0
+        self.reason = f"{type(error).__name__}: {error}"
+        super().__init__(f"{where.text()}: {self.reason}")
+
+
+CHECKPOINT, TAIL, DERIVED = "checkpoint at position", "position", "recovered up to position"
 
 
 class _Where:
     """How far a recovery has come: for the message of one that fails."""
 
-    __slots__ = ("fact", "key", "number", "shard", "what")
+    __slots__ = ("fact", "key", "number", "piece", "shard", "stage")
 
     def __init__(self, shard: ShardId) -> None:
         self.shard = shard
-        self.what = ""
+        self.stage = ""
         self.number = 0
+        self.piece: int | None = None
         self.key = ""
         self.fact = ""
 
-    def at(self, what: str, number: int) -> None:
+    def at(self, stage: str, number: int, *, piece: int | None = None) -> None:
         """Another frame, another piece of the checkpoint, or the end of both."""
-        self.what, self.number, self.key, self.fact = what, number, "", ""
+        self.stage, self.number, self.piece, self.key, self.fact = stage, number, piece, "", ""
 
     def each(self, facts: Iterable[Fact]) -> Iterator[Fact]:
         """The same facts; it is noted which one is being folded."""
@@ -57,11 +71,16 @@ class _Where:
             self.fact = type(fact).__name__
             yield fact
 
+    def text(self) -> str:
+        """Shard, position, key and fact, as far as they are known."""
+        where = [f"{self.shard.group}-{self.shard.number}", f"{self.stage} {self.number}"]
+        if self.piece is not None:
+            where.append(f"piece {self.piece}")
+        return ", ".join([*where, *filter(None, (self.key, self.fact and f"fact {self.fact}"))])
+
     def failed(self, error: Exception) -> Unrecoverable:
         """What is raised in place of an error."""
-        where = [f"{self.shard.group}-{self.shard.number}", f"{self.what} {self.number}"]
-        where += [text for text in (self.key, self.fact and f"fact {self.fact}") if text]
-        return Unrecoverable(f"{', '.join(where)}: {type(error).__name__}: {error}")
+        return Unrecoverable(self, error)
 
 
 def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], floor: int) -> None:
@@ -70,13 +89,13 @@ def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], fl
     shard.position = floor
     shard.changes.begin(floor)
     for number, piece in enumerate(read_parts(_weighed(shard, parts))):
-        where.at(f"checkpoint at position {floor}, piece", number)
+        where.at(CHECKPOINT, floor, piece=number)
         attempt_at(where.failed, _restore_piece, shard, piece, where=where)
     for frame in frames:
         shard.checkpointer.tail_bytes += len(frame.body)
-        where.at("position", frame.position)
+        where.at(TAIL, frame.position)
         attempt_at(where.failed, _fold_frame, shard, frame, where=where)
-    where.at("recovered up to position", shard.position)
+    where.at(DERIVED, shard.position)
     attempt_at(where.failed, _derive, shard, where=where)
 
 
