@@ -18,6 +18,9 @@ from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import ConfigureHost, HostGone
 from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
+from peloton.backends import keeper_folder
+from peloton.backends.keeper.calling import KeeperUnavailable
+from peloton.backends.keeper_folder import Serves
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import Fates, SimulatedBackend
@@ -33,7 +36,7 @@ from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import JournalError
+from peloton.runtime.ports import Cluster, JournalError
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
 from peloton.runtime.shells.soft import Soft
@@ -160,10 +163,13 @@ class Minicluster(Wired):
             raise CannotStart(str(error)) from error
         journal = open_sqlite(folder)
         self._undo.append(journal.close)
-        record = journal.bootstrap(GROUPS).shards
-        sizes = {group: record[group] for group in GROUPS}
+        try:
+            record = journal.bootstrap(GROUPS)
+        except JournalError as error:
+            raise CannotStart(f"journal {folder.journal_path}: {error}") from error
+        sizes = {group: record.shards[group] for group in GROUPS}
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
-        self._backend = self._make_backend(folder)
+        self._backend = self._make_backend(folder.path / "keeper", record)
         softs: dict[str, Soft] = {
             "placer": PlacerMachine(self._inventories),
             self._backend.key: self._backend,
@@ -191,11 +197,14 @@ class Minicluster(Wired):
         self._listen_http(doors)
         self._listen_grpc(doors)
 
-    def _make_backend(self, folder: DataFolder) -> Backend:
+    def _make_backend(self, keeper: Path, record: Cluster) -> Backend:
         settings = self._settings
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":
-            return ProcessBackend(folder.path / "keeper", names)
+            serves = serves_of(record)
+            way_on = "--fresh begins anew, and ends all tasks of the old cluster"
+            claim_keeper(keeper, serves, way_on=way_on)
+            return ProcessBackend(keeper, names, serves=serves)
         fates = Fates(settings.simulated_seed, settings.simulated_duration_s)
         return SimulatedBackend(names, fates)
 
@@ -232,6 +241,31 @@ def open_sqlite(folder: DataFolder) -> SqliteJournal:
         return SqliteJournal(folder.journal_path)
     except JournalError as error:
         raise CannotStart(f"journal {folder.journal_path}: {error}") from error
+
+
+def serves_of(record: Cluster) -> Serves:
+    """The cluster of this record, as a keeper's folder remembers it."""
+    return Serves(record.cluster_id.hex(), record.name)
+
+
+def claim_keeper(folder: Path, serves: Serves, *, adopt: bool = False, way_on: str) -> None:
+    """Take the keeper's folder for this cluster, or say whose it is and what a person can do.
+
+    `adopt`: end what runs there for another cluster, and begin with an empty folder.
+    """
+    try:
+        try:
+            keeper_folder.claim(folder, serves)
+        except keeper_folder.ServesAnother:
+            if not adopt:
+                raise
+            keeper_folder.adopt(folder, serves)
+    except keeper_folder.ServesAnother as error:
+        raise CannotStart(f"{error}. {way_on}") from error
+    except KeeperUnavailable as error:
+        raise CannotStart(f"keeper folder {folder}: {error}") from error
+    except OSError as error:
+        raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error
 
 
 def configured(host: HostSetting, backend: Key) -> ConfigureHost:

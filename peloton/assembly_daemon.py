@@ -24,7 +24,16 @@ from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite
+from peloton.assembly import (
+    CannotStart,
+    Doors,
+    Failed,
+    Wired,
+    claim_keeper,
+    configured,
+    open_sqlite,
+    serves_of,
+)
 from peloton.backends.port import Backend
 from peloton.backends.process import BACKEND as PROCESS
 from peloton.backends.process import ProcessBackend
@@ -38,14 +47,14 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import Journal, JournalError, MemberNode, Membership
+from peloton.runtime.ports import Cluster, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.fleet import Fleet, Setup
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
-from peloton.settings import Cassandra, DaemonSettings, Zookeeper
+from peloton.settings import Cassandra, DaemonSettings
 
 if TYPE_CHECKING:
     from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
@@ -66,7 +75,10 @@ class Outside(NamedTuple):
 
 
 class Daemon(Wired):
-    """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
+    """From construction to `stop`. `failed` is called when it cannot go on, from any thread.
+
+    `adopt_keeper` is a person's word: a keeper folder of another cluster is emptied for this one.
+    """
 
     def __init__(
         self,
@@ -74,11 +86,15 @@ class Daemon(Wired):
         *,
         failed: Callable[[], None],
         outside: Outside | None = None,
+        adopt_keeper: bool = False,
     ) -> None:
         super().__init__()
         # Drawn now if left to the machine: clients are told of them before anything listens.
         self._settings = settings.with_doors(_drawn(settings.grpc), _drawn(settings.http))
         self._outside = outside
+        self._adopt_keeper = adopt_keeper
+        self._refused: Future[str] | None = None
+        """Done with the reason when ZooKeeper belongs to another cluster."""
         self._leaving = threading.Event()
         self.greeted: Future[None] = Future()
         """Done when all that the cluster has to be told by us was heard, and our hosts are up."""
@@ -115,13 +131,23 @@ class Daemon(Wired):
 
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
-        outside = self._outside or self._connect()
-        self._undo.append(outside.journal.close)
-        exchange = self._open_exchange() if outside.membership is not None else None
+        journal = self._outside.journal if self._outside else self._open_journal()
+        self._undo.append(journal.close)
+        # Who we are comes first: nothing of another cluster may be touched.
+        try:
+            self._record = record = journal.bootstrap(settings.sizes, name=settings.cluster)
+        except JournalError as error:
+            raise CannotStart(f"journal: {error}") from error
+        self._take_keeper()
+        membership = self._outside.membership if self._outside else self._meet(record)
+        outside = Outside(journal, membership)
+        exchange = self._open_exchange() if membership is not None else None
         self._root = root = self._assemble(outside, exchange)
         self._region = root.region
         self._undo.append(lambda: root.stop(drain=False))
         root.exited.add_done_callback(lambda reason: failed())
+        if self._refused is not None:
+            self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         backend = self._furnish()
         doors = self._doors()
         self._listen_http(doors)
@@ -134,17 +160,36 @@ class Daemon(Wired):
             self._undo.append(backend.close)
         threading.Thread(target=self._greet, name="greeter", daemon=True).start()
 
-    def _connect(self) -> Outside:
-        settings = self._settings
-        journal = settings.journal
+    def _open_journal(self) -> Journal:
+        journal = self._settings.journal
         if journal.sqlite is not None:
             folder = self._take_folder(journal.sqlite.folder, holder="daemon")
-            return Outside(open_sqlite(folder))
-        assert journal.cassandra is not None and settings.zookeeper is not None
-        store = open_cassandra(journal.cassandra)
-        membership = open_zookeeper(settings.zookeeper, settings)
+            return open_sqlite(folder)
+        assert journal.cassandra is not None
+        return open_cassandra(journal.cassandra)
+
+    def _meet(self, record: Cluster) -> Membership | None:
+        """The others, if there are any."""
+        settings = self._settings
+        if settings.zookeeper is None:
+            return None
+        membership = open_zookeeper(settings, record)
         self._undo.append(membership.close)
-        return Outside(store, membership)
+        self._refused = membership.refused
+        return membership
+
+    def _take_keeper(self) -> None:
+        """The folder where our tasks run serves this journal, and no other."""
+        setting = self._settings.backend.process
+        if setting is None or "hostmgr" not in self._settings.roles:
+            return
+        claim_keeper(
+            setting.folder,
+            serves_of(self._record),
+            adopt=self._adopt_keeper,
+            way_on="Name another backend.process.folder; or, to end the runs there for good, start "
+            "one daemon with --adopt-keeper",
+        )
 
     def _open_exchange(self) -> GrpcExchange:
         files = self._settings.tls
@@ -174,7 +219,7 @@ class Daemon(Wired):
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
-                setup=Setup(limits, fleet),
+                setup=Setup(limits, fleet, self._record),
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
@@ -199,7 +244,8 @@ class Daemon(Wired):
         setting = self._settings.backend
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
-            return ProcessBackend(setting.process.folder, names)
+            serves = serves_of(self._record)
+            return ProcessBackend(setting.process.folder, names, serves=serves)
         assert setting.simulated is not None
         fates = Fates(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)
@@ -293,13 +339,15 @@ def open_cassandra(setting: Cassandra) -> Journal:
     return FencedRows(rows, process=os.urandom(16))
 
 
-def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> ZooKeeperMembership:
+def open_zookeeper(settings: DaemonSettings, record: Cluster) -> ZooKeeperMembership:
     """The membership, which also shows clients where the owners of first shards are."""
     try:
         from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
         raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
+    setting = settings.zookeeper
+    assert setting is not None
     leaders: Mapping[str, tuple[str, Leader]] = {}
     if "api" in settings.roles:
         grpc, http = settings.grpc, settings.http
@@ -312,6 +360,7 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> ZooKeeperMem
             session_s=setting.session_timeout_s,
             root=setting.root,
             leaders=leaders,
+            cluster_id=record.cluster_id.hex(),
         )
     )
 

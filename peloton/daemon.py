@@ -37,8 +37,13 @@ def command() -> click.Command:
     metavar="ROLE,…",
     help="Instead of those in the file: jobmgr, resmgr, hostmgr, placement, api.",
 )
+@click.option(
+    "--adopt-keeper",
+    is_flag=True,
+    help="Take the keeper folder from the cluster that it served, and end all that runs there.",
+)
 @click.option("--check", is_flag=True, help="Only say whether the file can be used.")
-def daemon(config_: Path, roles: str | None, check: bool) -> None:
+def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) -> None:
     """Run one daemon of a cluster in the foreground.
 
     \b
@@ -53,10 +58,10 @@ def daemon(config_: Path, roles: str | None, check: bool) -> None:
     if check:
         click.echo(f"{config_}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
         return
-    sys.exit(_run(settings))
+    sys.exit(_run(settings, adopt_keeper))
 
 
-def _run(settings: DaemonSettings) -> int:
+def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     """Start, say so, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly_daemon import Daemon
@@ -79,4 +84,8 @@ def _run(settings: DaemonSettings) -> int:
         left=0,
         left_text="warning: not all was handed over; the end of the session does it",
     )
-    return run(lambda failed: Daemon(settings, failed=failed), greet=greet, manner=manner)
+    return run(
+        lambda failed: Daemon(settings, failed=failed, adopt_keeper=adopt_keeper),
+        greet=greet,
+        manner=manner,
+    )

@@ -86,6 +86,8 @@ def dump(key: str | None, start: int, limit: int | None, states: bool, **where: 
 def stat(as_json: bool, **where: Any) -> None:
     """Print what each shard takes, and how often each fact stands in its frames."""
     with _opened("stat", where) as reader:
+        if reader.cluster and not as_json:
+            click.echo(f"cluster {reader.cluster}")
         for found in reader.figures():
             click.echo(json.dumps(found) if as_json else _told(found))
 

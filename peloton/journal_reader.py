@@ -20,7 +20,7 @@ from peloton.runtime.core import journal_dump, journal_reading
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_dump import Line
 from peloton.runtime.core.journal_reading import Contents, Finding
-from peloton.runtime.core.statements import Found, ReadCluster
+from peloton.runtime.core.statements import Found, Read, ReadCluster, ReadName
 from peloton.runtime.ports import (
     FORMAT,
     Cluster,
@@ -70,6 +70,8 @@ class JournalReader:
         self._source = source
         try:
             record = self._record()
+            self.cluster = str(self._one(ReadName()) or "")
+            """The cluster's name; empty in a journal that was never given one."""
             self.shards = chosen(record.shards, [*names])
         except BaseException:
             source.rows.close()
@@ -133,7 +135,7 @@ class JournalReader:
             if self._source.ended is not None:
                 sizes = [len(row.body) for row in self._source.ended(shard)]
                 found |= {"ended_rows": len(sizes), "ended_bytes": sum(sizes)}
-            yield found
+            yield found | {"cluster": self.cluster}
 
     def findings(self) -> Iterator[tuple[str, list[Finding]]]:
         """Each shard by its name, and all that is wrong with it. Raises Unreachable."""
@@ -149,16 +151,19 @@ class JournalReader:
     # ---- inside ----
 
     def _record(self) -> Cluster:
-        (reply,) = self._source.rows.run([ReadCluster()])
-        if not isinstance(reply, Found):
-            raise Unreachable(getattr(reply, "text", repr(reply)))
-        if not reply.rows:
+        record = self._one(ReadCluster())
+        if record is None:
             raise Refused("there is no cluster record: no daemon has ever used this journal")
-        record = reply.rows[0]
         assert isinstance(record, Cluster)
         if record.format != FORMAT:
             raise Refused(f"the journal has format {record.format}, this program reads {FORMAT}")
         return record
+
+    def _one(self, ask: Read) -> object:
+        (reply,) = self._source.rows.run([ask])
+        if not isinstance(reply, Found):
+            raise Unreachable(getattr(reply, "text", repr(reply)))
+        return reply.rows[0] if reply.rows else None
 
     def _homes(self, key: str | None) -> list[ShardId]:
         """Where entries of the key can be; all shards if its kind is not known here."""

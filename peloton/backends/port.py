@@ -25,6 +25,8 @@ What a backend must do:
 - **Kills.** `StopRuns` ends a run politely first, by force after the grace. A run that has ended is
   reported again. For one that is unknown the host is shown what is known (`RunsListed`), or told to
   compare (`BackendUp`).
+- **Identity.** What keeps runs beyond the daemon names itself in `RunsListed.keeper`. An order of
+  `StartRuns` for another keeper is not obeyed, but answered with a list.
 - **Up and down.** `BackendUp` says that the host can be asked: at the start, after every outage and
   after every reset, because orders may have been lost. `BackendDown` says why not; so is any order
   answered that cannot be obeyed for now. `AskBackend` is always answered, with one of the two.

@@ -16,11 +16,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from peloton.actors.host import messages as m
 from peloton.actors.resources import amount
 from peloton.actors.task.messages import End, Outcome
 from peloton.backends import process_words as words
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
+from peloton.backends.keeper_folder import Serves
 from peloton.backends.port import POISON, Report, Tell, Trouble, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
 from peloton.backends.roster import Roster
@@ -40,9 +43,15 @@ class ProcessBackend:
     key = BACKEND
 
     def __init__(
-        self, folder: Path, hosts: Sequence[str], *, silent_max_s: float = SILENT_MAX_S
+        self,
+        folder: Path,
+        hosts: Sequence[str],
+        *,
+        silent_max_s: float = SILENT_MAX_S,
+        serves: Serves | None = None,
     ) -> None:
         self._folder = folder
+        self._serves = serves
         self._silent_max_s = silent_max_s
         self._roster = Roster(BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
@@ -62,7 +71,9 @@ class ProcessBackend:
         `trouble` what is wrong, by the name of who says so; empty when nothing is any more."""
         self._tell = tell
         self._trouble = trouble
-        self._runs = ProcessRuns(self._folder, self._hear, silent_max_s=self._silent_max_s)
+        self._runs = ProcessRuns(
+            self._folder, self._hear, silent_max_s=self._silent_max_s, serves=self._serves
+        )
         self._started.set()
 
     @property
@@ -112,13 +123,17 @@ class ProcessBackend:
             for run in order.runs:
                 runs.kill(name, run, grace_s=order.grace_s)
         else:
-            self._asked.setdefault(name, deque()).append(order.asked_at)
-            runs.list(name)
+            self._list(name, runs, asked_at=order.asked_at)
             self._say_whether_up(host, only_down=True)
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
         """An order that makes no sense ends its own run, and no other."""
         name = _name(order.host)
+        if order.keeper and order.keeper != runs.keeper:
+            # The host would look for these runs elsewhere, so they must not begin here. Our list
+            # tells it who answers now.
+            self._list(name, runs, asked_at=self._now_s)
+            return
         requests: list[words.RunRequest] = []
         bad: list[m.RunEnd] = []
         for run in order.runs:
@@ -133,6 +148,10 @@ class ProcessBackend:
             for end in bad:
                 self._buried(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
+
+    def _list(self, name: str, runs: ProcessRuns, *, asked_at: float) -> None:
+        self._asked.setdefault(name, deque()).append(asked_at)
+        runs.list(name)
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
@@ -203,13 +222,14 @@ class ProcessBackend:
                 else:
                     self._buried(run.run_id)
             asked = self._asked.get(report.host)
-            self._report(report.host, _listed(report, asked.popleft() if asked else self._now_s))
+            told = _listed(report, asked.popleft() if asked else self._now_s)
+            keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
+            self._report(report.host, replace(told, keeper=keeper, keeper_at=at))
         elif isinstance(report, words.RunUnknown):
             # The host asked to kill what the keeper never heard of. It waits for an end that
             # nobody will report, until a listing shows that there is no such run.
             self._buried(report.run_id)
-            self._asked.setdefault(report.host, deque()).append(self._now_s)
-            self._runs.list(report.host)
+            self._list(report.host, self._runs, asked_at=self._now_s)
         # EpochRefused: another owner has the host; the journal fences us by itself.
 
     def _buried(self, run: str) -> None:

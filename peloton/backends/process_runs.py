@@ -25,8 +25,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from peloton.backends import keeper_folder
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.calling import Book, KeeperUnavailable, dial, start_keeper
+from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.process_words import (
     BackendDown,
     BackendUp,
@@ -104,9 +106,12 @@ class ProcessRuns:
         *,
         settings: KeeperSettings = KeeperSettings(),  # noqa: B008
         silent_max_s: float = SILENT_MAX_S,
+        serves: keeper_folder.Serves | None = None,
     ) -> None:
         self._folder = folder.resolve()
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._serves = serves
+        self.keeper = self._claim()
+        """The identity of the keeper of the folder. It changes with the folder only."""
         self._settings = [str(setting) for setting in settings]
         self._report = report
         self._asked: deque[wire.Message] = deque()
@@ -120,8 +125,36 @@ class ProcessRuns:
         self._unsent = bytearray()
         self._pulse = Pulse(silent_max_s)
         self._up: bool | None = None  # as last reported
+        self._why_down = ""
         self._pause_s = BACKOFF_FIRST_S
         self._begin("")
+
+    @property
+    def folder(self) -> Path:
+        """Where the keeper is, without links."""
+        return self._folder
+
+    def _claim(self) -> str:
+        """Make the folder ours if it is new, and say whose it is otherwise."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._serves is not None:
+            keeper_folder.claim(self._folder, self._serves)
+        return keeper_id(str(self._folder))
+
+    def _meet(self) -> None:
+        """The folder may have been given to another cluster, or be a new one, since we looked.
+
+        What was asked of another keeper must not be asked of this one: its run would begin where
+        no host looks for it.
+        """
+        try:
+            keeper = self._claim()
+        except keeper_folder.ServesAnother as trouble:
+            raise KeeperUnavailable(str(trouble)) from trouble
+        if keeper != self.keeper:
+            self.keeper = keeper
+            self._take_asked()
+            self._book.forget_questions()
 
     def hello(self, host: str, epoch: int) -> None:
         self._ask({"q": "hello", "host": host, "epoch": epoch})
@@ -221,13 +254,14 @@ class ProcessRuns:
             self._report(BackendUp())
 
     def _say_down(self, why: str) -> None:
-        if self._up is not False:
-            self._up = False
+        if self._up is not False or why != self._why_down:
+            self._up, self._why_down = False, why
             self._report(BackendDown(why))
 
     def _connect(self) -> None:
         """First the keeper that may be there, then one of our own. Another one holding the lock
         is starting or leaving: the next try will tell."""
+        self._meet()
         try:
             self._sock = dial(self._folder)
         except OSError:

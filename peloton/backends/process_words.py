@@ -84,11 +84,12 @@ class ListedRun:
 @dataclass(frozen=True, slots=True)
 class RunsListed:
     """All runs of a host that are not acknowledged. A launch made after the listing was asked
-    for may be missing in it."""
+    for may be missing in it. `keeper` is who listed them; an earlier version does not say it."""
 
     host: str
     runs: tuple[ListedRun, ...]
     at: float
+    keeper: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class BackendUp:
 
 @dataclass(frozen=True, slots=True)
 class BackendDown:
-    """Nothing is known of any run for now. Said once for each outage."""
+    """Nothing is known of any run for now. Said once for each outage and reason."""
 
     why: str
 
@@ -154,7 +155,7 @@ def read(message: wire.Message) -> RunReport:
         return _read_end(host, message["run"], end=message)
     if answer == "listed":
         runs = tuple(_read_listed(host, run) for run in message["runs"])
-        return RunsListed(host, runs, message["at"])
+        return RunsListed(host, runs, message["at"], message.get("keeper", ""))
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":

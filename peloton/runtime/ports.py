@@ -146,6 +146,7 @@ class Cluster(Struct, frozen=True, gc=False):
     cluster_id: bytes
     format: int
     shards: dict[str, int]
+    name: str = ""  # of a record of an earlier version, until a daemon gives it one
     level: int = 0  # feature level, the one thing that changes: it rises
 
 
@@ -192,11 +193,12 @@ class Journal(Protocol):
     One thread commits; `claim` and `read_ended` may be called from others.
     """
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         """Write the cluster record and empty registers, or return the record that is there.
 
-        A group that is not in the record is added. Raises Refused if the format, or the count
-        of a group that is there, differs: they never change.
+        A group that is not in the record is added, and a record without a name takes this one.
+        Raises Refused if the format, the count of a group that is there, or the name differs: they
+        never change.
         """
 
     def level(self) -> int:
@@ -270,8 +272,8 @@ class MemberNode(Struct, frozen=True, gc=False):
 class View(Struct, frozen=True, gc=False):
     """Everything there is, whole, as `member` last read it; in between much may have gone unseen.
 
-    Every change up to `version` is in it, perhaps later ones too. Versions are the same for all
-    members (the transaction ids of the service), so two daemons can tell whose view is older.
+    Every change up to `version` is in it, perhaps later ones too. Once nothing changes any more,
+    it is the version of the last change, for all members alike: so none is behind for ever.
     """
 
     member: str

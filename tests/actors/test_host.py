@@ -482,6 +482,63 @@ def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
     assert later.state.used == Resources(), "asked after it was accepted: it is lost"
 
 
+def met(keeper: str = "x1", at: str = "/x") -> Host:
+    """A host of four cpus that is up, holds one started run, and knows its keeper."""
+    host = hears(None, m.ConfigureHost(ROOM, (), BACKEND)).state
+    host = hears(host, m.BackendUp()).state
+    host = hears(host, m.RunsListed((), keeper=keeper, keeper_at=at)).state
+    host = hears(host, m.Launch(1, SPEC), 0).state
+    return hears(host, m.RunsStarted((pod(0),))).state  # type: ignore[no-any-return]
+
+
+OTHER_LIST = m.RunsListed((), keeper="y2", keeper_at="/y")
+
+
+def test_a_host_knows_the_first_keeper_it_was_compared_with() -> None:
+    host = met()
+    assert (host.state, host.keeper, host.keeper_at) == (HostStates.UP, "x1", "/x")
+    start = orders(hears(host, m.Launch(1, SPEC), 1))[0]
+    assert isinstance(start, m.StartRuns) and start.keeper == "x1"
+
+
+def test_the_list_of_another_keeper_loses_no_run_and_launches_nothing() -> None:
+    turn = hears(met(), OTHER_LIST)
+    host = turn.state
+    assert host.state == HostStates.UNSURE and deadline(host) is None
+    assert host.runs[pod(0)].phase == Phase.STARTED and said(turn) == [] == orders(turn)
+    for name in ("x1", "/x", "y2", "/y", "peloton host forget h --lose-runs"):
+        assert name in host.because
+    refusal, _ = said(hears(host, m.Launch(1, SPEC), 1))[0]
+    assert isinstance(refusal, t.RunRefused)
+    assert not hears(host, OTHER_LIST).facts, "said again it is written down once"
+    strangers = m.RunsListed((pod(0), "somebody-0-1"), keeper="y2", keeper_at="/y")
+    assert orders(hears(host, strangers)) == [], "it kills nothing there either"
+
+
+def test_a_host_goes_on_when_its_own_keeper_answers_again() -> None:
+    waiting = hears(met(), OTHER_LIST).state
+    back = hears(waiting, m.RunsListed((pod(0),), keeper="x1", keeper_at="/moved")).state
+    assert (back.state, back.because, back.keeper_at) == (HostStates.UP, "", "/moved")
+    assert back.runs[pod(0)].phase == Phase.STARTED
+
+
+def test_a_host_of_an_earlier_version_takes_the_keeper_it_meets() -> None:
+    host = hears(with_run(Phase.STARTED), m.RunsListed((pod(0),), keeper="x1")).state
+    assert host.keeper == "x1" and host.state == HostStates.UP
+    assert not hears(host, m.RunsListed((pod(0),), keeper="x1")).facts, "once is enough"
+
+
+def test_a_backend_without_a_keeper_is_believed() -> None:
+    assert hears(met(), m.RunsListed((pod(0),))).state.state == HostStates.UP
+
+
+def test_a_person_gives_the_runs_up_and_the_next_keeper_is_taken() -> None:
+    gone = hears(hears(met(), OTHER_LIST).state, m.HostGone()).state
+    back = hears(gone, m.ConfigureHost(ROOM, (), BACKEND)).state
+    back = hears(hears(back, m.BackendUp()).state, OTHER_LIST).state
+    assert (back.state, back.keeper) == (HostStates.UP, "y2")
+
+
 def test_a_summary_tells_the_free_ports() -> None:
     """Placers place by it what wants ports; a port outside of the range takes none from it."""
     spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b", 8080)))

@@ -14,11 +14,20 @@ import pytest
 
 from peloton.chaos.nemesis.door import Door
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Paths
 from peloton.runtime.adapters.zookeeper_writes import Found, Writes
 from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState, ShardId
 from tests.adapters.zookeeper_bench import SHORT_SESSION_S, Bench
-from tests.contracts.memberships import SHARD, Daemon, expire, node, rest, wait
+from tests.contracts.memberships import (
+    SHARD,
+    WAIT_S_MAX,
+    Daemon,
+    expire,
+    node,
+    rest,
+    wait,
+)
 from tests.servers import zookeeper
 
 HELD, TAKEN, GONE, UNSURE = NodeOutcome
@@ -276,3 +285,43 @@ def test_whose_owner_node_an_operator_removed_leads_no_more(bench: Bench):
     wait(lambda: bench.operator.exists(bench.paths.owner(SHARD)))
     bench.operator.delete(bench.paths.owner(SHARD))
     wait(lambda: leader(bench) is None)
+
+
+# ---- whose root it is ----
+
+
+@pytest.mark.parametrize("name", ["east", ""], ids=["another name", "another journal of the name"])
+def test_a_root_of_another_cluster_is_refused_and_nothing_there_is_touched(
+    bench: Bench, name: str
+):
+    root = f"/{bench.cluster}"
+    a = Daemon(bench, "a", client=bench.client(cluster_id="01")).join()
+    assert a.create().outcome is HELD
+    wait(lambda: leader(bench) == session_of(a))
+    before = sorted(bench.operator.get_children(root))
+    b = Daemon(bench, "b", client=bench.client(cluster=name, cluster_id="02"))
+    b.member = "b.1"
+    b.client.join("b.1", node("b"))
+    assert isinstance(b.client, ZooKeeperMembership)
+    why = b.client.refused.result(WAIT_S_MAX)
+    for word in (root, repr(bench.cluster), "01", repr(name or bench.cluster), "02", ".cluster"):
+        assert word in why
+    b.client.create_owner(ShardId("a", 1))
+    rest(SHORT_SESSION_S / 2)
+    assert b.news == [] and sorted(bench.operator.get_children(root)) == before
+    assert leader(bench) == session_of(a) and sorted(a.members()) == ["a.1"]
+
+
+def test_a_root_without_a_mark_is_taken_and_kept_for_the_next_daemon(bench: Bench):
+    Daemon(bench, "old", client=bench.client()).join()  # of a version that wrote no mark
+    for name in ("a", "b"):
+        Daemon(bench, name, client=bench.client(cluster_id="01")).join()
+    said = json.loads(bench.operator.get(f"/{bench.cluster}/.cluster")[0])
+    assert said == {"id": "01", "name": bench.cluster}
+
+
+def test_a_root_is_free_again_when_a_person_removes_the_mark(bench: Bench):
+    a = Daemon(bench, "a", client=bench.client(cluster_id="01")).join()
+    a.client.leave()
+    bench.operator.delete(f"/{bench.cluster}/.cluster")
+    Daemon(bench, "b", client=bench.client(cluster_id="02")).join()

@@ -37,10 +37,14 @@ class Bench:
         self.operator = KazooClient(address)
         self.operator.start(timeout=60)
 
-    def client(self, address: str = "", *, session_s: float = 0) -> ZooKeeperMembership:
+    def client(
+        self, address: str = "", *, session_s: float = 0, cluster: str = "", cluster_id: str = ""
+    ) -> ZooKeeperMembership:
+        """Of this bench's cluster, or of another one below the same root."""
         config = Config(
             address or self.address,
-            self.cluster,
+            cluster or self.cluster,
+            cluster_id=cluster_id,
             session_s=session_s or self.session_s,
             root=f"/{self.cluster}",
             leaders=LEADERS,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters.sqlite_schema import SCHEMA
 from tests.cli.terminal import typed
 
 GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
@@ -105,6 +106,19 @@ def test_figures(data: Path) -> None:
     assert code == 0
     assert told[0] == "hostmgr-0  epoch 1, position 27, floor 20"
     assert "           2 host HostConfigured" in told
+    assert found["hostmgr-0"]["cluster"] == "", "its version knew no names"
+
+
+def test_figures_name_the_cluster(data: Path) -> None:
+    database = sqlite3.connect(data / "journal.sqlite")
+    with database:
+        database.executescript(SCHEMA)
+        database.execute("INSERT INTO cluster_name VALUES (1, 'west')")
+    database.close()
+    told = journal(data, "stat", "--shard", "resmgr-0")[1]
+    assert told[0] == "cluster west" and told[1].startswith("resmgr-0  epoch ")
+    _, (line,), _ = journal(data, "stat", "--shard", "resmgr-0", "--json")
+    assert json.loads(line)["cluster"] == "west"
 
 
 def test_the_journal_of_a_daemons_config(data: Path, tmp_path: Path) -> None:

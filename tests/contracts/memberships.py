@@ -61,6 +61,9 @@ class Rig(Protocol):
     def expire(self, client: Membership) -> None:
         """The service ends the session though nothing is wrong."""
 
+    def elsewhere(self) -> None:
+        """Somebody else writes to the service what no client here watches."""
+
     def close(self) -> None:
         """Let go of everything."""
 
@@ -97,6 +100,9 @@ class Simulated:
     def expire(self, client: Membership) -> None:
         assert isinstance(client, Client)
         client.expire()
+
+    def elsewhere(self) -> None:
+        self.ensemble.elsewhere()
 
     def close(self) -> None:
         """There is nothing."""
@@ -137,6 +143,13 @@ class Real:
     def expire(self, client: Membership) -> None:
         assert isinstance(client, ZooKeeperMembership)
         expire(client, self.server.address)
+
+    def elsewhere(self) -> None:
+        other = KazooClient(self.server.address)
+        other.start(timeout=WAIT_S_MAX)
+        other.create("/elsewhere-", sequence=True, ephemeral=True)
+        other.stop()
+        other.close()
 
     def close(self) -> None:
         for client in self._clients:

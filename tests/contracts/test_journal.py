@@ -106,6 +106,21 @@ def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) 
         house.open().bootstrap(groups)
 
 
+def test_a_record_without_a_name_takes_the_first_one_and_refuses_any_other(house: House) -> None:
+    assert house.open().bootstrap(GROUPS).name == ""
+    named = house.open().bootstrap(GROUPS, name="west")
+    assert named.name == "west" and house.open().bootstrap(GROUPS, name="west") == named
+    assert house.open().bootstrap(GROUPS) == named, "who gives no name is not asked for it"
+    with pytest.raises(Refused, match="'west'.*'east'"):
+        house.open().bootstrap(GROUPS, name="east")
+
+
+def test_who_is_refused_for_shard_counts_names_nothing(house: House) -> None:
+    with pytest.raises(Refused, match="shard counts"):
+        house.open().bootstrap({"a": 9}, name="east")
+    assert house.open().bootstrap(GROUPS, name="west").name == "west"
+
+
 def test_the_feature_level_only_rises_and_every_process_sees_it(house: House) -> None:
     first, second = house.open(), house.open()
     assert first.level() == second.bootstrap(GROUPS).level == 0

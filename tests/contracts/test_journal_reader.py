@@ -18,7 +18,14 @@ from peloton.journal_reader import Source
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.journal_reading import Contents, read_shard
-from peloton.runtime.core.statements import CreateRegister, Found, ReadCluster, ReadEnded, Rows
+from peloton.runtime.core.statements import (
+    CreateRegister,
+    Found,
+    ReadCluster,
+    ReadEnded,
+    ReadName,
+    Rows,
+)
 from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,
@@ -112,6 +119,13 @@ def test_the_cluster_and_ended_rows_are_found(house: houses.House) -> None:
     assert isinstance(record, Found) and record.rows[0].shards == houses.GROUPS  # type: ignore[attr-defined]
     assert row == Found((EndedRow("k", "k/2", 2, b"row"),))
     assert none == Found(())
+
+
+def test_the_clusters_name_is_found_once_it_has_one(house: houses.House) -> None:
+    house.open()
+    assert rows_of(house).run([ReadName()]) == [Found(())]
+    house.open().bootstrap(houses.GROUPS, name="west")
+    assert rows_of(house).run([ReadName()]) == [Found(("west",))]
 
 
 @pytest.mark.parametrize("damage", ["tamper", "lose", "rot"])

@@ -120,6 +120,24 @@ def test_views_grow_no_older_and_one_as_new_as_an_answer_shows_what_it_says(rig:
             assert told <= set(view.owners)
 
 
+def test_views_of_the_same_have_the_same_version_whenever_they_were_read(rig: Rig):
+    a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
+    a.create()
+    rig.wait(lambda: len(b.members()) == len(a.members()) == 2)
+    rig.wait(lambda: a.owners() == b.owners() == {SHARD: "a.1"})
+    rig.rest(rig.session_s / 4)
+    rig.elsewhere()
+    # Nothing changed for b, which reads no more; a reads again, later in the service's history.
+    known = len(a.views())
+    a.client.look()
+    rig.wait(lambda: len(a.views()) > known)
+    assert a.view().version == b.view().version  # type: ignore[union-attr]
+    b.create(OTHER)
+    rig.wait(lambda: OTHER in a.owners() and OTHER in b.owners())
+    rig.wait(lambda: a.view().version == b.view().version)  # type: ignore[union-attr]
+    assert a.view().version > a.views()[known].version  # type: ignore[union-attr]
+
+
 def test_who_leaves_takes_all_nodes_along_and_hears_no_more(rig: Rig):
     a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
     b.create()

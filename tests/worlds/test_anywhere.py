@@ -7,6 +7,7 @@ from typing import Any
 from peloton.runtime.core.inspection import FollowChanges, shard_key
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import Packing
+from peloton.runtime.shells.letters import Drop, tell
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Unavailable, key
 from tests.toy import words as w
@@ -88,6 +89,30 @@ def test_summaries_travel_as_values_of_their_kind():
     listed = Listed("note", (w.Total(3), w.Total(4)))
     body = packing.pack_answer(Key("shard/house/0"), listed)
     assert packing.unpack_answer(Key("shard/house/0"), body) == listed
+
+
+def test_mail_is_taken_however_long_ago_its_sender_read_a_view():
+    """A shard that begins anew under the same owner node: nothing changes that others watch.
+
+    While views were dated by how far their reader had come, all others stayed behind for ever.
+    """
+    world = fleet()
+    shard = world.sharding.shard_of(X)
+    owner = next(d for d in world.living() if shard in d.shards())
+    others = [daemon for daemon in world.living() if daemon is not owner]
+    world.run_for(30)  # sessions beat, and nobody reads
+    for client in world.ensemble.clients:
+        if client.name.startswith(f"{owner.name}."):
+            client.look()
+    world.run_for(2)
+    before = owner.region.places.shards[shard]
+    tell(before, Drop((shard,)))
+    world.run_until(
+        lambda: owner.region.places.shards.get(shard) not in (None, before) and world.whole(),
+        within_s=60,
+    )
+    for number, daemon in enumerate(others, 1):
+        assert answers(world, daemon.region.ask(X, w.Add(1))) == w.Total(number)
 
 
 def test_a_follower_elsewhere_goes_on_across_takeovers() -> None:

@@ -86,7 +86,7 @@ def _grant(
     if granted:
         facts = (f.RunsAccepted(at.sender, granted, message.run, spec, at.now, ports),)
         starts = _starts(at.sender, granted, run=message.run, spec=spec, ports=ports)
-        order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts))
+        order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         sends = (Send(SENDER, t.Accepted(message.run), granted), order)
     refused = members - granted
     if refused:

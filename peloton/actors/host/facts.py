@@ -74,11 +74,19 @@ class HostUnreachable(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostReachable(Fact, frozen=True, gc=False, array_like=True):
-    """The backend answers; the ledger is unsure until it has been compared."""
+    """The backend answers; the ledger is unsure until it has been compared.
+
+    `text` says why it cannot be compared with this backend, where that is known.
+    """
+
+    text: str = ""
 
 
 class HostReconciled(Fact, frozen=True, gc=False, array_like=True):
-    """Ledger and backend agree."""
+    """Ledger and backend agree. `keeper` is the identity of the keeper it was compared with."""
+
+    keeper: str = ""
+    keeper_at: str = ""
 
 
 class HostLost(Fact, frozen=True, gc=False, array_like=True):

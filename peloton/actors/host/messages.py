@@ -158,11 +158,15 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: all runs I know, with the end of those that are over.
 
     `asked_at` is that of the question: orders that were given since may be missing in the list.
+    `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
+    empty where a backend has no keeper, or does not know its identity.
     """
 
     running: tuple[str, ...]
     ends: tuple[RunEnd, ...] = ()
     asked_at: float = math.inf
+    keeper: str = ""
+    keeper_at: str = ""
 
 
 # ---- to the backend ----
@@ -193,11 +197,16 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
 
 class StartRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: start these; a run that is known already is left alone."""
+    """Host to backend: start these; a run that is known already is left alone.
+
+    `keeper` is the identity of the keeper that has the runs of this host: any other one must not
+    start them, because the host will look for them at this one.
+    """
 
     host: Key
     epoch: int
     runs: tuple[StartRun, ...]
+    keeper: str = ""
 
 
 class StopRuns(Message, frozen=True, gc=False, array_like=True):

@@ -8,6 +8,11 @@ a list what was accepted after that was asked for; what goes wrong otherwise:
 1. we ask; then a run is accepted and its start ordered; then its task kills it
 2. the backend answers ("nothing"), starts the run, and begins to end it politely
 3. the answer arrives: the run is "lost", its room is granted again, and it still runs
+
+Nor must it judge by the list of another keeper than the one that has the runs:
+
+1. keeper X of this host runs R; the shard moves to a daemon whose keeper folder is another one
+2. its keeper Y lists nothing: R is "lost", and starts again at Y beside the one at X
 """
 
 from __future__ import annotations
@@ -80,12 +85,14 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     accepted, not listed: the order was lost before it arrived: start it now (a backend that knew
     it after all leaves it alone); started, not listed: the process is lost; listed, not in the
     ledger: nobody owns it: kill, and be up only when it is gone, because it still takes room that
-    the ledger calls free. What was accepted after the question is not judged (top of the file).
+    the ledger calls free. What must not be judged by a list is told at the top of the file.
     """
     if host.removed:
         return Decision(sends=_bury(host, message, at), because="the host is no more")
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
         return Decision(because="a list from before the backend went away")
+    if host.keeper and message.keeper and host.keeper != message.keeper:
+        return _other_keeper(host, message, at)
     running = {*message.running}
     listed = running | {end.run for end in message.ends}
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
@@ -112,9 +119,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
             kills.append(pod)
     strange = Step.KILL_STRANGER
     orphans = [pod for pod in message.running if step(host.runs.get(pod), About.LISTED) == strange]
-    agreed = host.state == HostStates.UNSURE and not orphans
-    facts: tuple[Fact, ...] = (f.HostReconciled(),) if agreed else ()
     all_ends = (*ends, *missing)
+    facts = _reconciled(host, message, agreed=not orphans)
     facts = (*facts, *_started(started), *_ended(host, all_ends))
     sends = (*_tell_started(started), *_tell(host, all_ends))
     orders = _orders(host, at, again=again, stops=(*kills, *orphans))
@@ -123,6 +129,32 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
     because = f"{len(orphans)} old runs are killed first" if orphans else "reconciled"
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
+
+
+def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:
+    """A host of an earlier version is up, and has not written down yet which keeper it knows."""
+    adopts = host.state == HostStates.UP and bool(message.keeper) and not host.keeper
+    if adopts or (agreed and host.state == HostStates.UNSURE):
+        return (f.HostReconciled(message.keeper, message.keeper_at),)
+    return ()
+
+
+def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:
+    """Nothing is launched, lost or killed until the keeper answers that has the runs.
+
+    The host waits as one that was not compared: for that there is no time limit, and only a person
+    can tell whether the other keeper was lost for good.
+    """
+    name = at.key.partition("/")[2]
+    text = (
+        f"another keeper answers for this host: {message.keeper} in {message.keeper_at}; "
+        f"its runs are with keeper {host.keeper} in {host.keeper_at}. Set backend.process.folder "
+        "of this daemon to that folder; if it is lost, give its runs up with "
+        f"`peloton host forget {name} --lose-runs`, and restart the daemon"
+    )
+    if host.state == HostStates.UNSURE and host.because == text:
+        return Decision(because=text)
+    return Decision(facts=(f.HostReachable(text),), because=text)
 
 
 def _bury(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
@@ -319,7 +351,7 @@ def _orders(host: Host, at: At, *, again: list[Run], stops: tuple[str, ...]) -> 
     orders: tuple[Send, ...] = ()
     if again:
         starts = tuple(m.StartRun(run.pod, run.spec, run.ports) for run in again if run.spec)
-        orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts)),)
+        orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper)),)
     if stops:
         order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
         orders = (*orders, Send(host.backend, order))

@@ -30,7 +30,11 @@ class HostStates(enum.IntEnum):
 
 
 class Host(Value, frozen=True, gc=False, array_like=True):
-    """A machine and its ledger. `version` rises with every change of room or labels."""
+    """A machine and its ledger. `version` rises with every change of room or labels.
+
+    `keeper` is the identity of the keeper that the ledger was compared with first; what another
+    keeper lists is not believed. Empty: none was met yet, and the next one is taken.
+    """
 
     state: HostStates
     capacity: Resources
@@ -45,6 +49,8 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     removed: bool = False  # not part of the cluster any more; what it ran is still answered for
     ports_taken: int | None = None  # of `ports`; None in states from before they were counted
     launches: int = 0  # members whose launch was decided here, accepted or refused; never falls
+    keeper: str = ""
+    keeper_at: str = ""  # its folder when it was compared last, for people
 
     @property
     def free(self) -> Resources:
@@ -105,8 +111,11 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
             unreachable_timeout_s=fact.unreachable_timeout_s,
             ports_taken=0,
         )
+    same = host.backend == fact.backend
     host = replace(
         host,
+        keeper=host.keeper if same else "",
+        keeper_at=host.keeper_at if same else "",
         capacity=fact.capacity,
         labels=fact.labels,
         backend=fact.backend,
@@ -222,7 +231,15 @@ def _lost(host: Host, fact: f.HostLost) -> Host:
 
 
 def _removed(host: Host, fact: f.HostRemoved) -> Host:
-    return replace(_lost(host, f.HostLost(fact.reason)), removed=True)
+    # A person gave the runs up, so if the host comes back any keeper may have its next ones.
+    host = replace(_lost(host, f.HostLost(fact.reason)), removed=True)
+    return replace(host, keeper="", keeper_at="")
+
+
+def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
+    if fact.keeper:
+        host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
+    return _state(HostStates.UP)(host, fact)
 
 
 def _state(state: HostStates) -> Callable[[Host, Any], Host]:
@@ -241,7 +258,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.RunsForgotten: _forgotten,
     f.HostUnreachable: _state(HostStates.UNREACHABLE),
     f.HostReachable: _state(HostStates.UNSURE),
-    f.HostReconciled: _state(HostStates.UP),
+    f.HostReconciled: _reconciled,
     f.HostLost: _lost,
     f.HostRemoved: _removed,
     f.SetStarted: _phase(Phase.STARTED),

@@ -12,6 +12,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     adoption   what a successor makes of a killed keeper's runs
     kinds      the records: runs, ends, the words for how a run ended
     journal    the durable lines
+    identity   who the keeper is, and which cluster it serves
     processes  fork, /proc, signals
     watch      what is looked at now and then
     sandboxes  the folders of the runs

@@ -15,6 +15,7 @@ import time
 from typing import NamedTuple
 
 from . import kinds, watch, wire
+from .identity import keeper_id
 from .journal import JournalBroken
 from .runs import BadRequest, EpochRefused, Runs
 
@@ -44,6 +45,7 @@ class Service:
         self._runs = runs
         self._settings = settings
         self._lock_fd = lock_fd
+        self._identity = keeper_id(runs.folder)
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         self._owners: dict[str, Connection] = {}
@@ -213,8 +215,8 @@ class Service:
             for run_id, grace_s in message["runs"]:
                 self._runs.kill(host, run_id, grace_s=grace_s)
         elif question == "list":
-            runs = self._runs.listing(host)
-            self._send(connection, {"a": "listed", "host": host, "at": time.time(), "runs": runs})
+            listed = {"runs": self._runs.listing(host), "keeper": self._identity}
+            self._send(connection, {"a": "listed", "host": host, "at": time.time(), **listed})
         else:
             raise BadRequest(f"unknown question {question!r}")
 

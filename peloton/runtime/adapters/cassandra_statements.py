@@ -29,12 +29,14 @@ from peloton.runtime.core.statements import (
     GrowCluster,
     InsertRow,
     MoveFloor,
+    NameCluster,
     NotApplied,
     PartRow,
     Read,
     ReadBucket,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -53,6 +55,8 @@ CQL: dict[type, str] = {
     " IF NOT EXISTS",
     GrowCluster: "UPDATE cluster SET shards = ? WHERE one = 0 IF shards = ?",
     ReadCluster: "SELECT cluster_id, format, shards FROM cluster WHERE one = 0",
+    NameCluster: "INSERT INTO cluster (one, shards) VALUES (1, ?) IF NOT EXISTS",
+    ReadName: "SELECT shards FROM cluster WHERE one = 1",
     CreateRegister: "INSERT INTO register (shard_group, shard_number, epoch, op, owner,"
     " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
     " IF NOT EXISTS",
@@ -77,8 +81,10 @@ CQL: dict[type, str] = {
     DeleteSegment: f"DELETE {SEGMENT}",
     DeleteBucket: f"DELETE {BUCKET}",
 }
-CONDITIONALS = (CreateCluster, GrowCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
-LINEARIZABLE = (ReadCluster, ReadRegister)
+CONDITIONALS = (
+    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
+)  # fmt: skip
+LINEARIZABLE = (ReadCluster, ReadName, ReadRegister)
 """Reads of what is written conditionally: at any other level they may miss a write under way."""
 LARGE = (ReadSegment, ReadBucket)
 APPLIED = "[applied]"
@@ -99,7 +105,9 @@ def values(ask: Statement) -> Sequence[Any]:
         return (uuid.UUID(bytes=record.cluster_id), record.format, shards)
     if isinstance(ask, GrowCluster):
         return tuple(json.dumps(each, sort_keys=True) for each in (ask.after, ask.before))
-    if isinstance(ask, ReadCluster):
+    if isinstance(ask, NameCluster):
+        return (json.dumps({"name": ask.name}),)
+    if isinstance(ask, ReadCluster | ReadName):
         return ()
     shard = (ask.shard.group, ask.shard.number)
     if isinstance(ask, CreateRegister):
@@ -147,7 +155,7 @@ def verdict(ask: Conditional, rows: Sequence[dict[str, Any]]) -> Reply:
     row = rows[0]
     if row[APPLIED]:
         return Applied()
-    if isinstance(ask, (CreateCluster, GrowCluster, CreateRegister)):
+    if isinstance(ask, (CreateCluster, GrowCluster, NameCluster, CreateRegister)):
         return NotApplied()
     epoch, op = row.get("epoch"), row.get("op")
     if (epoch is None) != (op is None):
@@ -159,6 +167,8 @@ def found(ask: Read, rows: Sequence[tuple[Any, ...]]) -> Found:
     """Rows as values, in the order the store keeps them in."""
     if isinstance(ask, ReadCluster):
         return Found(tuple(Cluster(row[0].bytes, row[1], json.loads(row[2])) for row in rows))
+    if isinstance(ask, ReadName):
+        return Found(tuple(json.loads(row[0])["name"] for row in rows))
     if isinstance(ask, ReadRegister):
         # A row whose epoch is empty is none: what a refused write of ours may leave behind.
         return Found(tuple(RegisterRow(*row) for row in rows if row[0] is not None))

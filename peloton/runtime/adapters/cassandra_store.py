@@ -42,6 +42,7 @@ from peloton.runtime.core.statements import (
     ReadBucket,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -58,7 +59,7 @@ NO_END_S = 3 * cassandra_session.REQUEST_TIMEOUT_S
 LARGE_PAGE_ROWS = 16
 """Rows of 256 KiB a page: four times as fast as the default of 5,000, which is one huge page."""
 APPLY = "peloton schema apply"
-READS = (ReadCluster, ReadRegister, ReadSegment, ReadBucket, ReadEnded)
+READS = (ReadCluster, ReadName, ReadRegister, ReadSegment, ReadBucket, ReadEnded)
 
 
 class Request:

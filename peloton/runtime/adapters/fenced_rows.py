@@ -27,8 +27,10 @@ from peloton.runtime.core.statements import (
     Failed,
     Found,
     GrowCluster,
+    NameCluster,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     RegisterRow,
     Reply,
@@ -75,13 +77,16 @@ class FencedRows:
         self._parked: dict[ShardId, Held] = {}
         self._lock = threading.Lock()  # of the two, for the moment of a change
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
-        record = register.same_cluster(self._record(), groups)
+        record = register.same_cluster(self._record(), groups, name=name)
         while register.grown(record, groups) != record.shards:
             # Not applied: another daemon of our version added them, or one of a still later one.
             self._run(GrowCluster(record.shards, register.grown(record, groups)))
-            record = register.same_cluster(self._record(), groups)
+            record = register.same_cluster(self._record(), groups, name=name)
+        if name and not record.name:  # of an earlier version, or new: the first name counts
+            self._run(NameCluster(name))
+            record = register.same_cluster(self._record(), groups, name=name)
         shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
         for at in range(0, len(shards), BOOTSTRAP_SHARDS_AT_ONCE):
             some = shards[at : at + BOOTSTRAP_SHARDS_AT_ONCE]
@@ -90,15 +95,17 @@ class FencedRows:
         return record
 
     def _record(self) -> Cluster:
-        found = self._run(ReadCluster())
-        record = found.rows[0] if isinstance(found, Found) and found.rows else None
+        record = self._one(ReadCluster())
         if not isinstance(record, Cluster):
             raise Unreachable("the cluster record was written and is not there")
-        return replace(record, level=self.level())
+        return replace(record, name=str(self._one(ReadName()) or ""), level=self.level())
+
+    def _one(self, read: Statement) -> object:
+        found = self._run(read)
+        return found.rows[0] if isinstance(found, Found) and found.rows else None
 
     def level(self) -> int:
-        found = self._run(ReadRegister(FEATURES))
-        row = found.rows[0] if isinstance(found, Found) and found.rows else None
+        row = self._one(ReadRegister(FEATURES))
         return row.epoch if isinstance(row, RegisterRow) else 0
 
     def raise_level(self, level: int) -> int:

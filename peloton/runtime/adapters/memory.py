@@ -94,12 +94,13 @@ class MemoryJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         if self.store.cluster is None:
             self.store.cluster = Cluster(self._ops.process, FORMAT, dict(groups))
-        record = register.same_cluster(self.store.cluster, groups)
-        shards = register.grown(record, groups)
-        self.store.cluster = msgspec.structs.replace(record, shards=shards)
+        record = register.same_cluster(self.store.cluster, groups, name=name)
+        self.store.cluster = msgspec.structs.replace(
+            record, shards=register.grown(record, groups), name=record.name or name
+        )
         for group, count in groups.items():
             for number in range(count):
                 self.store.shards.setdefault(ShardId(group, number), ShardFiles())

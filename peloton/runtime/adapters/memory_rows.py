@@ -27,6 +27,7 @@ from peloton.runtime.core.statements import (
     GrowCluster,
     InsertRow,
     MoveFloor,
+    NameCluster,
     NotApplied,
     PartRow,
     Plain,
@@ -34,6 +35,7 @@ from peloton.runtime.core.statements import (
     ReadBucket,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -49,7 +51,9 @@ from peloton.runtime.ports import (
     Sizes,
 )
 
-CONDITIONAL = (CreateCluster, GrowCluster, CreateRegister, Bump, Advance, MoveFloor, Free)
+CONDITIONAL = (
+    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
+)  # fmt: skip
 PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
 
 
@@ -58,6 +62,7 @@ class MemoryRows:
 
     def __init__(self) -> None:
         self.cluster: Cluster | None = None
+        self.name = ""
         self.registers: dict[ShardId, RegisterRow] = {}
         self.journal: dict[tuple[ShardId, int], dict[tuple[int, int, int], FrameRow]] = {}
         self.checkpoint: dict[tuple[ShardId, int, int, int], dict[int, PartRow]] = {}
@@ -79,6 +84,8 @@ class MemoryRows:
             return self._create_cluster(ask)
         if isinstance(ask, GrowCluster):
             return self._grow_cluster(ask)
+        if isinstance(ask, NameCluster):
+            return self._name_cluster(ask)
         row = self.registers.get(ask.shard)
         if isinstance(ask, CreateRegister):
             if row is not None:
@@ -105,6 +112,12 @@ class MemoryRows:
         self.cluster = msgspec.structs.replace(self.cluster, shards=dict(ask.after))
         return Applied()
 
+    def _name_cluster(self, ask: NameCluster) -> Reply:
+        if self.name:
+            return NotApplied()
+        self.name = ask.name
+        return Applied()
+
     def _plain(self, ask: Plain) -> None:
         if isinstance(ask, DeleteSegment):
             self.journal.pop((ask.shard, ask.segment), None)
@@ -128,6 +141,8 @@ class MemoryRows:
     def _read(self, ask: Read) -> Iterator[object]:
         if isinstance(ask, ReadCluster):
             yield from [] if self.cluster is None else [self.cluster]
+        elif isinstance(ask, ReadName):
+            yield from [self.name] if self.name else []
         elif isinstance(ask, ReadRegister):
             yield from [self.registers[ask.shard]] if ask.shard in self.registers else []
         elif isinstance(ask, ReadSegment):

@@ -30,6 +30,7 @@ from peloton.runtime.core.statements import (
     ReadBucket,
     ReadCluster,
     ReadEnded,
+    ReadName,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -49,6 +50,8 @@ from peloton.runtime.ports import (
 )
 
 READ_CLUSTER = "SELECT cluster_id, format, shards FROM cluster"
+FIND_NAMES = "SELECT 1 FROM sqlite_master WHERE name = 'cluster_name'"
+"""Journals of the first version have no such table, and a reader makes none."""
 READ_ALL_ENDED = (
     f"SELECT kind, key, position, body, deleted FROM ended WHERE {sql.SHARD}"
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
@@ -123,6 +126,9 @@ class SqliteRows:
         if isinstance(ask, ReadCluster):
             found = self._read(READ_CLUSTER, ())
             return [Cluster(row[0], row[1], json.loads(row[2])) for row in found]
+        if isinstance(ask, ReadName):
+            there = self._read(FIND_NAMES, ())
+            return [row[0] for row in self._read(sql.READ_NAME, ())] if there else []
         if isinstance(ask, ReadRegister):
             return [RegisterRow(*row) for row in self._read(sql.READ_REGISTER, ask.shard)]
         if isinstance(ask, ReadSegment):

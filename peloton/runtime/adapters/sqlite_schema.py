@@ -17,6 +17,9 @@ CREATE TABLE IF NOT EXISTS cluster (
   one INTEGER PRIMARY KEY CHECK (one = 1), cluster_id BLOB NOT NULL, format INTEGER NOT NULL,
   shards TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS cluster_name (
+  one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS register (
   shard_group TEXT NOT NULL, shard_number INTEGER NOT NULL, epoch INTEGER NOT NULL,
   op BLOB NOT NULL, owner TEXT NOT NULL, last_position INTEGER NOT NULL,
@@ -43,6 +46,7 @@ CREATE TABLE IF NOT EXISTS ended (
 """
 
 SHARD = "shard_group = ? AND shard_number = ?"
+READ_NAME = "SELECT name FROM cluster_name"
 READ_REGISTER = (
     "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
     f" FROM register WHERE {SHARD}"

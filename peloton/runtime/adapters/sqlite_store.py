@@ -77,7 +77,7 @@ class SqliteJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int]) -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
         shards = [(group, n) for group, count in groups.items() for n in range(count)]
         record = (self._ops.process, FORMAT, json.dumps(dict(groups), sort_keys=True))
         registers = [(*shard, self._ops.next(), chain.GENESIS) for shard in shards]
@@ -86,8 +86,17 @@ class SqliteJournal:
                 db = self._begin()
                 db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?, ?, ?)", record)
                 found = db.execute("SELECT cluster_id, format, shards FROM cluster").fetchone()
-                cluster = Cluster(found[0], found[1], json.loads(found[2]), level=_level(db))
-                register.same_cluster(cluster, groups)
+                if name:
+                    db.execute("INSERT OR IGNORE INTO cluster_name VALUES (1, ?)", (name,))
+                named = db.execute(sql.READ_NAME).fetchone()
+                cluster = Cluster(
+                    found[0],
+                    found[1],
+                    json.loads(found[2]),
+                    name=named[0] if named else "",
+                    level=_level(db),
+                )
+                register.same_cluster(cluster, groups, name=name)
                 cluster = replace(cluster, shards=register.grown(cluster, groups))
                 text = json.dumps(cluster.shards, sort_keys=True)
                 db.execute("UPDATE cluster SET shards = ? WHERE shards != ?", (text, text))

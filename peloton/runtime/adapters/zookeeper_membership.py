@@ -12,6 +12,7 @@ an old copy, costs a takeover and never a frame.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from peloton.runtime.adapters.zookeeper_session import Config, MemberSession
 from peloton.runtime.ports import MemberNode, MembershipNews, ShardId
@@ -26,6 +27,9 @@ class ZooKeeperMembership:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self.refused: Future[str] = Future()
+        """Done with the reason when the root belongs to another cluster: we never become a
+        member there, and a person has to look."""
         self._tell: Callable[[MembershipNews], object] = lambda news: None
         self._session: MemberSession | None = None
         self._ending: list[MemberSession] = []
@@ -35,9 +39,15 @@ class ZooKeeperMembership:
 
     def join(self, member: str, node: MemberNode) -> None:
         self.leave()
-        session = MemberSession(self._config, member=member, node=node, tell=self._tell)
+        session = MemberSession(
+            self._config, member=member, node=node, tell=self._tell, refused=self._refuse
+        )
         self._session = session
         session.start()
+
+    def _refuse(self, why: str) -> None:
+        if not self.refused.done():  # an older session may say it, too
+            self.refused.set_result(why)
 
     def sure_for_s(self) -> float:
         session = self._session

@@ -7,6 +7,7 @@ owner, rather than the end of every daemon that looks at it.
     /peloton/<cluster>/members/<member>          JSON of the member; ephemeral
     /peloton/<cluster>/owners/<group>-<number>   the owner's member id; ephemeral
     /peloton/<role>/leader                       JSON for clients that look for a leader; ephemeral
+    /peloton/.cluster                            JSON of the one cluster whose leaders these are
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Paths:
 
     def __init__(self, cluster: str, *, root: str = ROOT) -> None:
         self.root = root
+        self.mark = f"{root}/.cluster"
+        """No cluster is called so: a dot is not allowed in a name."""
         self.members = f"{root}/{cluster}/members"
         self.owners = f"{root}/{cluster}/owners"
         self.nowhere = f"{root}/{cluster}/nowhere"
@@ -47,6 +50,25 @@ class Paths:
 
     def leader(self, role: str) -> str:
         return f"{self.root}/{role}/leader"
+
+
+class Mark(Struct, frozen=True):
+    """Which cluster a root belongs to: the id of its journal, and its name."""
+
+    id: str
+    name: str
+
+
+def mark_bytes(mark: Mark) -> bytes:
+    return msgspec.json.encode(mark)
+
+
+def mark_of(data: bytes) -> Mark | None:
+    """The cluster; None where what stands there names none."""
+    try:
+        return msgspec.json.decode(data, type=Mark)
+    except msgspec.DecodeError:
+        return None
 
 
 def shard_of(name: str) -> ShardId | None:

@@ -1,8 +1,15 @@
 """One reading of everything there is in ZooKeeper, made into a view.
 
 Turns two lists of names and the data of each into a `View`, and leaves watches behind. It must not
-be taken for a snapshot: what changes while it reads may be in it or not, but is watched; a node
-that vanished between the list and its own reading is left out, as it will be of the next view.
+be taken for a snapshot: what changes while it reads may be in it or not; a node that vanished
+between the list and its own reading is left out, as it will be of the next view.
+
+A view is dated by the last change of what it shows, which is the same for everybody who sees the
+same, and not by how far its reader has come in the history of the service. What goes wrong else:
+
+1. A owns a shard under a view that it read at 100: its beats had brought it there
+2. B saw the same nodes when it stood at 90, nothing that it watches changes, so it reads no more
+3. A refuses the mail of B as packed under a view from before it owned the shard: for ever
 """
 
 from __future__ import annotations
@@ -31,6 +38,8 @@ class Reading:
     ) -> None:
         self.folder_missing = False
         """Nothing watches a folder that is not there."""
+        self.torn = False
+        """Something changed while we read, perhaps before it was watched: read again."""
         self._line = line
         self._paths = paths
         self._watch = watch
@@ -40,36 +49,48 @@ class Reading:
         self._member = ""
         self._members: dict[str, MemberNode] = {}
         self._owners: dict[ShardId, str] = {}
-        self._version = 0
+        self._surely = 0  # the position up to which nothing can be missing
+        self._changed = 0  # the last change of anything that was read
 
     def begin(self, member: str) -> None:
         """Read, on behalf of this member."""
         self._member = member
-        # Before the first request: what it finds is at least as new.
-        self._version = self._line.zxid
-        watch = self._watch
-        self._read(lambda c: c.get_children_async(self._paths.members, watch), self._got_members)
-        self._read(lambda c: c.get_children_async(self._paths.owners, watch), self._got_owners)
+        # A server answers in order: all that follows is at least as new as this answer's position.
+        self._read(partial(_exists, path=self._paths.nowhere), self._stood)
+        self._read(partial(_list, path=self._paths.members, watch=self._watch), self._got_members)
+        self._read(partial(_list, path=self._paths.owners, watch=self._watch), self._got_owners)
 
-    def _got_members(self, names: list[str]) -> None:
+    def _stood(self, nothing: None) -> None:
+        """The one request whose answer is about no node."""
+
+    def _got_members(self, found: tuple[list[str], Any]) -> None:
+        names, stat = found
+        self._saw(stat.pzxid)  # of the last node that came or went
         for name in names:
             path = self._paths.member(name)
             # Members say new things in the same node; owner nodes only come and go.
             self._read(partial(_get, path=path, watch=self._watch), partial(self._member_is, name))
 
-    def _got_owners(self, names: list[str]) -> None:
+    def _got_owners(self, found: tuple[list[str], Any]) -> None:
+        names, stat = found
+        self._saw(stat.pzxid)
         for name in names:
             shard = shard_of(name)
             if shard is not None:
                 path = self._paths.owner(shard)
                 self._read(partial(_get, path=path), partial(self._owner_is, shard))
 
+    def _saw(self, changed: int) -> None:
+        self._changed = max(self._changed, changed)
+
     def _member_is(self, name: str, found: tuple[bytes, Any]) -> None:
+        self._saw(found[1].mzxid)
         node = member_of(found[0])
         if node is not None:
             self._members[name] = node
 
     def _owner_is(self, shard: ShardId, found: tuple[bytes, Any]) -> None:
+        self._saw(found[1].mzxid)
         self._owners[shard] = owner_of(found[0])
 
     def _read(self, request: Callable[[Any], Reply], use: Callable[[Any], None]) -> None:
@@ -78,6 +99,8 @@ class Reading:
 
     def _arrived(self, use: Callable[[Any], None], reply: Reply) -> None:
         self._waits -= 1
+        if use == self._stood:
+            self._surely = reply.zxid
         if reply.exception is None:
             use(reply.value)
         elif isinstance(reply.exception, NoNodeError):
@@ -86,8 +109,20 @@ class Reading:
             assert isinstance(reply.exception, KazooException), reply.exception
             self._broken = True
         if not self._waits:
-            view = View(self._member, self._version, self._members, self._owners)
+            self.torn = self._changed > self._surely
+            version = self._surely if self.torn or self.folder_missing else self._changed
+            view = View(self._member, version, self._members, self._owners)
             self._done(self, None if self._broken else view)
+
+
+def _exists(client: Any, *, path: str) -> Reply:
+    reply: Reply = client.exists_async(path)
+    return reply
+
+
+def _list(client: Any, *, path: str, watch: Callable[[Any], None]) -> Reply:
+    reply: Reply = client.get_children_async(path, watch, include_data=True)
+    return reply
 
 
 def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> Reply:

@@ -22,11 +22,13 @@ from typing import Any
 from kazoo.protocol.states import KazooState
 from msgspec import Struct
 
+from peloton.runtime.adapters import zookeeper_mark
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
 from peloton.runtime.adapters.zookeeper_line import Line
 from peloton.runtime.adapters.zookeeper_nodes import (
     ROOT,
     Leader,
+    Mark,
     Paths,
     member_bytes,
 )
@@ -53,7 +55,8 @@ class Config(Struct, frozen=True):
     """Which ZooKeeper, and where in it. `options` go to kazoo's client (TLS, credentials).
 
     `leaders` says what to write for existing clients, and under which role, while this daemon
-    owns the first shard of a group: group → (role, what they find).
+    owns the first shard of a group: group → (role, what they find). `cluster_id` is that of the
+    journal: the root is used by one only. Without it nobody asks whose the root is.
     """
 
     hosts: str
@@ -62,6 +65,7 @@ class Config(Struct, frozen=True):
     root: str = ROOT
     leaders: Mapping[str, tuple[str, Leader]] = {}
     options: Mapping[str, Any] = {}
+    cluster_id: str = ""
 
 
 class MemberSession:
@@ -74,7 +78,9 @@ class MemberSession:
         member: str,
         node: MemberNode,
         tell: Callable[[MembershipNews], object],
+        refused: Callable[[str], object] = lambda why: None,
     ) -> None:
+        self._refused = refused
         self._config = config
         self._paths = Paths(config.cluster, root=config.root)
         self._member = member
@@ -259,6 +265,14 @@ class MemberSession:
             if line is self._line and self._through and not self._settled:
                 self._settle()
 
+        def root_claimed(found: zookeeper_mark.Found) -> None:
+            if found.refused:
+                self._refuse(found.refused)
+            elif found.trouble is not None:
+                self._at(now_s() + AGAIN_S, again)
+            else:
+                self._folders(folders_made)
+
         def folders_made(trouble: Exception | None) -> None:
             if trouble is not None:
                 self._at(now_s() + AGAIN_S, again)
@@ -279,7 +293,22 @@ class MemberSession:
                 self._look()
 
         node = self._node
-        self._folders(folders_made)
+        self._claim_root(root_claimed)
+
+    def _claim_root(self, then: Callable[[zookeeper_mark.Found], None]) -> None:
+        """Before any node of ours is made below it."""
+        config = self._config
+        if config.cluster_id:
+            ours = Mark(config.cluster_id, config.cluster)
+            zookeeper_mark.claim(self._line, self._paths, ours=ours, tell=then)
+        else:
+            then(zookeeper_mark.Found())
+
+    def _refuse(self, why: str) -> None:
+        """We are not to be a member here: nothing more is said or done."""
+        with self._speaking:
+            self._over = True
+        self._refused(why)
 
     def _folders(self, then: Callable[[Exception | None], None]) -> None:
         ask, paths = self._line.ask, self._paths
@@ -335,7 +364,7 @@ class MemberSession:
         self._say(view)
         if reading.folder_missing:
             self._folders(self._folders_again)
-        elif self._read_again:
+        elif self._read_again or reading.torn:
             self._look()
 
     def _folders_again(self, trouble: Exception | None) -> None:

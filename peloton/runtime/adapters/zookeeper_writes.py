@@ -100,7 +100,9 @@ class Writes:
 
         def set_done(reply: Reply) -> None:
             self._proves(reply, reply.exception)
-            tell(Found(ours=True, zxid=reply.zxid, trouble=reply.exception))
+            # Its own position: the reply's may be later, and no view need ever be as late as that.
+            zxid = reply.zxid if reply.exception is not None else reply.value.mzxid
+            tell(Found(ours=True, zxid=zxid, trouble=reply.exception))
 
         self.create(path, data, tell=created, only_with=only_with)
 

@@ -254,8 +254,13 @@ def floor_done(hold: Hold, done: Plan) -> None:
         hold.floored(done.floor_op, done.written)
 
 
-def same_cluster(record: Cluster, groups: Mapping[str, int]) -> Cluster:
+def same_cluster(record: Cluster, groups: Mapping[str, int], *, name: str = "") -> Cluster:
     """The record, if it is what this configuration wants. Raises Refused."""
+    if name and record.name and record.name != name:
+        raise Refused(
+            f"the journal belongs to cluster {record.name!r}, this daemon is of cluster {name!r}: "
+            "each cluster needs a journal of its own"
+        )
     if record.format != FORMAT:
         raise Refused(f"the journal has format {record.format}, this program writes {FORMAT}")
     if any(record.shards.get(group, count) != count for group, count in groups.items()):

@@ -72,6 +72,17 @@ class ReadCluster(Struct, frozen=True, gc=False):
     """Found: a Cluster, or nothing."""
 
 
+class NameCluster(Struct, frozen=True, gc=False):
+    """Write the cluster's name if none is written. It has a row of its own: the record is only
+    ever inserted, and that of an earlier version has no name in it."""
+
+    name: str
+
+
+class ReadName(Struct, frozen=True, gc=False):
+    """Found: the cluster's name, as text, or nothing."""
+
+
 class CreateRegister(Struct, frozen=True, gc=False):
     """Insert an empty register if there is none."""
 
@@ -171,9 +182,11 @@ class DeleteBucket(Struct, frozen=True, gc=False):
     bucket: int
 
 
-Conditional = CreateCluster | GrowCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+Conditional = (
+    CreateCluster | GrowCluster | NameCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+)
 Plain = InsertRow | DeleteSegment | DeleteBucket
-Read = ReadCluster | ReadRegister | ReadSegment | ReadBucket | ReadEnded
+Read = ReadCluster | ReadName | ReadRegister | ReadSegment | ReadBucket | ReadEnded
 Statement = Conditional | Plain | Read
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.packing import Packing
-from peloton.runtime.ports import Exchange, MemberNode, Membership, ShardId
+from peloton.runtime.ports import Cluster, Exchange, MemberNode, Membership, ShardId
 from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.house import House, Limits
 from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, tell
@@ -43,6 +43,7 @@ class Setup(NamedTuple):
 
     limits: Limits = Limits()
     fleet: Fleet | None = None  # None: it is alone, and owns every shard
+    record: Cluster | None = None  # where the caller has bootstrapped the journal already
 
 
 ALONE = Setup()

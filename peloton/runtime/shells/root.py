@@ -284,6 +284,11 @@ class Root:
             self.collector.give_back()
         self._journal.close()
 
+    def give_up(self, reason: str) -> None:
+        """The daemon cannot go on, for a reason outside of its shells."""
+        self.region.trouble("root", reason)
+        resolve(self.exited, reason)
+
     def broken(self, text: str) -> None:
         """A thread of this daemon ended by an exception: so must the daemon."""
         self.region.trouble("dispatcher", text)
@@ -303,7 +308,7 @@ def assemble(
     setup: Setup = ALONE,
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
-    record = journal.bootstrap(sizes)
+    record = setup.record or journal.bootstrap(sizes)
     # Groups that only a later version knows are claimed by its daemons, and by no other.
     sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)
     adopt(codec, journal, record=record, alone=setup.fleet is None)

@@ -199,7 +199,7 @@ class Client:
         service = self._service
         if line.through:
             members, owners = dict(service.members), dict(service.owners)
-            self._say(line, View(line.member, service.version, members, owners))
+            self._say(line, View(line.member, service.changed_at, members, owners))
 
     def _ask(self, shard: ShardId, do: Callable[[ShardId, str], NodeAnswer]) -> None:
         line, service = self._line, self._service
@@ -250,7 +250,7 @@ class Client:
         if line.told is not state:
             line.told = state
             self._service.struck[state.value] += 1
-            version = self._service.version if state is SessionState.CONNECTED else 0
+            version = self._service.changed_at if state is SessionState.CONNECTED else 0
             session = Session(line.member, state, version)
             self._say(line, session, broken=session)
 

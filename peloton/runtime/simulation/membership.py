@@ -60,7 +60,9 @@ class Ensemble(Later):
         super().__init__("ensemble", stepper)
         self.faults = faults
         self.session_s = session_s
-        self.version = 0
+        self._writes = 0
+        self.changed_at = 0
+        """The position of the last change of anything here: the date of every view."""
         self.members: dict[str, MemberNode] = {}
         self.owners: dict[ShardId, str] = {}
         self.clients: list[Client] = []
@@ -119,9 +121,20 @@ class Ensemble(Later):
 
     # ---- the truth ----
 
+    @property
+    def position(self) -> int:
+        """Of the service's history: it rises by itself, too, for sessions beat by writing what
+        nobody watches."""
+        return self._writes + int(self.now)
+
+    def elsewhere(self) -> None:
+        """A write that nobody here watches, such as another cluster's."""
+        self._writes += 1
+
     def changed(self) -> None:
         """One more change; every watcher hears of it in its own time."""
-        self.version += 1
+        self._writes += 1
+        self.changed_at = self.position
         for client in self.clients:
             client.look()
 
@@ -159,7 +172,7 @@ class Ensemble(Later):
             self.changed()
         owner = self.owners[shard]
         outcome = NodeOutcome.HELD if owner == member else NodeOutcome.TAKEN
-        return NodeAnswer(member, shard, outcome, self.version, "" if owner == member else owner)
+        return NodeAnswer(member, shard, outcome, self.position, "" if owner == member else owner)
 
     def remove(self, shard: ShardId, member: str) -> NodeAnswer:
         """The owner node, if it is the asker's."""
@@ -167,4 +180,4 @@ class Ensemble(Later):
             del self.owners[shard]
             self.changed()
         owner = self.owners.get(shard, "")
-        return NodeAnswer(member, shard, NodeOutcome.GONE, self.version, owner)
+        return NodeAnswer(member, shard, NodeOutcome.GONE, self.position, owner)

@@ -47,10 +47,12 @@ from peloton.runtime.core.statements import (
     Free,
     GrowCluster,
     InsertRow,
+    NameCluster,
     NotApplied,
     Plain,
     Read,
     ReadCluster,
+    ReadName,
     ReadRegister,
     RegisterRow,
     Reply,
@@ -118,6 +120,7 @@ class Flushed(NamedTuple):
 
     at_s: float
     cluster: Cluster | None
+    name: str
     registers: dict[ShardId, RegisterRow]
     cells: Cells
 
@@ -169,7 +172,10 @@ class SimulatedStore:
         flush_s, last = self.faults.flush_s, self._flushed
         if flush_s and (last is None or now_s - last.at_s >= flush_s):
             registers = dict(self.registers.registers)
-            self._flushed = Flushed(now_s, self.registers.cluster, registers, self.cells.copy())
+            record = self.registers
+            self._flushed = Flushed(
+                now_s, record.cluster, record.name, registers, self.cells.copy()
+            )
 
     def power_cut(self) -> None:
         """All servers lose their memory at once, and are back."""
@@ -179,7 +185,7 @@ class SimulatedStore:
             if self.chance.random() >= COMPLETED:
                 del self._accepted[shard]
         if self.faults.flush_s and self._flushed is not None:
-            _, self.registers.cluster, registers, cells = self._flushed
+            _, self.registers.cluster, self.registers.name, registers, cells = self._flushed
             self.registers.registers = dict(registers)
             self.cells = cells.copy()
             self._accepted.clear()
@@ -244,7 +250,7 @@ class SimulatedStore:
 
     def _decide(self, ask: Conditional, *, may_rest: bool) -> Reply:
         """One round of agreement. A write that fits may come to rest half accepted."""
-        if isinstance(ask, CreateCluster | GrowCluster):
+        if isinstance(ask, CreateCluster | GrowCluster | NameCluster):
             return self.registers.run([ask])[0]
         self._complete(ask.shard)
         before = self.registers.registers.get(ask.shard)
@@ -281,7 +287,7 @@ class SimulatedStore:
         return Done()
 
     def _read(self, ask: Read, level: Level) -> Reply:
-        if isinstance(ask, ReadCluster):
+        if isinstance(ask, ReadCluster | ReadName):
             return self.registers.run([ask])[0]
         if not isinstance(ask, ReadRegister):
             return Found(tuple(self.cells.read(ask)))

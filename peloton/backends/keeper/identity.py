@@ -1,0 +1,59 @@
+"""Who a keeper is, and for which cluster it works: two small files in its folder, each made once.
+
+Turns a folder into the keeper's identity, drawn by whoever asks first, and into the cluster that
+claimed it first. It must never change a file that is there: hosts have written the identity down,
+and know their runs by it. A folder that is moved keeps both; a copy of it would have both as well.
+
+Both sides use this module, the keeper and a daemon, so that a folder whose keeper is of an earlier
+version has an identity too.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .journal import sync_folder
+
+IDENTITY_NAME, CLUSTER_NAME = "identity", "cluster"
+_BYTES = 8
+
+
+def keeper_id(folder: str) -> str:
+    """The identity of the keeper of this folder."""
+    return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex())
+
+
+def cluster_of(folder: str, mark: str) -> str:
+    """The mark of the cluster that claimed the folder first: `mark`, if nobody did before."""
+    return _made_once(os.path.join(folder, CLUSTER_NAME), mark)
+
+
+def _made_once(path: str, text: str) -> str:
+    """What the file says; it says `text` if it is new. Of several that make it at once, one wins:
+    a link is made of a whole file, and only where there is none."""
+    found = _read(path)
+    if found is not None:
+        return found
+    draft = f"{path}.{os.urandom(_BYTES).hex()}"
+    try:
+        with open(draft, "x", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass  # somebody was quicker: theirs counts
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+    sync_folder(os.path.dirname(path))
+    return _read(path) or ""
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,118 @@
+"""A keeper's folder and the cluster that it serves: claimed by one journal, and by no second one.
+
+Turns (folder, cluster) into a folder that may be used, or into an error that names both clusters.
+It must not take a folder from another cluster by itself. What goes wrong otherwise:
+
+1. a keeper obeys the highest epoch it has heard for a host; its cluster's journal is lost
+2. a new journal begins with epoch 1; the keeper refuses all that is said for it
+3. every host waits for ever for a list of its runs, and the runs of the old cluster live on
+
+A person may give the folder to another cluster (`adopt`): the runs in it end, because no task owns
+them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from peloton.backends.keeper import identity
+from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
+
+LEAVE_S_MAX = 30.0
+"""How long the keeper of a folder that was set aside may take to end its runs."""
+_LOOK_AGAIN_S = 0.05
+_LOG = logging.getLogger("peloton.keeper")
+
+
+class Serves(NamedTuple):
+    """A cluster, as a keeper's folder remembers it: the id of its journal, and its name."""
+
+    cluster_id: str
+    name: str
+
+    @property
+    def mark(self) -> str:
+        """As the folder's file has it."""
+        return f"{self.cluster_id} {self.name}".strip()
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"cluster {self.name or '(without a name)'} (id {self.cluster_id or 'unknown'})"
+
+    @classmethod
+    def read(cls, mark: str) -> Serves:
+        """What a file says."""
+        cluster_id, _, name = mark.partition(" ")
+        return cls(cluster_id, name)
+
+
+class ServesAnother(Exception):
+    """The folder was claimed by another cluster, or by another journal of the same name."""
+
+    def __init__(self, folder: Path, *, known: Serves, wanted: Serves) -> None:
+        super().__init__(f"keeper folder {folder} serves {known.text}, this is {wanted.text}")
+        self.folder = folder
+        self.known = known
+        self.wanted = wanted
+
+
+def claim(folder: Path, serves: Serves) -> None:
+    """The folder serves this cluster from now on. Raises ServesAnother, OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known = Serves.read(identity.cluster_of(str(folder), serves.mark))
+    # A name may be given to a cluster later; its journal's id is for good.
+    if known.cluster_id != serves.cluster_id:
+        raise ServesAnother(folder, known=known, wanted=serves)
+
+
+def adopt(folder: Path, serves: Serves) -> Path:
+    """End all runs of the folder, and begin an empty one for this cluster in its place.
+
+    The old files are kept under another name, which is returned. Raises KeeperUnavailable where
+    the runs cannot be ended, and OSError. The folder's keeper ends its runs by itself when its
+    folder is gone; where no keeper is left, one is started to find them.
+    """
+    folder = folder.resolve()
+    # Also where one seems to be there: its socket takes a call while it is being killed, and then
+    # nobody would end the runs. A second one leaves at once if the folder is held.
+    start_keeper(folder, [])
+    fresh, aside = _free_name(folder, "new"), _free_name(folder, "old")
+    claim(fresh, serves)
+    folder.rename(aside)
+    # It is claimed already: a daemon of the other cluster that still runs finds that out here.
+    fresh.rename(folder)
+    _await_end(aside)
+    _LOG.warning("the runs of keeper folder %s were ended; its files are in %s", folder, aside)
+    return aside
+
+
+def _free_name(folder: Path, word: str) -> Path:
+    number = 1
+    while (found := folder.with_name(f"{folder.name}.{word}-{number}")).exists():
+        number += 1
+    return found
+
+
+def _await_end(aside: Path) -> None:
+    """Until the keeper has left, which it does when none of its runs lives."""
+    descriptor = os.open(aside / "lock", os.O_RDWR)
+    until = time.monotonic() + LEAVE_S_MAX
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    text = f"the keeper of {aside} has not ended its runs in {LEAVE_S_MAX:g} s"
+                    raise KeeperUnavailable(text) from None
+                time.sleep(_LOOK_AGAIN_S)
+            else:
+                return
+    finally:
+        os.close(descriptor)
