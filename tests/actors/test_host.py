@@ -482,6 +482,17 @@ def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
     assert later.state.used == Resources(), "asked after it was accepted: it is lost"
 
 
+def test_a_host_is_up_only_when_a_list_has_judged_every_run() -> None:
+    """The owner died in the instant it accepted the run, and its order to start with it."""
+    host = hears(up(), t_launch(), 0, now=20.0).state
+    unsure = hears(host, m.BackendUp(), now=20.0).state
+    turn = hears(unsure, m.RunsListed((), (), 20.0), now=20.0)
+    assert turn.state.state == HostStates.UNSURE, "the list may be older than the run"
+    later = hears(turn.state, m.RunsListed((), (), 25.0), now=25.0)
+    assert later.state.state == HostStates.UP
+    assert any(isinstance(send.message, m.StartRuns) for send in later.sends)
+
+
 def met(keeper: str = "x1", at: str = "/x") -> Host:
     """A host of four cpus that is up, holds one started run, and knows its keeper."""
     host = hears(None, m.ConfigureHost(ROOM, (), BACKEND)).state

@@ -73,8 +73,8 @@ CHANGES = (
     ),
     (
         "actors/host/inventory/state.py",
-        "HostDeltas(inventory, self._sequence, summaries, self._snapshot)",
-        'HostDeltas(inventory, self._sequence, summaries, self._snapshot, mark="later")',
+        "HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)",
+        'HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone, mark="later")',
     ),
     (
         "machines.py",

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
@@ -93,14 +94,41 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         return Decision(because="a list from before the backend went away")
     if host.keeper and message.keeper and host.keeper != message.keeper:
         return _other_keeper(host, message, at)
-    running = {*message.running}
-    listed = running | {end.run for end in message.ends}
+    listed = {*message.running, *(end.run for end in message.ends)}
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
+    judged = _judged_by(message, host, listed=listed)
+    strange = Step.KILL_STRANGER
+    orphans = [pod for pod in message.running if step(host.runs.get(pod), About.LISTED) == strange]
+    all_ends = (*ends, *judged.missing)
+    facts = _reconciled(host, message, agreed=not orphans and judged.all)
+    facts = (*facts, *_started(judged.started), *_ended(host, all_ends))
+    sends = (*_tell_started(judged.started), *_tell(host, all_ends))
+    orders = _orders(host, at, again=judged.again, stops=(*judged.kills, *orphans))
+    if message.ends:
+        ended = tuple(end.run for end in message.ends)
+        orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
+    because = f"{len(orphans)} old runs are killed first" if orphans else "reconciled"
+    return Decision(facts=facts, sends=(*sends, *orders), because=because)
+
+
+class _Judged(NamedTuple):
+    """What a list says of the runs in the ledger, and whether it says something of each."""
+
+    again: list[Run]
+    missing: list[m.RunEnd]
+    started: list[Run]
+    kills: list[str]
+    all: bool
+
+
+def _judged_by(message: m.RunsListed, host: Host, *, listed: set[str]) -> _Judged:
     outcome = lost_outcome("the backend does not know the run any more")
-    missing: list[m.RunEnd] = []
+    running = {*message.running}
     again: list[Run] = []
+    missing: list[m.RunEnd] = []
     started: list[Run] = []
     kills: list[str] = []
+    unjudged = False
     for pod in sorted(host.runs):
         run = host.runs[pod]
         if pod in listed:
@@ -108,7 +136,11 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         elif run.since < message.asked_at:
             do = step(run, About.UNLISTED)
         else:
-            continue  # accepted with the question or after it: the list may be older
+            # Accepted with the question or after it: the list may be older. An owner that takes
+            # over in the instant of its predecessor's last frame has such a run, and its start may
+            # be lost with the predecessor: the host stays unsure and compares again.
+            unjudged = True
+            continue
         if do == Step.START_AGAIN:
             again.append(run)
         elif do == Step.LOST:
@@ -117,18 +149,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
             started.append(run)
         elif do == Step.KILL_AGAIN:
             kills.append(pod)
-    strange = Step.KILL_STRANGER
-    orphans = [pod for pod in message.running if step(host.runs.get(pod), About.LISTED) == strange]
-    all_ends = (*ends, *missing)
-    facts = _reconciled(host, message, agreed=not orphans)
-    facts = (*facts, *_started(started), *_ended(host, all_ends))
-    sends = (*_tell_started(started), *_tell(host, all_ends))
-    orders = _orders(host, at, again=again, stops=(*kills, *orphans))
-    if message.ends:
-        ended = tuple(end.run for end in message.ends)
-        orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
-    because = f"{len(orphans)} old runs are killed first" if orphans else "reconciled"
-    return Decision(facts=facts, sends=(*sends, *orders), because=because)
+    return _Judged(again, missing, started, kills, all=not unjudged)
 
 
 def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:
