@@ -6,6 +6,7 @@ Imports neither before it knows which.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from peloton.cli.lazy import Entry
@@ -24,6 +25,9 @@ PROCESSES = {
 
 
 def main() -> None:
+    # A name that the terminal's encoding lacks is shown escaped, as on stderr.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(root(PROCESSES)))
 
 

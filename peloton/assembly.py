@@ -8,7 +8,9 @@ hosts, and stops in the reverse order. A daemon among others is wired by `assemb
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -63,6 +65,8 @@ class Doors(NamedTuple):
     on_disk: bool
     receive_max_bytes: int
     classic: Sequence[Address] = ()
+    grpc_setting: str = "--grpc"
+    http_setting: str = "--http"
 
 
 class Wired:
@@ -88,28 +92,32 @@ class Wired:
         return folder
 
     def _listen_http(self, doors: Doors) -> None:
+        refuse_busy(doors.http_setting, doors.http)
         try:
             server = HttpServer(doors.http, self._region, sandboxes=doors.sandboxes)
         except OSError as error:
-            raise CannotStart(f"--http: {doors.http}: {error.strerror}") from error
+            raise CannotStart(f"{doors.http_setting}: {doors.http}: {error.strerror}") from error
         self._undo.append(server.close)
         self.http = server.address
 
     def _listen_grpc(self, doors: Doors) -> None:
         addresses = [doors.grpc]
         for address in doors.classic:
-            if is_free(address):
+            if not why_not(address):
                 addresses.append(address)
             else:
                 self.warnings.append(f"classic port {address} is busy: not listening there")
-        refuse_busy("--grpc", doors.grpc)
-        self._server, ports = build_server(
-            self._region,
-            [str(address) for address in addresses],
-            http=self.http,
-            receive_max_bytes=doors.receive_max_bytes,
-            sandboxes=doors.sandboxes if doors.on_disk else None,
-        )
+        refuse_busy(doors.grpc_setting, doors.grpc)
+        try:
+            self._server, ports = build_server(
+                self._region,
+                [str(address) for address in addresses],
+                http=self.http,
+                receive_max_bytes=doors.receive_max_bytes,
+                sandboxes=doors.sandboxes if doors.on_disk else None,
+            )
+        except RuntimeError as error:  # somebody was quicker since we looked
+            raise CannotStart(f"{doors.grpc_setting}: {doors.grpc}: {error}") from error
         self._server.start()
         self.grpc = Address(doors.grpc.host, ports[0])
 
@@ -154,13 +162,7 @@ class Minicluster(Wired):
         refuse_busy("--http", settings.http)
         refuse_busy("--grpc", settings.grpc)
         folder = self._take_folder(settings.folder, holder="minicluster")
-        if settings.fresh:
-            # The keeper of an older cluster ends its runs and leaves once its folder is gone.
-            claimed_folder.empty(folder.path)
-        try:
-            claimed_folder.claim(folder.path, settings.backend)
-        except claimed_folder.NotOurs as error:
-            raise CannotStart(str(error)) from error
+        self._claim_folder(folder)
         journal = open_sqlite(folder)
         self._undo.append(journal.close)
         try:
@@ -178,7 +180,8 @@ class Minicluster(Wired):
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
-        self._muster = Muster(self._region, self._inventories)
+        self._region.status.report = report
+        self._muster = Muster(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
         gone = self._greet(self._backend.key)
         self._backend.start(self._region.tell, self._region.trouble)
@@ -186,6 +189,7 @@ class Minicluster(Wired):
         # Only now: a host that is no more has its backend kill what it left.
         self._region.tell([Envelope(host, HostGone()) for host in gone])
         self._wait(self._hosts_up, "its hosts")
+        self._wait(lambda: self._region.condition().ready, "all to be well")
         doors = Doors(
             grpc=settings.grpc,
             http=settings.http,
@@ -196,6 +200,20 @@ class Minicluster(Wired):
         )
         self._listen_http(doors)
         self._listen_grpc(doors)
+
+    def _claim_folder(self, folder: DataFolder) -> None:
+        try:
+            if self._settings.fresh:
+                # The keeper of an older cluster ends its runs and leaves once its folder is gone.
+                claimed_folder.empty(folder.path)
+            claimed_folder.claim(folder.path, self._settings.backend)
+        except claimed_folder.NotOurs as error:
+            raise CannotStart(str(error)) from error
+        except UnicodeDecodeError as error:
+            mark = folder.path / claimed_folder.MAKER
+            raise CannotStart(f"{mark} does not name a backend: {error.reason}") from error
+        except OSError as error:
+            raise CannotStart(f"data folder {folder.path}: {error.strerror}") from error
 
     def _make_backend(self, keeper: Path, record: Cluster) -> Backend:
         settings = self._settings
@@ -226,8 +244,16 @@ class Minicluster(Wired):
         return self._muster.all_up(wanted, alone=True)
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
+        """Until it is so; a damaged shard ends the waiting, for only a person can mend it."""
         until = time.monotonic() + START_MAX_S
-        while not done():
+        while True:
+            if self._root.exited.done():
+                raise CannotStart(self._root.exited.result())
+            over, damaged = done(), self._region.condition().damaged
+            if damaged:
+                raise CannotStart("; ".join(map(str, damaged)))
+            if over:
+                return
             if time.monotonic() > until:
                 reasons = self._region.health()[1] or self._muster.down()
                 why = "; ".join(reasons) or "no reason is known"
@@ -280,19 +306,28 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
     return ConfigureHost(capacity, labels, backend)
 
 
-def refuse_busy(option: str, address: Address) -> None:
-    """Raise CannotStart where somebody else listens already."""
-    if address.port and not is_free(address):
-        raise CannotStart(f"{option}: {address} is busy: another program listens there")
+def report(line: str) -> None:
+    """One line for the process's log, which is its stderr; nobody may be reading it any more."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
 
 
-def is_free(address: Address) -> bool:
-    """Whether nobody listens there."""
+def refuse_busy(setting: str, address: Address) -> None:
+    """Raise CannotStart where we could not listen, because somebody else does, say."""
+    why = why_not(address) if address.port else ""
+    if why:
+        raise CannotStart(f"{setting}: {address} {why}")
+
+
+def why_not(address: Address) -> str:
+    """Why we could not listen there; empty where we could."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address.host, address.port))
-        except OSError:
-            return False
-    return True
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "is busy: another program listens there"
+        return f"cannot be had: {error.strerror or error}"
+    return ""

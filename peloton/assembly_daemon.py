@@ -14,13 +14,13 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.messages import AskBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
@@ -32,6 +32,7 @@ from peloton.assembly import (
     claim_keeper,
     configured,
     open_sqlite,
+    report,
     serves_of,
 )
 from peloton.backends.port import Backend
@@ -43,9 +44,9 @@ from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
 from peloton.muster import Muster
-from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Cluster, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
@@ -54,17 +55,19 @@ from peloton.runtime.shells.fleet import Fleet, Setup
 from peloton.runtime.shells.house import Limits
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
-from peloton.settings import Cassandra, DaemonSettings
-
-if TYPE_CHECKING:
-    from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
+from peloton.servers import open_cassandra, open_zookeeper
+from peloton.settings import DaemonSettings
 
 GREET_AGAIN_S = 1.0
+REPORT_AFTER_S = 5.0
+"""A daemon that is not ready after so long says why."""
+REASONS_REPORTED_MAX = 5
+START = "start"
+"""Component of the reason why a daemon that starts is not ready."""
+HOSTS_UNKNOWN = "not all hosts of this daemon are up and known yet"
 LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
 LEAVE_S_MAX = 30.0
 """So long a daemon hands its shards over; what is left then, its session's end hands over."""
-LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
-"""Under which name clients look for the owner of a group's first shard."""
 
 
 class Outside(NamedTuple):
@@ -97,7 +100,9 @@ class Daemon(Wired):
         """Done with the reason when ZooKeeper belongs to another cluster."""
         self._leaving = threading.Event()
         self.greeted: Future[None] = Future()
-        """Done when all that the cluster has to be told by us was heard, and our hosts are up."""
+        """Done when all that the cluster has to be told by us was heard, our hosts are up, every
+        shard of the cluster has an owner, and those that are ours take mail."""
+        self._report_after_s = REPORT_AFTER_S
         try:
             self._start(failed)
         except BaseException:
@@ -146,6 +151,7 @@ class Daemon(Wired):
         self._region = root.region
         self._undo.append(lambda: root.stop(drain=False))
         root.exited.add_done_callback(lambda reason: failed())
+        self._region.trouble(START, HOSTS_UNKNOWN)
         if self._refused is not None:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         backend = self._furnish()
@@ -213,16 +219,18 @@ class Daemon(Wired):
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
         limits = Limits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        store = DISK if fleet is None else CASSANDRA
         try:
             root = assemble(
                 kinds(settings.sizes),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
-                setup=Setup(limits, fleet, self._record),
+                setup=Setup(limits, fleet, store, self._record),
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
+        root.region.status.report = report
         root.collector = self._collector
         drivers.on_broken = root.broken
         return root
@@ -260,12 +268,15 @@ class Daemon(Wired):
             sandboxes=(runs.folder if runs is not None else Path(os.devnull)) / "runs",
             on_disk=runs is not None,
             receive_max_bytes=settings.limits.receive_max_bytes,
+            grpc_setting="listen.grpc",
+            http_setting="listen.http",
         )
 
     # ---- what the cluster has to be told ----
 
     def _greet(self) -> None:
         """On a thread of its own, until everybody has heard."""
+        self._waiting_since_s = time.monotonic()
         left = self._greetings()
         ours = [to for to in left if kind_of(to) == "host"]
         while left and not self._leaving.is_set():
@@ -276,21 +287,36 @@ class Daemon(Wired):
                     del left[to]
                     self._introduce(to)
             if left:
+                self._report_waiting()
                 self._leaving.wait(GREET_AGAIN_S)
         if not left:
             self._collector.own()
             self._muster(ours)
 
     def _muster(self, ours: list[Key]) -> None:
-        """Wait until our hosts can be counted on: a client that hears `ready` will."""
-        muster = Muster(self._region, self._inventories)
+        """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
+        count on both."""
+        muster = Muster(self._region, self._inventories, over=self._leaving.is_set)
         pause_s = LOOK_AGAIN_S
         while not self._leaving.is_set():
-            if muster.all_up(ours, alone=False):
+            # At each look: a host that was up may have moved to us, and have met another keeper.
+            up = muster.all_up(ours, alone=False)
+            self._region.trouble(START, "" if up else _hosts_down(muster.down(ours)))
+            if self._region.condition().ready:
                 self.greeted.set_result(None)
                 return
+            self._report_waiting()
             self._leaving.wait(pause_s)
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)  # each look lists every host
+
+    def _report_waiting(self) -> None:
+        """What keeps us from being ready, after a while, and then less and less often."""
+        now = time.monotonic()
+        if now - self._waiting_since_s < self._report_after_s:
+            return
+        self._report_after_s *= 2
+        found = self._region.condition().reasons
+        report(f"not ready yet: {'; '.join(map(str, found[:REASONS_REPORTED_MAX]))}")
 
     def _introduce(self, host: Key) -> None:
         """A host that has just begun to exist has missed the first word of its backend."""
@@ -312,67 +338,8 @@ class Daemon(Wired):
         return PROCESS if real else SIMULATED
 
 
-# ---- what a daemon stands on: imported only where it is wanted ----
-
-
-def open_cassandra(setting: Cassandra) -> Journal:
-    """The journal that a cluster shares."""
-    try:
-        from peloton.runtime.adapters.cassandra_session import CassandraSettings
-        from peloton.runtime.adapters.cassandra_store import CassandraRows
-    except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {INSTALL_FLEET}") from error
-    try:
-        rows = CassandraRows.open(
-            CassandraSettings(
-                contacts=tuple(setting.contacts),
-                port=setting.port,
-                keyspace=setting.keyspace,
-                data_centre=setting.data_centre,
-                username=setting.username,
-                password=_secret(setting.password_file),
-                ca_file=setting.ca_file,
-            )
-        )
-    except (JournalError, OSError) as error:
-        raise CannotStart(f"journal.cassandra: {error}") from error
-    return FencedRows(rows, process=os.urandom(16))
-
-
-def open_zookeeper(settings: DaemonSettings, record: Cluster) -> ZooKeeperMembership:
-    """The membership, which also shows clients where the owners of first shards are."""
-    try:
-        from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
-        from peloton.runtime.adapters.zookeeper_nodes import Leader
-    except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
-    setting = settings.zookeeper
-    assert setting is not None
-    leaders: Mapping[str, tuple[str, Leader]] = {}
-    if "api" in settings.roles:
-        grpc, http = settings.grpc, settings.http
-        here = Leader(socket.gethostname(), grpc.host, http.port, grpc.port)
-        leaders = {group: (role, here) for group, role in LEADER_ROLES.items()}
-    return ZooKeeperMembership(
-        Config(
-            hosts=",".join(setting.hosts),
-            cluster=settings.cluster,
-            session_s=setting.session_timeout_s,
-            root=setting.root,
-            leaders=leaders,
-            cluster_id=record.cluster_id.hex(),
-        )
-    )
-
-
-def _secret(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        text = f"journal.cassandra.password_file: {file}: {error.strerror}"
-        raise CannotStart(text) from error
+def _hosts_down(down: Sequence[str]) -> str:
+    return "; ".join((HOSTS_UNKNOWN, *down[:REASONS_REPORTED_MAX]))
 
 
 def _process_name() -> str:

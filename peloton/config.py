@@ -7,13 +7,15 @@ names the option or the path in the file that is wrong.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import platformdirs
 import yaml
+
+from peloton import mistyped, yaml_limits
 
 GRPC_DEFAULT = "127.0.0.1:5397"
 HTTP_DEFAULT = "127.0.0.1:5297"
@@ -22,10 +24,18 @@ HOST_NAME_PREFIX = "peloton-mesos-agent"
 RECEIVE_MAX_BYTES = 64 * 1024 * 1024
 HOSTS_MAX = 50_000
 PORT_MAX = 65_535
+SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadSetting(Exception):
-    """A setting that cannot be used; the text names it."""
+    """Settings that cannot be used; each text names one."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.texts = texts
+
+    def __str__(self) -> str:
+        return "\n".join(self.texts)
 
 
 class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,37 +99,59 @@ def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     return [msgspec.structs.replace(size, name=name) for name in names]
 
 
+def read_yaml(path: Path, option: str) -> Any:
+    """What a YAML file holds, whatever that is. The option is what the file was named by."""
+    try:
+        return yaml_limits.load(yaml_limits.text_of(path), SAFE)
+    except OSError as error:
+        raise BadSetting(f"{option}: {path}: {error.strerror}") from error
+    except yaml_limits.BadYaml as error:
+        raise BadSetting(f"{option}: {path}: {error}") from error
+
+
 def read_cluster(path: Path) -> list[HostSetting]:
     """The hosts of a cluster file."""
-    try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadSetting(f"--cluster: {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise BadSetting(f"--cluster: {path} is not YAML: {error}") from error
-    try:
-        found = msgspec.convert(raw, ClusterFile)
-    except msgspec.ValidationError as error:
-        raise BadSetting(f"--cluster: {path}: {error}") from error
-    check_hosts(found.hosts)
+    raw = read_yaml(path, "--cluster")
+    found, texts, guessed = mistyped.converted(raw, ClusterFile)
+    if found is not None:
+        texts += [
+            one for one in host_problems(found.hosts) if not mistyped.is_guessed(one, guessed)
+        ]
+    if found is None or texts:
+        raise BadSetting(*(f"--cluster: {path}: {text}" for text in texts))
     return found.hosts
 
 
 def check_hosts(hosts: Sequence[HostSetting]) -> None:
+    """Raise BadSetting with all that is wrong with them."""
+    texts = [*host_problems(hosts)]
+    if texts:
+        raise BadSetting(*texts)
+
+
+def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
     """Names must be unique and usable, amounts finite and not negative."""
     seen: dict[str, None] = {}
     if not hosts:
-        raise BadSetting("hosts: a cluster needs at least one")
+        yield "hosts: a cluster needs at least one"
     for number, host in enumerate(hosts):
         if not host.name or "/" in host.name:
-            raise BadSetting(f"hosts[{number}].name: {host.name!r} is not a host name")
+            yield f"hosts[{number}].name: {host.name!r} is not a host name"
         if host.name in seen:
-            raise BadSetting(f"hosts[{number}].name: {host.name!r} stands twice")
+            yield f"hosts[{number}].name: {host.name!r} stands twice"
         seen[host.name] = None
         for field in ("cpus", "memory_mb", "disk_mb", "gpus"):
             amount = getattr(host, field)
             if not 0 <= amount < 1e12:
-                raise BadSetting(f"hosts[{number}].{field}: {amount} is no amount")
+                yield f"hosts[{number}].{field}: {amount} is no amount"
+
+
+def same_port(one: Address, other: Address) -> bool:
+    """Whether only one of them can listen."""
+    if one.port != other.port or not one.port:
+        return False
+    hosts = {"127.0.0.1" if host == "localhost" else host for host in (one.host, other.host)}
+    return len(hosts) == 1 or bool(hosts & {"0.0.0.0", "::", ""})
 
 
 class MiniclusterSettings(msgspec.Struct, frozen=True, kw_only=True):

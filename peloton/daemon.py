@@ -42,7 +42,11 @@ def command() -> click.Command:
     is_flag=True,
     help="Take the keeper folder from the cluster that it served, and end all that runs there.",
 )
-@click.option("--check", is_flag=True, help="Only say whether the file can be used.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only say all that would keep it from starting: settings, ports, files, servers.",
+)
 def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) -> None:
     """Run one daemon of a cluster in the foreground.
 
@@ -53,19 +57,33 @@ def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) ->
     try:
         settings = read(config_, roles)
     except BadSetting as error:
-        click.echo(f"peloton daemon: {error}", err=True)
+        for text in error.texts:
+            click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
     if check:
-        click.echo(f"{config_}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
-        return
+        sys.exit(_check(config_, settings))
     sys.exit(_run(settings, adopt_keeper))
+
+
+def _check(file: Path, settings: DaemonSettings) -> int:
+    """Say all that would keep it from starting; the exit code."""
+    from peloton.foreground import CANNOT_START
+    from peloton.preflight import of_daemon
+
+    found = of_daemon(settings)
+    for text in found:
+        click.echo(f"peloton daemon: {file}: {text}", err=True)
+    if found:
+        return CANNOT_START
+    click.echo(f"{file}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
+    return 0
 
 
 def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     """Start, say so, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly_daemon import Daemon
-    from peloton.foreground import Manner, run
+    from peloton.foreground import Manner, forget_stdout, run, say
 
     def greet(running: Daemon) -> None:
         # Without the owners of pools and hosts nobody can serve, and they may be yet to come.
@@ -73,9 +91,13 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
         running.greeted.add_done_callback(lambda done: ready(running))
 
     def ready(running: Daemon) -> None:
-        click.echo(f"ready: http {running.http}", err=True)
-        if "api" in settings.roles:
+        say(f"ready: http {running.http}")
+        if "api" not in settings.roles:
+            return
+        try:
             click.echo(f"ready: grpc {running.grpc}")
+        except OSError:  # nobody reads it; the daemon serves all the same
+            forget_stdout()
 
     manner = Manner(
         name="peloton daemon",

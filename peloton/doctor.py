@@ -32,10 +32,10 @@ def doctor(**options: Any) -> None:
     wrong   a promise does not hold; the exit code is 1
     weak    all promises hold, with less to spare than they might
     """
+    settings = store_settings(options)  # first: it says what to install
     from peloton.runtime.adapters import cassandra_doctor, cassandra_session
     from peloton.runtime.ports import Unreachable
 
-    settings = store_settings(options)
     try:
         connected = cassandra_session.connect(settings, keyspace=False)
     except Unreachable as error:

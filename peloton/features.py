@@ -98,10 +98,10 @@ def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, know
 
 
 def _opened(settings: Any) -> tuple[Journal, int, dict[str, MemberNode | None]]:
-    from peloton.assembly_daemon import open_cassandra
     from peloton.kinds import kinds
     from peloton.runtime.adapters.zookeeper_members import members
     from peloton.runtime.core.codec import known_level
+    from peloton.servers import open_cassandra
 
     zookeeper = settings.zookeeper
     hosts = ",".join(zookeeper.hosts)

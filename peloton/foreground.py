@@ -7,6 +7,8 @@ it has ended.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import threading
@@ -61,19 +63,42 @@ def run(
     try:
         running = start(leaving.set)
     except CannotStart as error:
-        click.echo(f"{manner.name}: {error}", err=True)
+        say(f"{manner.name}: {error}")
         return CANNOT_START
-    greet(running)
-    sys.stdout.flush()
+    except OSError as error:
+        # A full disk, a folder that is not ours to write: nothing that a traceback would explain.
+        where = f"{error.filename}: " if error.filename is not None else ""
+        say(f"{manner.name}: {where}{error.strerror or error}")
+        return CANNOT_START
+    try:
+        greet(running)
+        if sys.stdout is not None:  # a program may be started without one
+            sys.stdout.flush()
+    except OSError as error:
+        # Nobody reads what we print. The cluster runs all the same, and others may use it.
+        forget_stdout()
+        say(f"{manner.name}: stdout: {error.strerror}")
     leaving.wait()
-    click.echo(manner.leaving, err=True)
+    say(manner.leaving)
     try:
         clean = running.stop()
     except Failed as error:
-        click.echo(f"{manner.name}: {error}", err=True)
+        say(f"{manner.name}: {error}")
         return manner.failed
     if clean:
         return 0
     if manner.left_text:
-        click.echo(manner.left_text, err=True)
+        say(manner.left_text)
     return manner.left
+
+
+def say(line: str) -> None:
+    """A line on stderr; it may be closed, or its reader may be gone."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(line, err=True)
+
+
+def forget_stdout() -> None:
+    """What Python still wants to flush when it ends would fail as well."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.assembly import CannotStart
-from peloton.assembly_daemon import open_cassandra
 from peloton.config import BadSetting, default_data_dir
 from peloton.kinds import GROUPS, kinds
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
@@ -31,6 +30,7 @@ from peloton.runtime.ports import (
     Unreachable,
 )
 from peloton.runtime.vocabulary import Key
+from peloton.servers import open_cassandra
 from peloton.settings import read
 
 

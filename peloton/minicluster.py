@@ -9,7 +9,9 @@ asked to end them. It must never listen on anything but loopback.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 from click.core import ParameterSource
@@ -19,6 +21,8 @@ from peloton.config import Address, BadSetting, HostSetting
 
 SIZES = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
 USAGE, FAILED, TASKS_LEFT = 64, 70, 1
+DURATION_S_MAX = 1e9
+Made = TypeVar("Made")
 
 
 def command() -> click.Command:
@@ -62,6 +66,7 @@ def command() -> click.Command:
     "--simulated-duration-s", type=float, default=1.0, show_default=True, help="Of simulated runs."
 )
 @click.option("--simulated-seed", type=int, default=0, show_default=True)
+@click.option("--check", is_flag=True, help="Only say all that would keep it from starting.")
 def minicluster(**options: object) -> None:
     """Run a whole cluster in this process, in the foreground.
 
@@ -70,34 +75,38 @@ def minicluster(**options: object) -> None:
     peloton minicluster --hosts 10 --host-cpus 8
     peloton minicluster --cluster examples/minicluster.yaml
     """
+    check = bool(options.pop("check"))
     try:
         settings = _settings(options)
     except BadSetting as error:
-        click.echo(f"peloton minicluster: {error}", err=True)
+        for text in error.texts:
+            click.echo(f"peloton minicluster: {text}", err=True)
         sys.exit(USAGE)
-    sys.exit(_run(settings))
+    sys.exit(_check(settings) if check else _run(settings))
 
 
 def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
-    def number(name: str) -> float:
-        value = options[name]
-        assert isinstance(value, (int, float))
-        return float(value)
+    """What the options mean; or BadSetting, with all that is wrong with them."""
+    texts: list[str] = []
 
-    cluster = options["cluster"]
-    if isinstance(cluster, Path):
-        _refuse_both()
-        hosts = config.read_cluster(cluster)
-    else:
-        size = HostSetting(
-            name="size",
-            cpus=number("host_cpus"),
-            memory_mb=number("host_memory_mb"),
-            disk_mb=number("host_disk_mb"),
-            gpus=number("host_gpus"),
-        )
-        hosts = config.hosts_alike(int(number("hosts")), size)
-        config.check_hosts(hosts)
+    def tried(make: Callable[[], Made], instead: Made) -> Made:
+        try:
+            return make()
+        except BadSetting as error:
+            texts.extend(error.texts)
+            return instead
+
+    nowhere = Address("", 0)
+    hosts: list[HostSetting] = tried(lambda: _hosts(options), [])
+    grpc = tried(lambda: config.loopback(str(options["grpc_"]), "--grpc"), nowhere)
+    http = tried(lambda: config.loopback(str(options["http"]), "--http"), nowhere)
+    if config.same_port(grpc, http):
+        texts.append(f"--http: {http} is --grpc as well")
+    duration_s = _number(options, "simulated_duration_s")
+    if not 0 <= duration_s < DURATION_S_MAX:
+        texts.append(f"--simulated-duration-s: {duration_s} is no duration")
+    if texts:
+        raise BadSetting(*texts)
     folder = options["data_dir"]
     classic: list[Address] = []
     if not options["no_classic_ports"]:
@@ -107,13 +116,50 @@ def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
         backend=str(options["backend"]),
         folder=folder if isinstance(folder, Path) else config.default_data_dir(),
         fresh=bool(options["fresh"]),
-        grpc=config.loopback(str(options["grpc_"]), "--grpc"),
-        http=config.loopback(str(options["http"]), "--http"),
+        grpc=grpc,
+        http=http,
         classic=classic,
         stop_tasks=bool(options["stop_tasks_on_exit"]),
-        simulated_duration_s=number("simulated_duration_s"),
-        simulated_seed=int(number("simulated_seed")),
+        simulated_duration_s=duration_s,
+        simulated_seed=int(_number(options, "simulated_seed")),
     )
+
+
+def _hosts(options: dict[str, object]) -> list[HostSetting]:
+    cluster = options["cluster"]
+    if isinstance(cluster, Path):
+        _refuse_both()
+        return config.read_cluster(cluster)
+    size = HostSetting(
+        name="size",
+        cpus=_number(options, "host_cpus"),
+        memory_mb=_number(options, "host_memory_mb"),
+        disk_mb=_number(options, "host_disk_mb"),
+        gpus=_number(options, "host_gpus"),
+    )
+    hosts = config.hosts_alike(int(_number(options, "hosts")), size)
+    config.check_hosts(hosts)
+    return hosts
+
+
+def _number(options: dict[str, object], name: str) -> float:
+    value = options[name]
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+def _check(settings: config.MiniclusterSettings) -> int:
+    """Say all that would keep it from starting; the exit code."""
+    from peloton.foreground import CANNOT_START
+    from peloton.preflight import of_minicluster
+
+    found = of_minicluster(settings)
+    for text in found:
+        click.echo(f"peloton minicluster: {text}", err=True)
+    if found:
+        return CANNOT_START
+    click.echo(f"{len(settings.hosts)} hosts, data in {settings.folder}")
+    return 0
 
 
 def _refuse_both() -> None:

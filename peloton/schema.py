@@ -112,10 +112,10 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
     peloton schema apply --replication dc1:3
     peloton schema apply --cassandra 10.0.0.1 --cassandra 10.0.0.2 --replication east:3
     """
+    settings = store_settings(options)  # first: it says what to install
     from peloton.runtime.adapters import cassandra_schema, cassandra_session
     from peloton.runtime.ports import Refused, Unreachable
 
-    settings = store_settings(options)
     copies = dict(_copies(word) for word in replication)
     try:
         connected = cassandra_session.connect(settings, keyspace=False)

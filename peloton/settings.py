@@ -10,12 +10,14 @@ Paths in the file are relative to the folder it lies in.
 from __future__ import annotations
 
 import ipaddress
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
+from peloton import mistyped
 from peloton.config import (
     GRPC_DEFAULT,
     HTTP_DEFAULT,
@@ -24,8 +26,10 @@ from peloton.config import (
     Address,
     BadSetting,
     HostSetting,
-    check_hosts,
+    host_problems,
     loopback,
+    read_yaml,
+    same_port,
 )
 
 GROUPS = ("jobmgr", "resmgr", "hostmgr")
@@ -37,6 +41,7 @@ SHARDS_MAX = 4096
 EXCHANGE_DEFAULT = "127.0.0.1:5399"
 CHECKPOINT_BYTES_MIN = 1024 * 1024
 SESSION_S_MIN, SESSION_S_MAX = 1.0, 300.0
+SERVER = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -165,6 +170,16 @@ class DaemonSettings(_Record, frozen=True):
         """Where health, metrics and files are."""
         return loopback(self.listen.http, "listen.http")
 
+    @property
+    def doors(self) -> list[str]:
+        """What of `listen` this daemon listens at."""
+        exchange = [] if self.alone else ["exchange"]
+        return ["http", *(["grpc"] if "api" in self.roles else []), *exchange]
+
+    def door(self, name: str) -> Address:
+        """The address of one of them."""
+        return _address(getattr(self.listen, name), f"listen.{name}")
+
     def with_doors(self, grpc: str, http: str) -> DaemonSettings:
         """The same, with other addresses for clients."""
         listen = msgspec.structs.replace(self.listen, grpc=grpc, http=http)
@@ -173,93 +188,113 @@ class DaemonSettings(_Record, frozen=True):
 
 def read(path: Path, roles: str | None = None) -> DaemonSettings:
     """The settings of a file; `roles`, with commas between them, in place of those in it."""
-    try:
-        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        text = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise BadSetting(f"--config: {path}: {text}") from error
-    except yaml.YAMLError as error:
-        raise BadSetting(f"--config: {path} is not YAML: {error}") from error
+    raw = read_yaml(path, "--config")
     if roles is not None and isinstance(raw, dict):
         raw = raw | {"roles": [role.strip() for role in roles.split(",") if role.strip()]}
     try:
         return parse(raw, path.parent)
     except BadSetting as error:
-        raise BadSetting(f"{path}: {error}") from error
+        raise BadSetting(*(f"{path}: {text}" for text in error.texts)) from error
 
 
 def parse(raw: Any, folder: Path) -> DaemonSettings:
-    """The settings that a parsed file means, if they make sense together."""
+    """The settings that a parsed file means; or BadSetting, with all that is wrong with it."""
 
     def path(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, str) and value:
             return folder / Path(value).expanduser()
         raise ValueError(f"Expected a path, got {value!r}")
 
-    try:
-        found = msgspec.convert(raw, DaemonSettings, dec_hook=path)
-    except msgspec.ValidationError as error:
-        raise BadSetting(_plain(str(error))) from error
-    for check in (_names, _stores, _addresses, _backend, _numbers):
-        check(found)
+    found, texts, guessed = mistyped.converted(raw, DaemonSettings, dec_hook=path)
+    if found is not None:
+        for check in (_names, _stores, _servers, _addresses, _backend, _numbers):
+            texts += [text for text in check(found) if not mistyped.is_guessed(text, guessed)]
+    if found is None or texts:
+        raise BadSetting(*texts)
     return found
 
 
-def _plain(text: str) -> str:
-    """`$.a.b` at the end becomes `a.b:` at the beginning, as in all other complaints."""
-    what, separator, where = text.rpartition(" - at `$")
-    if not separator:
-        return text
-    return f"{where.rstrip('`').lstrip('.')}: {what}"
+# ---- whether it makes sense: each check names all that it finds ----
 
 
-def _names(found: DaemonSettings) -> None:
+def _names(found: DaemonSettings) -> Iterator[str]:
     if not found.cluster or not found.cluster.replace("-", "").replace("_", "").isalnum():
-        raise BadSetting(f"cluster: {found.cluster!r} is no name of letters, digits, - and _")
+        yield f"cluster: {found.cluster!r} is no name of letters, digits, - and _"
     if not found.roles:
-        raise BadSetting(f"roles: none is given; there are {', '.join(ROLES)}")
+        yield f"roles: none is given; there are {', '.join(ROLES)}"
     for number, role in enumerate(found.roles):
         if role not in ROLES:
-            raise BadSetting(f"roles[{number}]: {role!r} is none of {', '.join(ROLES)}")
-        if role in found.roles[:number]:
-            raise BadSetting(f"roles[{number}]: {role!r} stands twice")
+            yield f"roles[{number}]: {role!r} is none of {', '.join(ROLES)}"
+        elif role in found.roles[:number]:
+            yield f"roles[{number}]: {role!r} stands twice"
 
 
-def _stores(found: DaemonSettings) -> None:
+def _stores(found: DaemonSettings) -> Iterator[str]:
     journal = found.journal
     if (journal.sqlite is None) == (journal.cassandra is None):
-        raise BadSetting("journal: give one of sqlite and cassandra")
-    if journal.sqlite is not None and found.zookeeper is not None:
-        raise BadSetting(
-            "journal.sqlite: others cannot read it; with zookeeper the journal is in cassandra"
-        )
-    if journal.cassandra is not None and found.zookeeper is None:
-        raise BadSetting("zookeeper: daemons that share a journal find each other through it")
+        yield "journal: give one of sqlite and cassandra"
+    elif journal.sqlite is not None and found.zookeeper is not None:
+        yield "journal.sqlite: others cannot read it; with zookeeper the journal is in cassandra"
+    elif journal.cassandra is not None and found.zookeeper is None:
+        yield "zookeeper: daemons that share a journal find each other through it"
     missing = [role for role in ROLES if role not in found.roles]
     if found.alone and missing:
-        raise BadSetting(f"roles: nobody else has {', '.join(missing)}: this daemon is alone")
-    if journal.cassandra is not None and not journal.cassandra.contacts:
-        raise BadSetting("journal.cassandra.contacts: none is given")
-    if found.zookeeper is not None:
-        if not found.zookeeper.hosts:
-            raise BadSetting("zookeeper.hosts: none is given")
-        if not found.zookeeper.root.startswith("/"):
-            raise BadSetting(f"zookeeper.root: {found.zookeeper.root!r} does not begin with /")
+        yield f"roles: nobody else has {', '.join(missing)}: this daemon is alone"
 
 
-def _addresses(found: DaemonSettings) -> None:
-    assert found.grpc and found.http  # they complain by themselves
-    address = _address(found.listen.exchange, "listen.exchange")
-    if found.listen.advertise:
-        told = _address(found.listen.advertise, "listen.advertise")
-        if not told.port:
-            raise BadSetting(f"listen.advertise: nobody can dial port 0 of {told.host}")
-    elif _is_any(address.host) and not found.alone:
-        raise BadSetting(
-            f"listen.advertise: peers cannot dial {address.host}; give an address of this machine"
-        )
-    if found.tls is None and not found.alone:
-        loopback(found.listen.exchange, "listen.exchange")
+def _servers(found: DaemonSettings) -> Iterator[str]:
+    cassandra, zookeeper = found.journal.cassandra, found.zookeeper
+    if cassandra is not None:
+        yield from _listed("journal.cassandra.contacts", cassandra.contacts)
+    if zookeeper is not None:
+        yield from _listed("zookeeper.hosts", zookeeper.hosts)
+        for number, server in enumerate(zookeeper.hosts):
+            if server and SERVER.fullmatch(server) is None:
+                yield f"zookeeper.hosts[{number}]: {server!r} is not HOST:PORT"
+        if not zookeeper.root.startswith("/"):
+            yield f"zookeeper.root: {zookeeper.root!r} does not begin with /"
+
+
+def _listed(field: str, servers: list[str]) -> Iterator[str]:
+    if not servers:
+        yield f"{field}: none is given"
+    for number, server in enumerate(servers):
+        if not server:
+            yield f"{field}[{number}]: it is empty"
+        elif server in servers[:number]:
+            yield f"{field}[{number}]: {server!r} stands twice"
+
+
+def _addresses(found: DaemonSettings) -> Iterator[str]:
+    listen, known = found.listen, {}
+    for field, read_ in (("grpc", loopback), ("http", loopback), ("exchange", _address)):
+        try:
+            known[field] = read_(getattr(listen, field), f"listen.{field}")
+        except BadSetting as error:
+            yield from error.texts
+    exchange = known.get("exchange")
+    if listen.advertise:
+        try:
+            told = _address(listen.advertise, "listen.advertise")
+        except BadSetting as error:
+            yield from error.texts
+        else:
+            if not told.port:
+                yield f"listen.advertise: nobody can dial port 0 of {told.host}"
+    elif exchange is not None and _is_any(exchange.host) and not found.alone:
+        what = f"peers cannot dial {exchange.host}; give an address of this machine"
+        yield f"listen.advertise: {what}"
+    if exchange is not None and found.tls is None and not found.alone:
+        try:
+            loopback(listen.exchange, "listen.exchange")
+        except BadSetting as error:
+            yield from error.texts
+    used = found.doors
+    names = [name for name in used if name in known]
+    for number, name in enumerate(names):
+        for other in names[:number]:
+            if same_port(known[name], known[other]):
+                yield f"listen.{name}: {known[name]} is listen.{other} as well"
 
 
 def _address(text: str, field: str) -> Address:
@@ -278,35 +313,38 @@ def _is_any(host: str) -> bool:
         return False
 
 
-def _backend(found: DaemonSettings) -> None:
+def _backend(found: DaemonSettings) -> Iterator[str]:
     backend = found.backend
     if backend.process is not None and backend.simulated is not None:
-        raise BadSetting("backend: give one of process and simulated")
+        yield "backend: give one of process and simulated"
     name = "process" if backend.process is not None else "simulated"
     if backend.hosts:
-        try:
-            check_hosts(backend.hosts)
-        except BadSetting as error:
-            raise BadSetting(f"backend.{name}.{error}") from error
+        yield from (f"backend.{name}.{text}" for text in host_problems(backend.hosts))
     elif "hostmgr" in found.roles:
         # Its hosts would wait for ever for somebody who can run something.
-        raise BadSetting("backend: a daemon with role hostmgr needs one, with hosts")
+        yield "backend: a daemon with role hostmgr needs one, with hosts"
+    if backend.simulated is not None and not 0 <= backend.simulated.duration_s < 1e9:
+        yield f"backend.simulated.duration_s: {backend.simulated.duration_s} is no duration"
 
 
-def _numbers(found: DaemonSettings) -> None:
+def _numbers(found: DaemonSettings) -> Iterator[str]:
     for group, count in sorted(found.shards.items()):
         if group not in GROUPS:
-            raise BadSetting(f"shards.{group}: there are {', '.join(GROUPS)}")
-        _between(count, f"shards.{group}", least=1, most=SHARDS_MAX)
-    _between(found.limits.receive_max_bytes, "limits.receive_max_bytes", least=1024, most=2**31 - 1)
-    _between(found.limits.checkpoint_bytes_min, "limits.checkpoint_bytes_min", least=1, most=2**40)
+            yield f"shards.{group}: there are {', '.join(GROUPS)}"
+        else:
+            yield from _between(count, f"shards.{group}", least=1, most=SHARDS_MAX)
+    limits, name = found.limits, "limits.receive_max_bytes"
+    yield from _between(limits.receive_max_bytes, name, least=1024, most=2**31 - 1)
+    name = "limits.checkpoint_bytes_min"
+    yield from _between(limits.checkpoint_bytes_min, name, least=1, most=2**40)
     if found.zookeeper is not None:
-        timeout_s = found.zookeeper.session_timeout_s
-        _between(timeout_s, "zookeeper.session_timeout_s", least=SESSION_S_MIN, most=SESSION_S_MAX)
+        timeout_s, name = found.zookeeper.session_timeout_s, "zookeeper.session_timeout_s"
+        yield from _between(timeout_s, name, least=SESSION_S_MIN, most=SESSION_S_MAX)
     if found.journal.cassandra is not None:
-        _between(found.journal.cassandra.port, "journal.cassandra.port", least=1, most=PORT_MAX)
+        port = found.journal.cassandra.port
+        yield from _between(port, "journal.cassandra.port", least=1, most=PORT_MAX)
 
 
-def _between(number: float, field: str, *, least: float, most: float) -> None:
+def _between(number: float, field: str, *, least: float, most: float) -> Iterator[str]:
     if not least <= number <= most:
-        raise BadSetting(f"{field}: {number} is not between {least:g} and {most:g}")
+        yield f"{field}: {number} is not between {least:g} and {most:g}"

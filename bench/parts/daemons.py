@@ -119,10 +119,10 @@ class Daemon:
         return found
 
     def healthy(self) -> bool:
-        """Whether it says so."""
+        """Whether it says that it is ready."""
         with (
             contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://{self.http}/health", timeout=20) as answer,
+            urllib.request.urlopen(f"http://{self.http}/ready", timeout=20) as answer,
         ):
             return bool(answer.status == 200)
         return False

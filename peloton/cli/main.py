@@ -5,6 +5,7 @@ Must not import a noun: the table names them, and the first word typed loads one
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -17,6 +18,7 @@ from peloton.cli import exits
 from peloton.cli.lazy import Entry, LazyGroup
 from peloton.cli.options import Settings
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
+from peloton.sdk.places import PORT, with_port
 
 NOUNS: dict[str, Entry] = {
     "respool": Entry("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
@@ -64,7 +66,8 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code. Failures are told on stderr, each in one line."""
     try:
         code = invoke(group, sys.argv[1:] if args is None else list(args))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a program may be started without one
+            sys.stdout.flush()
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
@@ -83,9 +86,28 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
         return exits.of_error(error)
     except BrokenPipeError:
         # The reader had enough (`| head`). What Python still wants to flush would fail as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
         return exits.OK
+    except OSError as error:
+        # A full disk behind `>`, a file that vanished: the world's fault, in one line.
+        forget_stdout()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        click.echo(f"{NAME}: {where}{error.strerror or error}", err=True)
+        return exits.SERVER_ERROR
+    except RecursionError:
+        click.echo(f"{NAME}: what was handed in is nested too deep", err=True)
+        return exits.BAD_SPEC
+    except UnicodeEncodeError as error:
+        # An argument that is no UTF-8: Python keeps its bytes, and nobody can send them.
+        click.echo(f"{NAME}: {error.object!a} is no text in UTF-8", err=True)
+        return exits.USAGE
     return code if isinstance(code, int) else exits.OK
+
+
+def forget_stdout() -> None:
+    """What Python still wants to flush when it ends would fail as well."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def whether_it_runs(group: click.Group) -> str:
@@ -95,6 +117,9 @@ def whether_it_runs(group: click.Group) -> str:
     if settings.values.get("zk_servers") or settings.values.get("cluster_name") or "," in api:
         return "do the daemons run? each says `ready: grpc` when it serves"
     typed = settings.typed.get("--api", "")
+    if typed:
+        with contextlib.suppress(ValueError):
+            typed = with_port(typed.strip(), PORT)
     starter = shlex.join(["peloton", "minicluster", *(["--grpc", typed] if typed else [])])
     return f"is it running? `{starter}` starts one here"
 

@@ -16,12 +16,13 @@ import click
 
 from peloton.cli.options import API, Settings
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
+from peloton.sdk.places import PORT, addresses_of, with_port
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client, Login
 
 
-PORT_MAX = 65_535
+ZK_PORT = 2181
 ZK_ROOT = "/peloton"
 CLUSTERS, CLUSTER_FOLDERS = "clusters.json", ("~/.peloton", "/etc/peloton")
 
@@ -32,10 +33,8 @@ def connected() -> Iterator[Client]:
     settings = click.get_current_context().ensure_object(Settings)
     values, roles = settings.values, settings.roles()
     servers = () if settings.is_told_where else searched(values)
-    api = values.get("api") or API
-    for text in (api, *roles.values()):
-        for address in text.split(","):
-            check_port(address.strip())
+    api = addresses(values.get("api") or API, "--api")
+    roles = {role: addresses(text, f"--{role}") for role, text in roles.items()}
     from peloton.sdk.client import TIMEOUT_S, Client
 
     about: dict[str, Any] = {
@@ -58,9 +57,10 @@ def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
         return (named_cluster(name),)
     words = values.get("zk_servers") or ()
     servers = tuple(one.strip() for word in words for one in word.split(",") if one.strip())
-    for address in servers:
-        check_port(address)
-    return servers
+    try:
+        return tuple(with_port(address, ZK_PORT) for address in servers)
+    except ValueError as error:
+        raise click.UsageError(f"--zkservers: {error}") from None
 
 
 def named_cluster(name: str) -> str:
@@ -72,7 +72,7 @@ def named_cluster(name: str) -> str:
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
         known = {one["clusterName"]: one["zkURL"] for one in told["clusters"]}
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         text = f'{file} must be {{"clusters": [{{"clusterName": ..., "zkURL": ...}}]}}: {error!r}'
         raise BadSpec(text) from None
     if name not in known:
@@ -80,11 +80,15 @@ def named_cluster(name: str) -> str:
     return str(known[name])
 
 
-def check_port(address: str) -> None:
-    """gRPC takes the port modulo 65536, and would say that some other one does not answer."""
-    port = address.rpartition(":")[2]
-    if port.isdigit() and not 1 <= int(port) <= PORT_MAX:
-        raise click.UsageError(f"{address}: port {port} is not between 1 and {PORT_MAX}")
+def addresses(text: str, option: str) -> str:
+    """The addresses an option names, each with a port."""
+    try:
+        found = [with_port(address, PORT) for address in addresses_of(text)]
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from None
+    if not found:
+        raise click.UsageError(f"{option}: no address in {text!r}")
+    return ",".join(found)
 
 
 def login(path: str | None) -> Login | None:
@@ -101,12 +105,13 @@ def login(path: str | None) -> Login | None:
 
 def read_spec(path: str) -> dict[str, Any]:
     """A file of keys and values; what they mean is the client's business."""
+    from peloton import yaml_limits
     from peloton.sdk.yaml_text import load
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadSpec(f"{path} is no text in UTF-8") from None
+        text = yaml_limits.text_of(Path(path))
+    except yaml_limits.BadYaml as error:
+        raise BadSpec(f"{path}: {error}") from None
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     try:
@@ -125,12 +130,23 @@ def spec_in(path: str) -> Iterator[dict[str, Any]]:
         yield spec
     except BadSpec as error:
         if error.field:
-            from peloton.sdk.yaml_text import line_of
-
-            line = line_of(Path(path).read_text(encoding="utf-8"), error.field)
+            line = _line_of(path, error.field)
             where = f"{path}, line {line}" if line is not None else path
             error.args = (f"{where}: {error}",)
         raise
+
+
+def _line_of(path: str, field: str) -> int | None:
+    """The line of a field; None also where the file cannot be read again, such as a pipe."""
+    import yaml
+
+    from peloton import yaml_limits
+    from peloton.sdk.yaml_text import line_of
+
+    try:
+        return line_of(yaml_limits.text_of(Path(path)), field)
+    except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
+        return None
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from peloton.runtime.core.changes import Change
+from peloton.runtime.core.condition import Condition
 from peloton.runtime.core.inspection import FollowChanges, Read
 from peloton.runtime.core.story import Line
 from peloton.runtime.vocabulary import Key, Message, Query
@@ -49,5 +50,5 @@ class Cluster(Protocol):
     def story(self, key: Key, member: int | None = None) -> Future[list[Line]]:
         """What an entity did lately."""
 
-    def health(self) -> tuple[bool, list[str]]:
-        """Whether all is well, and if not, why."""
+    def condition(self) -> Condition:
+        """Whether it is live and ready, and all that is wrong."""

@@ -29,7 +29,7 @@ from peloton.gateway.listing import gather
 from peloton.gateway.principals import principal_of
 from peloton.gateway.texts import name_of
 from peloton.runtime.core.listing import Listed, ListViews
-from peloton.runtime.vocabulary import Key, Message, Query, SetAside, Unavailable
+from peloton.runtime.vocabulary import Key, Message, Query, SetAside, ShardDamaged, Unavailable
 
 ASK_S_MAX = 15.0
 """How long one question may take, whatever the client would wait."""
@@ -86,6 +86,9 @@ class Desk:
                 "look, then repeat"
             )
             end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
+        if isinstance(answer, ShardDamaged):
+            # No UNAVAILABLE, which clients repeat: until a person has acted nothing changes.
+            end(context, Code.DATA_LOSS, text=answer.text)
         if isinstance(answer, Unavailable):
             end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
         if isinstance(answer, SetAside):

@@ -15,9 +15,10 @@ from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from peloton.gateway.cluster import Cluster
+from peloton.gateway.serving import Code, Ended
 from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.inspection import FollowChanges, Read
-from peloton.runtime.vocabulary import Key, Unavailable
+from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 
 RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
 TOKEN_LENGTH_MAX = 64 * 1024
@@ -48,13 +49,18 @@ class Feed:
         return read
 
     async def answered(self, ask: Callable[[], Future[Any]], *, patience_s: float | None) -> Any:
-        """The answer, asked for again while there is none; None: for ever."""
+        """The answer, asked for again while there is none; None: for ever.
+
+        A damaged shard ends the call, as at the desk: asking again does not help.
+        """
         loop = asyncio.get_running_loop()
         pause_s, since_s = RETRY_FIRST_S, None
         while True:
             answer = await asyncio.wrap_future(ask())
             if not isinstance(answer, Unavailable):
                 return answer
+            if isinstance(answer, ShardDamaged):
+                raise Ended(Code.DATA_LOSS, answer.text)
             since_s = loop.time() if since_s is None else since_s
             if patience_s is not None and loop.time() - since_s >= patience_s:
                 raise OutOfReach(answer.text)

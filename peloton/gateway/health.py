@@ -1,7 +1,10 @@
 """grpc.health.v1: whether the cluster behind this server can be asked.
 
-Turns the cluster's health into a status at the moment of the question. It must not remember one:
+Turns the cluster's condition into a status at the moment of the question. It must not remember one:
 a watcher is told to ask instead, which the protocol provides for.
+
+The server as a whole (``""``), each service and `readiness` answer as `/ready` over HTTP does, and
+`liveness` as `/health` does.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from grpc_health.v1 import health_pb2
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.desk import Code, Context, end
 
+LIVENESS, READINESS = "liveness", "readiness"
+
 
 class Health:
     """The calls; one method for each, named as on the wire."""
@@ -23,9 +28,10 @@ class Health:
 
     def Check(self, sent: health_pb2.HealthCheckRequest, context: Context) -> Any:
         """Of the server as a whole, or of one service, which is the same."""
-        if sent.service and sent.service not in self._services:
+        if sent.service not in (LIVENESS, READINESS, "") and sent.service not in self._services:
             end(context, Code.NOT_FOUND, text=f"no service {sent.service}")
-        well, _ = self._cluster.health()
+        condition = self._cluster.condition()
+        well = condition.live if sent.service == LIVENESS else condition.ready
         Response = health_pb2.HealthCheckResponse
         return Response(status=Response.SERVING if well else Response.NOT_SERVING)
 

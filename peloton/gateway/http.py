@@ -26,6 +26,7 @@ from peloton.config import Address
 from peloton.gateway.cluster import Cluster
 from peloton.gateway.metrics import text_of
 from peloton.gateway.sandboxes import NoFile, Sandboxes
+from peloton.runtime.core.condition import Condition
 
 SOCKET_S_MAX = 30.0
 CHUNK_BYTES = 64 * 1024
@@ -90,8 +91,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = asked.path.rstrip("/")
         query = urllib.parse.parse_qs(asked.query)
         known: dict[str, Callable[[], None]] = {
-            "/health": self._health,
-            "/ready": self._health,
+            "/health": lambda: self._condition(query, live=True),
+            "/ready": lambda: self._condition(query, live=False),
             "/version": lambda: self._say(HTTPStatus.OK, __version__ + "\n"),
             "/metrics": lambda: self._answer(text_of(self.cluster), TEXT),
         }
@@ -115,13 +116,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # ---- answers ----
 
-    def _health(self) -> None:
-        well, reasons = self.cluster.health()
-        if well:
-            self._say(HTTPStatus.OK, "OK\n")
-        else:
-            text = "\n".join(reasons) or "stopping"
-            self._say(HTTPStatus.SERVICE_UNAVAILABLE, text + "\n")
+    def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
+        """`/health` asks whether to restart this process, `/ready` whether to send it calls."""
+        condition = self.cluster.condition()
+        well = condition.live if live else condition.ready
+        status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+        wanted = query.get("format", [""])[0], self.headers.get("Accept", "")
+        if wanted[0] == "json" or JSON in wanted[1]:
+            self._answer(_json(condition), JSON, status=status)
+            return
+        first = "OK" if well else "not ready" if condition.live else "stopping"
+        self._say(status, "".join(f"{line}\n" for line in (first, *condition.reasons)))
 
     def _files(self, path: str, wanted: str) -> None:
         if not wanted:
@@ -177,8 +182,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._begin(status, TEXT, length=len(body))
         self.wfile.write(body)
 
-    def _answer(self, body: bytes, kind: str) -> None:
-        self._begin(HTTPStatus.OK, kind, length=len(body))
+    def _answer(self, body: bytes, kind: str, *, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._begin(status, kind, length=len(body))
         self.wfile.write(body)
 
     def _begin(self, status: HTTPStatus, kind: str, *, length: int, span: str = "") -> None:
@@ -211,3 +216,17 @@ def _host_of(header: str) -> str:
         return urllib.parse.urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
+
+
+def _json(condition: Condition) -> bytes:
+    reasons = [
+        {
+            "component": reason.component,
+            "text": reason.text,
+            "shards": [f"{shard.group}/{shard.number}" for shard in reason.shards],
+            "damaged": reason.damaged,
+        }
+        for reason in condition.reasons
+    ]
+    found = {"live": condition.live, "ready": condition.ready, "reasons": reasons}
+    return json.dumps(found).encode() + b"\n"

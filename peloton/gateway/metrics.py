@@ -33,8 +33,8 @@ class ClusterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All figures, as of now; those that cannot be had in time are left out."""
-        well, _ = self._cluster.health()
-        yield GaugeMetricFamily("peloton_healthy", "1 when all is well", float(well))
+        condition = self._cluster.condition()
+        yield GaugeMetricFamily("peloton_healthy", "1 when all is well", float(condition.ready))
         try:
             jobs, instances = self._counted().tallies
         except TimeoutError:

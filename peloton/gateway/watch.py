@@ -19,7 +19,7 @@ from peloton.actors.job.slice.messages import slice_key, slices_of
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.gateway.desk import Code, Context, Desk, end
 from peloton.gateway.feed import BadToken, Feed, Mark, OutOfReach, marks_of, token_of
-from peloton.gateway.serving import LongCall
+from peloton.gateway.serving import Ended, LongCall
 from peloton.gateway.texts import known_job
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.changes import Change
@@ -150,6 +150,8 @@ class Watches:
                 read = await self._feed.page(shard, query, patience_s=None)
                 await pages.put((shard, read))
                 mark = read.mark
+        except Ended as error:  # the stream ends so, too
+            await pages.put((shard, error))
         except Exception as error:  # the stream must end too, and not wait for this shard
             await pages.put((shard, error))
             raise

@@ -257,6 +257,13 @@ class Unavailable(Value, frozen=True, gc=False, array_like=True):
     text: str
 
 
+class ShardDamaged(Unavailable, frozen=True, gc=False, array_like=True):
+    """An answer: what is journaled cannot be read. A person has to act; do not try again.
+
+    Nothing was done, as with its base class, so whoever only needs to know that may look no closer.
+    """
+
+
 class Absent(Value, frozen=True, gc=False, array_like=True):
     """An answer to a query: there is no such entity."""
 

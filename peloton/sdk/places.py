@@ -6,11 +6,19 @@ channel, and never guesses: what nobody named is looked for in ZooKeeper, or is 
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 API = "api"
+PORT = 5397
+"""Where the API is, unless somebody says otherwise."""
+PORT_MAX = 65_535
+ADDRESS = re.compile(r"(?P<host>[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>[0-9]{1,9}))?", re.ASCII)
+SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
+"""Names of gRPC's own, left as they are."""
 
 
 class Places(Protocol):
@@ -38,14 +46,35 @@ def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def with_port(address: str, default: int) -> str:
+    """`host` as `host:5397`. Raises ValueError where it is no address at all.
+
+    Left to itself gRPC would ask port 443, and say that nobody is there.
+    """
+    if address.startswith(SCHEMES):
+        return address
+    try:
+        if ipaddress.ip_address(address).version == 6:
+            return f"[{address}]:{default}"
+    except ValueError:
+        pass
+    found = ADDRESS.fullmatch(address)
+    if found is None:
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    port = default if found["port"] is None else int(found["port"])
+    if not 1 <= port <= PORT_MAX:
+        raise ValueError(f"{address}: port {port} is not between 1 and {PORT_MAX}")
+    return f"{found['host']}:{port}"
+
+
 class Written:
     """Addresses that somebody wrote down; a role without any of its own is asked of the API."""
 
     patient = False
 
     def __init__(self, api: str | Sequence[str], roles: Mapping[str, str]) -> None:
-        self._places = {role: addresses_of(text) for role, text in roles.items()}
-        self._places[API] = addresses_of(api)
+        self._places = {role: _ported(text) for role, text in roles.items()}
+        self._places[API] = _ported(api)
         empty = [role for role, found in self._places.items() if not found]
         if empty:
             raise ValueError(f"no address for {empty[0]}")
@@ -67,6 +96,10 @@ class Written:
         """There is nowhere to look."""
 
 
+def _ported(text: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(with_port(one, PORT) for one in addresses_of(text))
+
+
 class Found:
     """The leaders that ZooKeeper names; `find` is asked when first needed, and when one is gone.
 
@@ -79,7 +112,7 @@ class Found:
         self, find: Callable[[], Mapping[str, str]], *, roles: Mapping[str, str] | None = None
     ) -> None:
         self._find = find
-        self._written = {role: addresses_of(text) for role, text in (roles or {}).items()}
+        self._written = {role: _ported(text) for role, text in (roles or {}).items()}
         self._places: dict[str, tuple[str, ...]] | None = None
         self._lock = threading.Lock()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from peloton import yaml_limits
 from peloton.sdk.errors import BadSpec
 
 Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -49,12 +50,10 @@ Loader.add_constructor(TAG + "map", mapping)
 def load(text: str, *, name: str = "the file") -> dict[str, Any]:
     """The document as plain Python, its top level a mapping."""
     try:
-        data = yaml.load(text, Loader)  # noqa: S506 - made from the safe one
-    except yaml.MarkedYAMLError as error:
-        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadSpec(f"{name}{where}: not YAML: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise BadSpec(f"{name}: not YAML: {error}") from None
+        data = yaml_limits.load(text, Loader)
+    except yaml_limits.BadYaml as error:
+        where = f", line {error.line}" if error.line else ""
+        raise BadSpec(f"{name}{where}: {error.text}") from None
     if not isinstance(data, dict):
         raise BadSpec(f"{name}: expected keys and values, found {describe(data)}")
     return data

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from peloton import INSTALL_FLEET
-from peloton.sdk.errors import ServerError, Unavailable, Unsupported
+from peloton.sdk.errors import BadSpec, ServerError, Unavailable, Unsupported
 
 ROOT = "/peloton"
 LOOK_S_MAX = 5.0
@@ -23,10 +24,42 @@ NO_ZOOKEEPER, NO_LEADER = "NO_ZOOKEEPER", "NO_LEADER"
 PORT_MAX = 65_535
 
 
+def children(
+    servers: Sequence[str], path: str, *, timeout_s: float = LOOK_S_MAX
+) -> dict[str, bytes]:
+    """What stands in the nodes below a path, by name; none where it is not. Raises as `leaders`."""
+    from kazoo.exceptions import NoNodeError
+
+    found = {}
+    with _asked(servers, timeout_s) as client:
+        try:
+            for name in client.get_children(path):
+                found[name] = bytes(client.get(f"{path}/{name}")[0])
+        except NoNodeError:
+            pass  # it is not there, or has just gone
+    return found
+
+
 def leaders(
     servers: Sequence[str], *, root: str = ROOT, timeout_s: float = LOOK_S_MAX
 ) -> dict[str, str]:
     """The address of each role's leader, those that have one; `Unavailable` where none has."""
+    hosts = ",".join(servers)
+    with _asked(servers, timeout_s) as client:
+        told = {role: _read(client, _path(root, name)) for role, name in ROLES.items()}
+    found = {
+        role: address_in(data, _path(root, ROLES[role])) for role, data in told.items() if data
+    }
+    if not found:
+        names = ", ".join(_path(root, name) for name in ROLES.values())
+        text = f"no leader in ZooKeeper at {hosts}: nothing at {names}"
+        raise Unavailable(text, kind=NO_LEADER)
+    return found
+
+
+@contextmanager
+def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
+    """A session for a few questions. What goes wrong meanwhile is `Unavailable`."""
     try:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
@@ -34,10 +67,13 @@ def leaders(
         text = f"finding a cluster in ZooKeeper takes more: {error}; {INSTALL_FLEET}"
         raise Unsupported(text) from None
     hosts = ",".join(servers)
-    client = _client(hosts, timeout_s)
+    try:
+        client = _client(hosts, timeout_s)
+    except ValueError as error:
+        raise BadSpec(f"ZooKeeper: {hosts!r} are no addresses: {error}") from None
     try:
         client.start(timeout=timeout_s)
-        told = {role: _read(client, _path(root, name)) for role, name in ROLES.items()}
+        yield client
     except KazooTimeoutError:
         text = f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s"
         raise Unavailable(text, kind=NO_ZOOKEEPER) from None
@@ -47,14 +83,6 @@ def leaders(
     finally:
         client.stop()
         client.close()
-    found = {
-        role: address_in(data, _path(root, ROLES[role])) for role, data in told.items() if data
-    }
-    if not found:
-        names = ", ".join(_path(root, name) for name in ROLES.values())
-        text = f"no leader in ZooKeeper at {hosts}: nothing at {names}"
-        raise Unavailable(text, kind=NO_LEADER)
-    return found
 
 
 def address_in(data: bytes, path: str) -> str:

@@ -165,7 +165,7 @@ def test_hosts_are_wanted_of_those_alone_who_own_them() -> None:
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [("- a", "Expected `object`"), ("a: [", "is not YAML"), ("", "Expected `object`, got `null`")],
+    [("- a", "Expected `object`"), ("a: [", "not YAML"), ("", "Expected `object`, got `null`")],
 )
 def test_a_file_that_holds_something_else_is_named(tmp_path: Path, content: str, text: str) -> None:
     file = tmp_path / "x.yaml"

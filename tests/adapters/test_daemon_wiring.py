@@ -312,7 +312,7 @@ def test_sigterm_ends_a_daemon_with_0(tmp_path: Path) -> None:
     ("content", "code", "text"),
     [
         ("cluster: c\njournal: {}\n", 64, "journal: give one of sqlite and cassandra"),
-        ("cluster: [", 64, "is not YAML"),
+        ("cluster: [", 64, "not YAML"),
     ],
 )
 def test_a_file_that_cannot_be_used_ends_it_at_once(

@@ -187,7 +187,8 @@ def ready(door: Daemon, known: Known) -> set[bool]:
     Check = health_pb2.HealthCheckResponse
     answer = health_pb2_grpc.HealthStub(known.town.channel).Check(health_pb2.HealthCheckRequest())
     found = {answer.status == Check.SERVING, door.health()[0]}
-    return found | {status(f"http://{door.http}/{path}") == 200 for path in ("health", "ready")}
+    assert status(f"http://{door.http}/health") == 200, "whatever is away, it can go on"
+    return found | {status(f"http://{door.http}/ready") == 200}
 
 
 def known_owners(door: Daemon, group: str) -> list[ShardId]:
@@ -219,10 +220,14 @@ def test_shards_without_an_owner_are_named_at_once_and_the_rest_is_answered(grou
     with fleet_with(*EACH) as (fleet, door, known):
         assert fleet.daemons.pop(group).stop()
         until(lambda: not known_owners(door, group))
+        assert ready(door, known) == {False}, "all the cluster's shards count"
+        assert f"no daemon with role {group} is there" in str(door.health()[1])
         for name, call in CALLS.items():
             code, text, took_s = said(known, name)
             if group in call.needs.split():
-                assert code is UNAVAILABLE and f"{group}-" in text, (name, code, text)
+                assert code is UNAVAILABLE, (name, code, text)
+                assert f"shard {group}/" in text, (name, text)
+                assert f"has no owner: no daemon with role {group} is there" in text, (name, text)
             else:
                 assert code is call.code, (name, code, text)
             assert took_s < BOUND_S, name
@@ -355,7 +360,8 @@ def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
         assert ready(door, known) == {False}
         line._tell(Session(line.member, SessionState.SUSPENDED))
         until(lambda: any("session is suspended" in text for text in door.health()[1]))
-        assert said(known, ("jobs", "Get"))[0] is UNAVAILABLE
+        code, text, _ = said(known, ("jobs", "Get"))
+        assert code is UNAVAILABLE and "ZooKeeper is unreachable since" in text, text
         places.sure_for_s = sure_for_s
         line._tell(Session(line.member, SessionState.CONNECTED, fleet.service.version))
         until(lambda: ready(door, known) == {True})

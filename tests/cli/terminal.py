@@ -28,8 +28,8 @@ def typed(*words: str) -> Printed:
     with redirect_stdout(out), redirect_stderr(err):
         try:
             code = run(root(PROCESSES), list(words))
-        except SystemExit as end:  # of a command that starts or inspects a process
-            code = int(end.code or 0)
+        except SystemExit as ended:  # of a command that starts or inspects a process
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return Printed(code, text_of(out), text_of(err))
 
 

@@ -30,6 +30,7 @@ from peloton.runtime.vocabulary import (
     Refused,
     Seen,
     SetAside,
+    ShardDamaged,
     Unavailable,
     key,
     kind_of,
@@ -108,6 +109,14 @@ def test_what_the_runtime_says_travels_to_any_kind() -> None:
     for name in KINDS:
         envelope = Envelope(key(name, 1), Seen("Lamps", 4), sender=X)
         assert PACKING.unpack(PACKING.pack(envelope)) == envelope
+
+
+def test_an_older_daemon_takes_damage_for_unavailable() -> None:
+    """It does not know the number, and nothing was done: that much it has to understand."""
+    packed = PACKING.pack_answer(X, ShardDamaged("chain break"))
+    assert PACKING.unpack_answer(X, packed) == ShardDamaged("chain break")
+    older = packed.replace(encode(905), encode(999))
+    assert type(PACKING.unpack_answer(X, older)) is Unavailable
 
 
 def test_what_has_no_number_does_not_travel() -> None:

@@ -12,6 +12,8 @@ import pytest
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.sandboxes import NoFile, Sandboxes
+from peloton.runtime.core.condition import Condition, Reason
+from peloton.runtime.ports import ShardId
 from tests.gateway.town import Town
 
 
@@ -134,25 +136,60 @@ def test_health_version_and_metrics(town: Town) -> None:
 class Ill:
     """A cluster in trouble."""
 
-    def health(self) -> tuple[bool, list[str]]:
-        return False, ["jobmgr-0: recovering"]
+    def __init__(self, *, live: bool) -> None:
+        self.live = live
+
+    def condition(self) -> Condition:
+        lost = (ShardId("jobmgr", 0), ShardId("jobmgr", 1))
+        return Condition(self.live, False, (Reason("Cassandra", "unreachable since 3 s", lost),))
 
 
-def test_an_ill_cluster_says_why(tmp_path: Path) -> None:
-    server = HttpServer(Address("127.0.0.1", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]
+def asked(cluster: Ill, path: str, boxes: Path, accept: str = "*/*") -> tuple[int, bytes]:
+    """One request to a server of its own."""
+    server = HttpServer(Address("127.0.0.1", 0), cluster, sandboxes=boxes)  # type: ignore[arg-type]
     try:
         link = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=60)
-        link.request("GET", "/health")
+        link.request("GET", path, headers={"Accept": accept})
         answer = link.getresponse()
-        assert (answer.status, answer.read()) == (503, b"jobmgr-0: recovering\n")
+        found = answer.status, answer.read()
         link.close()
+        return found
     finally:
         server.close()
 
 
+def test_a_cluster_in_trouble_is_live_and_not_ready_and_says_why(tmp_path: Path) -> None:
+    """A supervisor that restarted it would make all worse; a load balancer looks elsewhere."""
+    line = b"Cassandra: unreachable since 3 s (jobmgr/0-1)\n"
+    assert asked(Ill(live=True), "/health", tmp_path) == (200, b"OK\n" + line)
+    assert asked(Ill(live=True), "/ready", tmp_path) == (503, b"not ready\n" + line)
+    assert asked(Ill(live=False), "/health", tmp_path) == (503, b"stopping\n" + line)
+    assert asked(Ill(live=False), "/ready", tmp_path)[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"), [("/ready?format=json", "*/*"), ("/ready", "application/json")]
+)
+def test_a_program_reads_the_reasons_as_json(tmp_path: Path, path: str, accept: str) -> None:
+    status, body = asked(Ill(live=True), path, tmp_path, accept)
+    assert status == 503
+    assert json.loads(body) == {
+        "live": True,
+        "ready": False,
+        "reasons": [
+            {
+                "component": "Cassandra",
+                "text": "unreachable since 3 s",
+                "shards": ["jobmgr/0", "jobmgr/1"],
+                "damaged": False,
+            }
+        ],
+    }
+
+
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
-        HttpServer(Address("0.0.0.0", 0), Ill(), sandboxes=tmp_path)  # type: ignore[arg-type]
+        HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_file_is_had_from_a_byte_on(town: Town, runs: Path) -> None:

@@ -1,4 +1,4 @@
-"""A full disk: nothing is acknowledged, health says why, and work goes on when there is room."""
+"""A full disk: nothing is acknowledged, `/ready` says why, and work goes on when there is room."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ JOBS_MAX = 400
 UNCLEAR = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-def health(town: Town) -> tuple[int, str]:
+def ready(town: Town) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{town.http}/health", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{town.http}/ready", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -35,15 +35,15 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
                 made.append(town.create(request, timeout=3))
             except grpc.RpcError as error:
                 assert isinstance(error, grpc.Call) and error.code() in UNCLEAR
-                code, why = health(town)
-                # A disk that is busy for seconds is not full, and health does not say so.
+                code, why = ready(town)
+                # A disk that is busy for seconds is not full, and nothing says so.
                 if code == 503:
                     break
         assert made
         assert code == 503
         assert "full" in why
         journal.page_count_max = None  # somebody made room
-        town.until(lambda: health(town)[0] == 200)
+        town.until(lambda: ready(town)[0] == 200)
         for job in made:
             assert town.ended(job).state == "SUCCEEDED"
         assert town.ended(town.create(request)).state == "SUCCEEDED"

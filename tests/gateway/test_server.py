@@ -17,7 +17,8 @@ from peloton.config import Address
 from peloton.gateway import desk
 from peloton.gateway.later import MODULES, services
 from peloton.gateway.server import build_server
-from peloton.runtime.vocabulary import Unavailable
+from peloton.runtime.core.condition import Condition, Reason
+from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 from tests.gateway.town import Town, named
 
 
@@ -96,8 +97,8 @@ class Silent:
             future.set_result(self.answer)
         return future
 
-    def health(self) -> tuple[bool, list[str]]:
-        return False, ["silent"]
+    def condition(self) -> Condition:
+        return Condition(True, False, (Reason("cluster", "silent"),))
 
 
 def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +120,20 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
             assert "no answer in time" in text
             cluster.answer = Unavailable("moving house")
             assert code_of(jobs.Get, sent) == (grpc.StatusCode.UNAVAILABLE, "moving house")
+            cluster.answer = ShardDamaged("shard jobmgr/3 is damaged: chain break")
+            code, text = code_of(jobs.Get, sent)
+            assert code == grpc.StatusCode.DATA_LOSS, "no client repeats that"
+            assert text == "shard jobmgr/3 is damaged: chain break"
             health = health_pb2_grpc.HealthStub(channel)
-            answer = health.Check(health_pb2.HealthCheckRequest())
-            assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+            Checked = health_pb2.HealthCheckResponse
+            for service, status in {
+                "": Checked.NOT_SERVING,
+                "peloton.ops.v1.Ops": Checked.NOT_SERVING,
+                "readiness": Checked.NOT_SERVING,
+                "liveness": Checked.SERVING,
+            }.items():
+                answer = health.Check(health_pb2.HealthCheckRequest(service=service))
+                assert answer.status == status, service
             assert task_pb2_grpc.TaskManagerStub(channel)
     finally:
         server.stop(0).wait(5)

@@ -1,4 +1,4 @@
-"""Waits and watches: told by the feed, resumed without loss, bounded, and without threads."""
+"""JobWaits and watches: told by the feed, resumed without loss, bounded, and without threads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
 from peloton.api.v0.task import task_pb2 as task
+from peloton.config import Address
 from peloton.gateway import feed, serving, watch
 from peloton.gateway import ops as gateway_ops
 from peloton.gateway.feed import BadToken, Feed, OutOfReach, marks_of, token_of
+from peloton.gateway.server import build_server
 from peloton.gateway.serving import LongCall, Server
+from peloton.gateway.waits import JobWaits
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core import followers
-from peloton.runtime.core.changes import ALL, CHANGES_MAX
+from peloton.runtime.core.changes import ALL, CHANGES_MAX, Change
 from peloton.runtime.core.inspection import FollowChanges, Read
-from peloton.runtime.vocabulary import Key, Unavailable
+from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 from tests.adapters.pems import Authority
 from tests.gateway.town import Town, default_config, named
 
@@ -269,6 +272,66 @@ def test_a_shard_that_moves_is_asked_again_with_the_same_mark(
     assert page.mark == (8, 1) and cluster.asked == [query] * 4
     with pytest.raises(OutOfReach, match="moving"):
         asyncio.run(Feed(Moving(9)).page(shard, query, patience_s=0.0))  # type: ignore[arg-type]
+
+
+class Damaged:
+    """A cluster whose only shard answers so many pages, and is damaged then."""
+
+    def __init__(self, pages: int) -> None:
+        self.pages = pages
+
+    def shards_of(self, kind: str) -> list[Key]:
+        return [Key("shard/jobmgr/0")]
+
+    def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.pages -= 1
+        damaged = ShardDamaged("shard jobmgr/0 is damaged: chain break")
+        future.set_result(damaged if self.pages < 0 else Read((), False, (8, 1), False))
+        return future
+
+    def changes_in(self, read: Read) -> list[Change]:
+        return []
+
+
+@pytest.mark.parametrize("pages", [0, 3], ids=["at its beginning", "later"])
+def test_a_damaged_shard_ends_a_stream_for_good(pages: int) -> None:
+    """With the code of plain calls: a client that came back would only meet it again."""
+    address = Address("127.0.0.1", 1)
+    server, (port,) = build_server(Damaged(pages), ["127.0.0.1:0"], http=address)  # type: ignore[arg-type]
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = ops_pb2_grpc.OpsStub(channel)
+            with pytest.raises(grpc.RpcError) as caught:
+                for _ in stub.Watch(ops.WatchRequest(kinds=["job"]), timeout=20):
+                    pass
+            assert caught.value.code() == CODE.DATA_LOSS
+            assert caught.value.details() == "shard jobmgr/0 is damaged: chain break"
+    finally:
+        server.stop(0).wait(5)
+
+
+def test_a_damaged_shard_ends_a_wait_for_good() -> None:
+    async def wait() -> None:
+        feed = Feed(Waited())  # type: ignore[arg-type]
+        await JobWaits(feed).until_ended(Key("job/1"), 20, conclude=never)
+
+    with pytest.raises(serving.Ended, match="chain break") as caught:
+        asyncio.run(wait())
+    assert caught.value.code == CODE.DATA_LOSS
+
+
+class Waited(Damaged):
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def shard_of(self, key: Key) -> Key:
+        return Key("shard/jobmgr/0")
+
+
+async def never(view: Any) -> None:
+    raise AssertionError("the job has not ended")
 
 
 # ---- the server ----

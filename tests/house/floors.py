@@ -47,6 +47,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "msgspec": (
         *VALUE_FOLDERS,
         "peloton/config.py",
+        "peloton/mistyped.py",
         "peloton/settings.py",
         "peloton/sdk/",
         "peloton/backends/",

@@ -44,6 +44,7 @@ WIRED = [
     *(f"peloton/backends/{name}.py" for name in ("port", "roster", "process", "simulated")),
     "peloton/assembly.py",
     "peloton/assembly_daemon.py",
+    "peloton/servers.py",
 ]
 
 

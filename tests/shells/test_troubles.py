@@ -16,7 +16,7 @@ from peloton.runtime.core.records import MessageSetAside
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start
-from peloton.runtime.vocabulary import Kind, SetAside, Unavailable, key
+from peloton.runtime.vocabulary import Kind, SetAside, ShardDamaged, Unavailable, key
 from tests.toy import words as w
 from tests.toy.kinds import KINDS, SIZES
 
@@ -176,9 +176,14 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
     try:
         root.opened.result(WAIT_S_MAX)
         ok, (reason,) = root.health()
-        assert not ok and "house-" in reason and "11 does not fold" in reason
+        assert not ok and "shard house/" in reason and "11 does not fold" in reason
         assert f", position 1, {X}, fact Added: ValueError" in reason, "what a person looks for"
-        assert isinstance(root.region.ask(X, w.Show()).result(WAIT_S_MAX), Unavailable)
+        answer = root.region.ask(X, w.Show()).result(WAIT_S_MAX)
+        assert isinstance(answer, ShardDamaged) and "11 does not fold" in answer.text
+        assert reason.startswith(answer.text.partition(" is ")[0])
+        condition = root.region.condition()
+        assert condition.live and not condition.ready
+        assert [one.damaged for one in condition.reasons] == [True]
         assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)
         (halted,) = [shard for shard in all_shards() if shard not in root.region.owned()]
         root.disown((halted,)).result(WAIT_S_MAX)

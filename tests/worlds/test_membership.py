@@ -166,7 +166,7 @@ def test_a_damaged_shard_is_left_to_a_person():
     town.run(120)
     assert sorted(root.running) == [ShardId("a", 0), ShardId("a", 2)]
     assert root.orders == {"own": 3} and bad not in town.ensemble.owners
-    assert root.standing.trouble == "a-1: chain"
+    assert root.standing.damaged == {bad: "chain"}
 
 
 def test_a_shard_that_one_finds_damaged_is_tried_by_each_of_the_others_once():

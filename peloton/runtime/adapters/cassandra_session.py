@@ -67,6 +67,7 @@ class CassandraSettings(Struct, frozen=True, kw_only=True):
     password: str | None = None
     ca_file: Path | None = None
     """The authority that signed the servers' certificates; None: no encryption."""
+    connect_s: float = CONNECT_TIMEOUT_S
 
 
 class Connected(Struct, frozen=True):
@@ -89,7 +90,10 @@ def connect(
 
     Raises Unreachable, or the driver's InvalidRequest if there is no such keyspace.
     """
-    cluster = _cluster(settings, protocol_version)
+    try:
+        cluster = _cluster(settings, protocol_version)
+    except FAILURES as error:
+        raise Unreachable(f"{_where(settings)}: none of these names is known") from error
     try:
         session = cluster.connect()
         # A row and the deletion of its partition may come from two daemons. The servers' clocks
@@ -129,7 +133,11 @@ def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
         auth = PlainTextAuthProvider(settings.username, settings.password or "")
     tls = None
     if settings.ca_file is not None:
-        tls = ssl.create_default_context(cafile=str(settings.ca_file))
+        try:
+            tls = ssl.create_default_context(cafile=str(settings.ca_file))
+        except OSError as error:  # ssl.SSLError is one
+            why = getattr(error, "reason", None) or error.strerror
+            raise Unreachable(f"the CA file {settings.ca_file} cannot be used: {why}") from error
     return Cluster(
         contact_points=list(settings.contacts),
         port=settings.port,
@@ -148,8 +156,8 @@ def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
         idle_heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
         # The default backs off to ten minutes; a shard is given up after 15 s.
         reconnection_policy=ConstantReconnectionPolicy(RECONNECT_DELAY_S, max_attempts=None),
-        connect_timeout=CONNECT_TIMEOUT_S,
-        control_connection_timeout=CONNECT_TIMEOUT_S,
+        connect_timeout=settings.connect_s,
+        control_connection_timeout=settings.connect_s,
     )
 
 

@@ -33,6 +33,7 @@ from peloton.runtime.vocabulary import (
     Refused,
     Seen,
     SetAside,
+    ShardDamaged,
     Unavailable,
     kind_of,
 )
@@ -41,7 +42,13 @@ Place = ShardId | str
 """Where a letter goes: a shard, or a soft machine by the prefix of its keys."""
 
 OWN_MESSAGES: dict[int, type] = {900: Due, 901: Pursue, 902: Seen}
-OWN_ANSWERS: dict[int, type] = {900: Refused, 901: Unavailable, 902: Absent, 903: SetAside}
+OWN_ANSWERS: dict[int, type] = {
+    900: Refused,
+    901: Unavailable,
+    902: Absent,
+    903: SetAside,
+    905: ShardDamaged,  # 904 is None among the stored answers, see `codec.py`
+}
 """What the runtime itself says to, and answers for, any kind."""
 _OWN_ANSWER_NUMBERS = {cls: number for number, cls in OWN_ANSWERS.items()}
 

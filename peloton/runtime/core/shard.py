@@ -46,6 +46,7 @@ from peloton.runtime.vocabulary import (
     Query,
     Rest,
     Seen,
+    ShardDamaged,
     Unavailable,
     kind_of,
 )
@@ -151,7 +152,7 @@ class Shard:
 
     def unreadable(self, key: Key, text: str) -> None:
         """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
-        unreadable = Unavailable(f"{key} cannot be read: {text}")
+        unreadable = ShardDamaged(f"{key} cannot be read: {text}")
         box = self.held.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():
             self._answers.say(envelope, unreadable)

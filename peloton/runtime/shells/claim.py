@@ -11,6 +11,7 @@ reported `Lost`, is forgotten, and is not begun again before the next `own`; eac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
@@ -40,7 +41,11 @@ class Standing(NamedTuple):
     """Whether answers may be called current, and new work may be launched."""
     view: View | None
     trouble: str
-    """For health: what keeps us from serving; empty when nothing does."""
+    """For health: what else keeps us from serving; empty when nothing does."""
+    session: SessionState = SessionState.CONNECTED
+    left: bool = False
+    damaged: Mapping[ShardId, str] = {}
+    """Shards that we could not recover, and why."""
 
     def owner_of(self, shard: ShardId) -> str | None:
         """The member whose node it is, as far as we know; None: it has no owner now."""
@@ -153,16 +158,15 @@ class ClaimShell(Shell):
 
     def _stand(self) -> None:
         handoff = self.handoff
-        standing = Standing(handoff.member, handoff.current, handoff.view, self._trouble())
+        standing = Standing(
+            handoff.member,
+            handoff.current,
+            handoff.view,
+            "; ".join(f"unfit for {group}" for group in handoff.node.unfit),
+            handoff.session,
+            handoff.left,
+            dict(handoff.damaged),
+        )
         if standing != self._standing:
             self._standing = standing
             self._steward.stands(standing)
-
-    def _trouble(self) -> str:
-        handoff = self.handoff
-        found = []
-        if handoff.session is not SessionState.CONNECTED and not handoff.left:
-            found.append(f"the session is {handoff.session.value}")
-        found += [f"unfit for {group}" for group in handoff.node.unfit]
-        found += [f"{s.group}-{s.number}: {text}" for s, text in sorted(handoff.damaged.items())]
-        return "; ".join(found)

@@ -13,9 +13,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from peloton.runtime.core.condition import DISK, ZOOKEEPER
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.packing import Packing
-from peloton.runtime.ports import Cluster, Exchange, MemberNode, Membership, ShardId
+from peloton.runtime.ports import (
+    Cluster,
+    Exchange,
+    MemberNode,
+    Membership,
+    SessionState,
+    ShardId,
+)
 from peloton.runtime.shells.claim import ClaimShell, Standing
 from peloton.runtime.shells.house import House, Limits
 from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, tell
@@ -23,6 +31,7 @@ from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.post import Peers
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shell import begin
+from peloton.runtime.shells.status import suspended
 
 
 class Fleet(NamedTuple):
@@ -43,6 +52,7 @@ class Setup(NamedTuple):
 
     limits: Limits = Limits()
     fleet: Fleet | None = None  # None: it is alone, and owns every shard
+    store: str = DISK  # the server under the journal, by the name that people know
     record: Cluster | None = None  # where the caller has bootstrapped the journal already
 
 
@@ -56,6 +66,7 @@ class RootSteward:
         self._region = region
         self._root = root
         self._peers = peers
+        self._joined = False
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """As the port of the claim shell says."""
@@ -77,9 +88,23 @@ class RootSteward:
         for prefix, soft in [*places.softs.items()]:  # registered on other threads
             tell(soft, places.named(prefix))
         tell(self._peers, Peers(places.view, standing.addresses(), standing.member))
-        self._region.trouble("membership", standing.trouble)
+        self._status(standing)
         if moved:
             self._region.reached()
+
+    def _status(self, standing: Standing) -> None:
+        status = self._region.status
+        connected = standing.session is SessionState.CONNECTED
+        if connected:
+            self._joined = True
+            status.answered(ZOOKEEPER)
+        elif self._joined and not standing.left:
+            status.away(ZOOKEEPER, suspended(standing.session))
+        beginning = "" if connected or self._joined else "its session has not begun yet"
+        self._region.trouble(ZOOKEEPER, beginning)
+        self._region.trouble("membership", standing.trouble)
+        status.damaged = dict(standing.damaged)
+        status.moved()
 
 
 def _moved(before: Standing | None, now: Standing) -> bool:

@@ -62,6 +62,7 @@ class House(msgspec.Struct, frozen=True):
     root: Ref
     journal: Ref
     readers: tuple[Ref, ...]
+    store: str  # the server under the journal, by the name that people know
     limits: Limits = Limits()
 
     def reader_of(self, shard: ShardId) -> Ref:

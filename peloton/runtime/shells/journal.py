@@ -19,6 +19,7 @@ from peloton.runtime.ports import (
     JournalError,
     Overtaken,
     ShardId,
+    Unclear,
     Unreachable,
 )
 from peloton.runtime.shells.letters import (
@@ -118,13 +119,16 @@ class ReaderShell(Shell):
         try:
             claimed = self._journal.claim(shard, "")
             if not isinstance(claimed, Claimed):
-                return NotTaken(claimed.text)
+                return NotTaken(claimed.text, unreachable=isinstance(claimed, Unclear))
             parts = list(self._journal.read_checkpoint(shard))
             return Taken(claimed, parts, list(self._journal.read_tail(shard)))
-        except (Overtaken, Unreachable) as error:
+        except Overtaken as error:
             return NotTaken(str(error))
+        except Unreachable as error:
+            return NotTaken(str(error), unreachable=True)
         except Damaged as error:
-            return NotTaken(str(error), damaged=True)
+            # Whoever shows this has named the shard already.
+            return NotTaken(str(error).removeprefix(f"{shard}: "), damaged=True)
 
     def _load(self, load: Load) -> None:
         rows: list[tuple[Key, EndedRow | None]] = []

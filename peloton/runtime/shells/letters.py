@@ -90,10 +90,14 @@ class Taken(NamedTuple):
 
 
 class NotTaken(NamedTuple):
-    """From the reader: no claim, or no reading; `damaged` is for a person."""
+    """From the reader: no claim, or no reading; `damaged` is for a person.
+
+    `unreachable`: for want of an answer of the store.
+    """
 
     text: str
     damaged: bool = False
+    unreachable: bool = False
 
 
 class Load(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Any
 
 from peloton.runtime.core.changes import PAGE_MAX, Change
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.condition import Condition
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.inspection import (
     FollowChanges,
@@ -40,6 +41,7 @@ from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.letters import Look, Mail, Reached, Ref, asks_of, resolve, tell
 from peloton.runtime.shells.places import Away, Places
 from peloton.runtime.shells.post import Arrived, Outbound
+from peloton.runtime.shells.status import Status
 from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
 
 
@@ -54,11 +56,15 @@ class Region:
         self._sharding = sharding
         self._sizes = sizes
         self.places = Places(kinds, sharding)
-        self._troubles: dict[str, str] = {}
-        self.closed = False
+        self.status = Status(self.places, sizes)
         self.post: Callable[[Outbound], object] | None = None
         """Takes what belongs to other daemons; without it, they are out of reach."""
         self.on_soft: Callable[..., Ref] | None = None  # of (prefix, machine, outward)
+
+    @property
+    def closed(self) -> bool:
+        """Whether this daemon is stopping."""
+        return self.status.closed
 
     # ---- saying ----
 
@@ -101,7 +107,7 @@ class Region:
         """
         future: Future[Any] = Future()
         if isinstance(message, Query) and not self.places.current:
-            resolve(future, Unavailable("this daemon's session is in doubt: ask again"))
+            resolve(future, Unavailable(self.status.doubt()))
             return future
         raw = members.raw if members is not None else 0
         said: Any = message  # a query travels like a message
@@ -174,11 +180,12 @@ class Region:
 
     def health(self) -> tuple[bool, list[str]]:
         """Whether all is well, and if not, why."""
-        reasons = [f"{name}: {text}" for name, text in sorted(self._troubles.copy().items())]
-        if not reasons and not self.places.current:
-            # This process may have stood still, and its shells not have noticed yet.
-            reasons = ["membership: the session is in doubt"]
-        return not reasons and not self.closed, reasons
+        condition = self.condition()
+        return condition.ready, [str(reason) for reason in condition.reasons]
+
+    def condition(self) -> Condition:
+        """Whether this daemon is live and ready, and all that is wrong."""
+        return self.status.condition()
 
     def owned(self) -> list[ShardId]:
         """The shards that live here now, recovering ones included."""
@@ -238,23 +245,29 @@ class Region:
     def trouble(self, name: str, text: str) -> None:
         """What is wrong with a shell right now; empty when nothing is."""
         if text:
-            self._troubles[name] = text
-        elif name in self._troubles:
-            self._troubles.pop(name, None)
+            self.status.troubles[name] = text
+        elif name in self.status.troubles:
+            self.status.troubles.pop(name, None)
 
     def _send_away(self, to: Away, batch: list[Envelope], *, stamp: Stamp | None) -> None:
-        if not to.peer:
-            place = to.place if isinstance(to.place, str) else f"{to.place.group}-{to.place.number}"
-            self._refuse(batch, f"no owner of {place} is known here")
-        elif self.post is None or self.closed:
+        if self.closed:
+            self._refuse(batch, "this daemon is stopping")
+        elif not to.peer and isinstance(to.place, ShardId):
+            self._answer(batch, self.status.refusal(to.place))
+        elif not to.peer:
+            self._refuse(batch, f"no owner of {to.place} is known here")
+        elif self.post is None:
             self._refuse(batch, "this daemon has left")
         else:
             sender, epoch = stamp if stamp is not None else (None, 0)
             self.post(Outbound(to.peer, self.places.view, to.place, batch, sender, epoch))
 
     def _refuse(self, batch: list[Envelope], text: str) -> None:
+        self._answer(batch, Unavailable(text))
+
+    def _answer(self, batch: list[Envelope], answer: Any) -> None:
         for ask in asks_of(batch):
-            resolve(ask, Unavailable(text))
+            resolve(ask, answer)
 
     def _pages(self, shard: Key, query: ListViews) -> Future[Any]:
         """All that a shard lists, one page after the other."""

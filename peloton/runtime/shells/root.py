@@ -144,7 +144,7 @@ class RootShell(Shell):
         if self._mine.get(shard) is not None or shard not in self._mine:
             return
         assert self.house is not None
-        self._damaged.pop(shard, None)
+        self._repaired(shard)
         ref = self._mine[shard] = ShardShell.start(shard, self.house)
         self._region.place(shard, ref)
 
@@ -180,6 +180,7 @@ class RootShell(Shell):
             return
         if lost.damaged:
             self._damaged[shard] = None  # a person has to look; health is red with the reason
+            self._region.status.damaged[shard] = lost.text
             self._answer_if_open()
             return
         fails = self._fails[shard] = self._fails.get(shard, 0) + 1
@@ -214,10 +215,16 @@ class RootShell(Shell):
         self._tell_claim(Closed(shard))
         self._mine.pop(shard, None)
         self._open.pop(shard, None)
-        self._damaged.pop(shard, None)
+        self._repaired(shard)
         for order in self._giving.pop(shard, []):
             order.left.pop(shard, None)
             order.look()
+
+    def _repaired(self, shard: ShardId) -> None:
+        """Nobody knows of damage (any more): it is tried again, or somebody else's."""
+        if shard in self._damaged:
+            del self._damaged[shard]
+            self._region.status.damaged.pop(shard, None)
 
     def _broke(self, name: str, text: str, *, fatal: bool) -> None:
         self._breaks = [at for at in self._breaks if at + BREAKS_WINDOW_S > self.now]
@@ -226,7 +233,7 @@ class RootShell(Shell):
             self._exit(f"{name}: {text}")
 
     def _exit(self, reason: str) -> None:
-        self._region.trouble("root", reason)
+        self._region.status.dead = reason
         resolve(self._exited, reason)
 
 
@@ -273,7 +280,7 @@ class Root:
 
     def stop(self, *, drain: bool = True) -> None:
         """End within seconds: finish frames in flight, release shards, close the journal."""
-        self.region.closed = True
+        self.region.status.closed = True
         if drain:
             try:
                 self.leave().result(STOP_S_MAX)
@@ -286,12 +293,12 @@ class Root:
 
     def give_up(self, reason: str) -> None:
         """The daemon cannot go on, for a reason outside of its shells."""
-        self.region.trouble("root", reason)
+        self.region.status.dead = reason
         resolve(self.exited, reason)
 
     def broken(self, text: str) -> None:
         """A thread of this daemon ended by an exception: so must the daemon."""
-        self.region.trouble("dispatcher", text)
+        self.region.status.dead = text
         resolve(self.exited, text)
 
     def health(self) -> tuple[bool, list[str]]:
@@ -314,15 +321,12 @@ def assemble(
     adopt(codec, journal, record=record, alone=setup.fleet is None)
     sharding = Sharding(kinds, sizes)
     region = Region(kinds, sharding=sharding, sizes=sizes)
+    region.status.now = drivers.clock.now
     exited: Future[str] = Future()
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
-    readers = [
-        ReaderShell(name, drivers.driver(name), journal=journal, root=root_ref)
-        for name in (f"reader-{number}" for number in range(READERS))
-    ]
     shell.house = House(
         kinds=kinds,
         codec=codec,
@@ -331,7 +335,8 @@ def assemble(
         driver=driver,
         root=root_ref,
         journal=begin(committer),
-        readers=tuple(begin(reader) for reader in readers),
+        readers=_readers(drivers, journal, root=root_ref),
+        store=setup.store,
         limits=setup.limits,
     )
 
@@ -349,6 +354,13 @@ def assemble(
             reader = drivers.driver("reader-0")
             begin(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
     return root
+
+
+def _readers(drivers: Drivers, journal: Journal, *, root: Ref) -> tuple[Ref, ...]:
+    names = [f"reader-{number}" for number in range(READERS)]
+    return tuple(
+        begin(ReaderShell(name, drivers.driver(name), journal=journal, root=root)) for name in names
+    )
 
 
 def start(

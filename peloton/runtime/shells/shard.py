@@ -12,6 +12,7 @@ import enum
 from typing import Any
 
 from peloton.runtime.core import supervision
+from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Ready, Shard
@@ -43,7 +44,7 @@ from peloton.runtime.shells.letters import (
     tell,
 )
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.vocabulary import Unavailable
+from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
@@ -68,6 +69,7 @@ class ShardShell(Shell):
         self.shard = shard
         self.core: Shard | None = None  # read by simulations
         self._house = house
+        self._status = house.region.status
         self._phase = Phase.CLAIMING
         self._waiting: list[Mail] = []
         self._waiting_count = 0
@@ -114,6 +116,10 @@ class ShardShell(Shell):
         if isinstance(letter, Taken):
             self._open(letter)
         elif isinstance(letter, NotTaken):
+            if letter.unreachable:
+                self._status.away(self._house.store, letter.text, shard=self.shard)
+            elif not letter.damaged:
+                self._status.answered(self._house.store, self.shard)
             self._lose(letter.text, damaged=letter.damaged)
         elif isinstance(letter, Look):
             self._look(letter)
@@ -170,6 +176,7 @@ class ShardShell(Shell):
             tell(self._house.journal, Release(self.shard, taken.claimed.epoch, self.ref))
             return
         house = self._house
+        self._status.answered(house.store, self.shard)
         core = Shard(
             self.shard,
             house.kinds,
@@ -226,18 +233,24 @@ class ShardShell(Shell):
         if self._phase is Phase.OVER:
             return
         draining = self._phase is Phase.DRAINING
-        self._end(text)
+        # Where there are others, one of them may be able to recover it.
+        final = damaged and self._house.region.places.standing is None
+        self._end(text, damaged=final)
         lost = Lost(self.shard, text, broken=broken, damaged=damaged, gave_up=gave_up)
         tell(self._house.root, Closed(self.shard) if draining else lost)
 
-    def _end(self, text: str) -> None:
+    def _end(self, text: str, *, damaged: bool = False) -> None:
         self._phase = Phase.OVER
         self._in_flight = None
         self.core = None
         self._say(text)
         self._house.region.trouble(f"{self.name}-rows", "")
+        self._status.left(self.shard)
+        answer = Unavailable(f"{shown(self.shard)}: {text}")
+        if damaged:
+            answer = ShardDamaged(f"{shown(self.shard)} is damaged: {text}")
         for ask in self._asks:
-            resolve(ask, Unavailable(f"{self.name}: {text}"))
+            resolve(ask, answer)
         self._asks, self._waiting = {}, []
         self.stop()
 
@@ -291,6 +304,7 @@ class ShardShell(Shell):
             return
         if isinstance(answer, Committed):
             self._in_flight = None
+            self._status.answered(self._house.store, self.shard)
             self._unclear_since_s, self._settle_after_s = None, SETTLE_FIRST_S
             self._say("")
             self._release(ready, more_to_cut=answer.more_to_cut)
@@ -315,6 +329,9 @@ class ShardShell(Shell):
 
     def _unclear(self, text: str) -> None:
         now = self.now
+        if self._unclear_since_s is not None:
+            # One answer that is lost is not worth a line in the log; a second one in a row is.
+            self._status.away(self._house.store, text, shard=self.shard)
         since = self._unclear_since_s = self._unclear_since_s or now
         if now - since >= UNCLEAR_S_MAX:
             self._lose(f"unclear for {now - since:.0f} s: {text}", gave_up=True)

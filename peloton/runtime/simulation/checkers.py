@@ -134,7 +134,7 @@ class Checkers:
             life = self._begun(daemon)
         if life is None:
             return
-        troubles = life.root.region._troubles
+        troubles = life.root.region.status.troubles
         if life.shell._breaks:
             text = life.heard or "; ".join(life.root.region.health()[1])
             raise Contradiction(f"R18 {name}: a shell broke: {text}")

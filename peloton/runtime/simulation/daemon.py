@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core.condition import CASSANDRA
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import InsertRow, Reply, Statement
@@ -115,7 +116,7 @@ class Daemon:
             FencedRows(_Rows(self, self.rows), process=world.draw_process()),
             sizes=world.sizes,
             drivers=self.process,
-            setup=Setup(world.limits, fleet),
+            setup=Setup(world.limits, fleet, CASSANDRA),
         )
         self._listen_in(self.root.region)
 

@@ -1,0 +1,102 @@
+"""Every mistake of type in a parsed file, and not only the first.
+
+Turns plain data into records. The decoder stops at the first mistake; so that value is replaced by
+one of the right type, and the decoder is asked again. It must not let a guess out: where there is
+any complaint, the records are good for nothing but finding more.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+MISTAKES_MAX = 100
+"""Mistakes of type that are looked for in one file."""
+PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+NAMED = re.compile(r"Object (?:missing required|contains unknown) field `([^`]*)`")
+EXPECTED = re.compile(r"Expected (?:`(\w+)|a path)")
+GUESSES: dict[str, Any] = {"str": "", "int": 1, "float": 1.0, "bool": False, "path": "x"}
+GUESSES |= {"array": [], "object": {}}
+
+Kind = TypeVar("Kind")
+
+
+def converted(
+    raw: Any, kind: type[Kind], *, dec_hook: Callable[[type, Any], Any] | None = None
+) -> tuple[Kind | None, list[str], list[str]]:
+    """The value, what is wrong with the types, and the fields whose values had to be guessed.
+
+    None for the value where guessing leads nowhere.
+    """
+    raw = copy.deepcopy(raw)
+    texts: list[str] = []
+    guessed: list[str] = []
+    for _ in range(MISTAKES_MAX):
+        try:
+            return msgspec.convert(raw, kind, dec_hook=dec_hook), texts, guessed
+        except msgspec.ValidationError as error:
+            text = _plain(str(error))
+        if not is_guessed(text, guessed):
+            texts.append(text)
+        where, what = _split(text)
+        if not _guess(raw, where, what=what, guessed=guessed):
+            break
+    return None, texts, guessed
+
+
+def _guess(raw: Any, where: str, *, what: str, guessed: list[str]) -> bool:
+    """Put something of the right type there; whether that was possible."""
+    where = where.partition("[...]")[0]  # of a mapping's values: which one is not said
+    parts = [int(n) if n else name for name, n in PART.findall(where)]
+    name = NAMED.search(what)
+    if name is not None:
+        at = _at(raw, parts)
+        if not isinstance(at, dict):
+            return False
+        if "unknown" in what:
+            at.pop(name[1], None)
+        else:
+            at[name[1]] = ""
+            guessed.append(f"{where}.{name[1]}".lstrip("."))
+        return True
+    expected = EXPECTED.search(what)
+    above = _at(raw, parts[:-1])
+    if expected is None or not parts or not isinstance(above, dict | list):
+        return False
+    above[parts[-1]] = copy.deepcopy(GUESSES.get(expected[1] or "path", {}))
+    guessed.append(where)
+    return True
+
+
+def _at(raw: Any, parts: list[Any]) -> Any:
+    for part in parts:
+        try:
+            raw = raw[part]
+        except (LookupError, TypeError):
+            return None
+    return raw
+
+
+def is_guessed(text: str, guessed: list[str]) -> bool:
+    """Whether a complaint is about a value that is not the file's."""
+    where = _split(text)[0]
+    return any(where == one or where.startswith((f"{one}.", f"{one}[")) for one in guessed)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The field of a complaint, and the rest of it."""
+    where, separator, what = text.partition(": ")
+    return (where, what) if separator and " " not in where else ("", text)
+
+
+def _plain(text: str) -> str:
+    """`$.a.b` at the end becomes `a.b:` at the beginning, as in all other complaints."""
+    what, separator, where = text.rpartition(" - at `$")
+    if not separator:
+        return text
+    where = where.rstrip("`").lstrip(".")
+    return f"{where}: {what}" if where else what

@@ -1,0 +1,200 @@
+"""What would keep a daemon or a minicluster from starting, found without starting it.
+
+Turns settings that make sense into complaints about the machine they meet: ports, files, folders,
+packages, servers. Every complaint names its setting. It must not write anything, nor keep what it
+opens; and a start checks all of it again, for the machine changes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import ssl
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from peloton import INSTALL_FLEET
+from peloton.assembly import CannotStart, why_not
+from peloton.config import Address, MiniclusterSettings
+from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
+from peloton.sdk.errors import PelotonError
+from peloton.sdk.zookeeper import children
+from peloton.servers import open_cassandra
+from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
+
+SERVERS_S_MAX = 3.0
+
+
+def of_daemon(settings: DaemonSettings) -> list[str]:
+    """All that is found; empty where the daemon could start now."""
+    return [*_daemon(settings)]
+
+
+def of_minicluster(settings: MiniclusterSettings) -> list[str]:
+    """Likewise. The classic ports may be busy: it does without them."""
+    return [*_minicluster(settings)]
+
+
+def _daemon(settings: DaemonSettings) -> Iterator[str]:
+    for name in settings.doors:
+        yield from _port(f"listen.{name}", settings.door(name))
+    if settings.tls is not None:
+        yield from _tls(settings.tls)
+    if settings.journal.sqlite is not None:
+        folder = settings.journal.sqlite.folder
+        yield from _folder("journal.sqlite.folder", folder)
+        yield from _data_folder("journal.sqlite.folder", folder)
+    if settings.backend.process is not None and "hostmgr" in settings.roles:
+        yield from _folder("backend.process.folder", settings.backend.process.folder)
+    if settings.journal.cassandra is not None:
+        yield from _cassandra(settings.journal.cassandra)
+    if settings.zookeeper is not None:
+        yield from _zookeeper(settings, settings.zookeeper)
+
+
+def _minicluster(settings: MiniclusterSettings) -> Iterator[str]:
+    yield from _port("--grpc", settings.grpc)
+    yield from _port("--http", settings.http)
+    yield from _folder("--data-dir", settings.folder)
+    yield from _data_folder("--data-dir", settings.folder)
+    mark = settings.folder / claimed_folder.MAKER
+    if mark.is_file() and not settings.fresh:
+        try:
+            maker = mark.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            yield f"--data-dir: {mark}: {_why(error)}"
+        else:
+            if maker != settings.backend:
+                yield f"--backend: {settings.folder} belongs to the {maker} backend"
+
+
+# ---- what there is on this machine ----
+
+
+def _port(setting: str, address: Address) -> Iterator[str]:
+    why = why_not(address) if address.port else ""
+    if why:
+        yield f"{setting}: {address} {why}"
+
+
+def _folder(setting: str, folder: Path) -> Iterator[str]:
+    """It, or else what it would be made in, must be a folder that we may write to."""
+    found = folder.absolute()
+    try:
+        while not os.path.lexists(found) and found != found.parent:
+            found = found.parent
+        if not found.is_dir():
+            yield f"{setting}: {found} is no folder"
+        elif not os.access(found, os.W_OK | os.X_OK) or _is_kernels(found):
+            yield f"{setting}: {found} is not writable"
+    except OSError as error:
+        yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _is_kernels(folder: Path) -> bool:
+    """For root nothing seems to be forbidden, not even what nobody can write to."""
+    read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    return read_only or folder.is_relative_to("/proc") or folder.is_relative_to("/sys")
+
+
+def _data_folder(setting: str, folder: Path) -> Iterator[str]:
+    try:
+        claimed_folder.check_ours(folder)
+        lock = folder / claimed_folder.LOCK
+        if not lock.is_file():
+            return
+        with lock.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid = file.read(32).decode("ascii", "replace").strip() or "unknown"
+                yield f"{setting}: {folder} is held by the process with pid {pid}"
+    except claimed_folder.NotOurs as error:
+        yield f"{setting}: {error}"
+    except OSError as error:
+        yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _tls(files: TlsFiles) -> Iterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unread = []
+    for field in ("ca", "certificate", "key"):
+        found = _unreadable(f"tls.{field}", getattr(files, field))
+        unread += found
+    yield from unread
+    if unread:
+        return
+    try:
+        context.load_verify_locations(cafile=str(files.ca))
+    except OSError as error:
+        yield f"tls.ca: {files.ca}: {_why(error)}"
+    try:
+        # A key with a passphrase is not asked for one: nobody sits at a daemon's terminal.
+        context.load_cert_chain(str(files.certificate), str(files.key), password=lambda: "")
+    except OSError as error:
+        yield f"tls.certificate: {files.certificate} with {files.key}: {_why(error)}"
+
+
+def _unreadable(setting: str, file: Path) -> list[str]:
+    try:
+        with file.open("rb") as opened:
+            opened.read(1)
+    except OSError as error:
+        return [f"{setting}: {file}: {_why(error)}"]
+    return []
+
+
+# ---- servers ----
+
+
+def _cassandra(setting: Cassandra) -> Iterator[str]:
+    missing = []
+    if setting.ca_file is not None:
+        missing += _unreadable("journal.cassandra.ca_file", setting.ca_file)
+    if setting.password_file is not None:
+        missing += _unreadable("journal.cassandra.password_file", setting.password_file)
+    if not _has("cassandra"):
+        what = "the package cassandra-driver is missing"
+        missing.append(f"journal.cassandra: {what}; {INSTALL_FLEET}")
+    yield from missing
+    if missing:
+        return
+    try:
+        open_cassandra(setting, connect_s=SERVERS_S_MAX).close()
+    except CannotStart as error:
+        yield str(error)
+
+
+def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
+    if not _has("kazoo"):
+        yield f"zookeeper: the package kazoo is missing; {INSTALL_FLEET}"
+        return
+    members = Paths(settings.cluster, root=setting.root.rstrip("/")).members
+    try:
+        found = children(setting.hosts, members, timeout_s=SERVERS_S_MAX)
+    except PelotonError as error:
+        yield f"zookeeper.hosts: {error}"
+        return
+    # Two daemons that peers dial at one address: each gets what is meant for the other.
+    field = "advertise" if settings.listen.advertise else "exchange"
+    address = getattr(settings.listen, field)
+    for name, data in sorted(found.items()):
+        node = member_of(data)
+        if node is not None and node.address == address:
+            yield f"listen.{field}: {address} is that of the member {name}, which is running"
+
+
+def _has(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "no text in UTF-8"
+    reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
+    return str(reason or error)

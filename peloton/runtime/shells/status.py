@@ -1,0 +1,204 @@
+"""The status of one daemon: which servers it cannot reach, and what is wrong with its shells.
+
+Turns what shells report into a `Condition` and into the answer to a call that cannot be delivered.
+Written on the thread of the shards only, read from any; nothing here waits or locks. It must not
+decide anything, and tells the log of a server twice: when it goes, and when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from peloton.runtime.core.condition import (
+    MOVING,
+    ZOOKEEPER,
+    Condition,
+    Reason,
+    Unowned,
+    shown,
+    silent,
+    why_unowned,
+)
+from peloton.runtime.ports import SessionState, ShardId
+from peloton.runtime.shells.places import Places
+from peloton.runtime.vocabulary import ShardDamaged, Unavailable
+
+REPORT_AGAIN_S = 10.0
+"""A server that comes and goes is reported at most so often."""
+ROWS = "-rows"
+"""Behind the name of a shard: its trouble is a row that cannot be read."""
+
+
+class _Outage:
+    """A server that does not answer."""
+
+    def __init__(self, text: str, since_s: float) -> None:
+        self.text = text
+        self.since_s = since_s
+        self.reported = False
+        self.shards: dict[ShardId, bool] = {}  # False: it is no more here
+
+
+class Status:
+    """What one daemon knows of itself."""
+
+    def __init__(self, places: Places, sizes: Mapping[str, int]) -> None:
+        self.troubles: dict[str, str] = {}
+        """By the name of a shell or a backend: what is wrong with it."""
+        self.damaged: dict[ShardId, str] = {}
+        """Shards that this daemon could not recover, and why."""
+        self.dead = ""
+        """Why this process cannot go on."""
+        self.closed = False
+        self.now: Callable[[], float] = lambda: 0.0
+        self.report: Callable[[str], object] = lambda line: None
+        """Takes lines for the daemon's log."""
+        self._places = places
+        self._shards = [ShardId(group, at) for group in sizes for at in range(sizes[group])]
+        self._names = {f"{shard.group}-{shard.number}": shard for shard in self._shards}
+        self._outages: dict[str, _Outage] = {}
+        self._reported_s: dict[str, float] = {}
+
+    # ---- servers ----
+
+    def away(self, server: str, text: str, *, shard: ShardId | None = None) -> None:
+        """The server did not answer, to this shard or to the daemon as a whole."""
+        now = self.now()
+        outage = self._outages.setdefault(server, _Outage(text, now))
+        outage.text = text
+        if shard is not None:
+            outage.shards[shard] = True
+        last_s = self._reported_s.get(server)
+        if not outage.reported and (last_s is None or now - last_s >= REPORT_AGAIN_S):
+            outage.reported, self._reported_s[server] = True, now
+            self.report(f"{server} is {silent(server, outage.since_s, now)}: {text}")
+
+    def answered(self, server: str, shard: ShardId | None = None) -> None:
+        """The server answered; shards that are no more here say nothing of it any longer."""
+        outage = self._outages.get(server)
+        if outage is None:
+            return
+        here = [one for one, stays in [*outage.shards.items()] if stays and one != shard]
+        outage.shards = dict.fromkeys(here, True)
+        if here:
+            return
+        del self._outages[server]
+        if outage.reported:
+            self.report(f"{server} answers again, after {self.now() - outage.since_s:.0f} s")
+
+    def left(self, shard: ShardId) -> None:
+        """The shard is no more here: what it said of a server counts until one that is says more.
+
+        Where it gave up for want of the server, that stays the reason why it has no owner.
+        """
+        for outage in self._outages.values():
+            if shard in outage.shards:
+                outage.shards[shard] = False
+
+    def moved(self) -> None:
+        """Owners have changed: a shard that another has now is no longer held up by our servers."""
+        standing = self._places.standing
+        for server, outage in [*self._outages.items()]:
+            gone = [
+                shard
+                for shard, stays in outage.shards.items()
+                if not stays and standing is not None and standing.owner_of(shard)
+            ]
+            outage.shards = {
+                shard: stays for shard, stays in outage.shards.items() if shard not in gone
+            }
+            if gone and not outage.shards:
+                self.answered(server)
+
+    # ---- what is asked ----
+
+    def condition(self) -> Condition:
+        """Whether this daemon is live and ready, and all that is wrong."""
+        reasons = tuple(self._reasons())
+        live = not self.dead and not self.closed
+        return Condition(live, live and not reasons, reasons)
+
+    def refusal(self, shard: ShardId) -> Unavailable:
+        """The answer to a call for a shard that nobody owns."""
+        why = self.unowned(shard)
+        if why.damaged:
+            return ShardDamaged(f"{shown(shard)} is damaged: {why.text}")
+        return Unavailable(f"{shown(shard)} has no owner: {why.text}")
+
+    def unowned(self, shard: ShardId) -> Unowned:
+        """Why the shard has no owner that we know of."""
+        standing = self._places.standing
+        if standing is None and shard in self.damaged:
+            return Unowned(self.damaged[shard], True)
+        now = self.now()
+        for server, outage in [*self._outages.items()]:
+            if shard in outage.shards or server == ZOOKEEPER:
+                return Unowned(f"{server} is {silent(server, outage.since_s, now)}")
+        if standing is not None:
+            if standing.view is None:
+                return Unowned("this daemon has not joined the cluster yet")
+            found = why_unowned(shard, standing.view)
+            own = self.damaged.get(shard)
+            return Unowned(f"{own}; {found.text}", found.damaged) if own else found
+        trouble = self.troubles.get(f"{shard.group}-{shard.number}")
+        return Unowned(trouble or MOVING)
+
+    def doubt(self) -> str:
+        """Why no question is answered here as current."""
+        outage = self._outages.get(ZOOKEEPER)
+        if outage is None:
+            return "this daemon's session is in doubt: ask again"
+        since = silent(ZOOKEEPER, outage.since_s, self.now())
+        return f"this daemon's session is in doubt: {ZOOKEEPER} is {since}; ask again"
+
+    # ---- reasons ----
+
+    def _reasons(self) -> Iterator[Reason]:
+        now = self.now()
+        if self.dead:
+            yield Reason("daemon", self.dead)
+        outages = self._outages.copy()
+        for server, outage in sorted(outages.items()):
+            affected = tuple(sorted(outage.shards.copy()))
+            if server == ZOOKEEPER:
+                affected = tuple(sorted(self._places.shards.copy()))
+            yield Reason(server, f"{silent(server, outage.since_s, now)}: {outage.text}", affected)
+        troubles = self.troubles.copy()
+        for name, text in sorted(troubles.items()):
+            shard = self._names.get(name.removesuffix(ROWS))
+            if shard is None:
+                yield Reason(name, text)
+            elif name.endswith(ROWS):
+                yield Reason(shown(shard), f"unreadable row: {text}", (shard,), damaged=True)
+            elif shard not in self.damaged:
+                yield Reason(shown(shard), text, (shard,))
+        if not self._places.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
+            # This process may have stood still, and its shells not have noticed yet.
+            yield Reason(ZOOKEEPER, "the session is in doubt")
+        yield from self._owners(troubles)
+
+    def _owners(self, troubles: Mapping[str, str]) -> Iterator[Reason]:
+        """Damaged shards one by one, all others without an owner by their reasons."""
+        standing, here = self._places.standing, self._places.shards
+        by_text: dict[str, list[ShardId]] = {}
+        for name, shard in self._names.items():
+            owned = standing.owner_of(shard) if standing is not None else shard in here
+            if owned and shard not in self.damaged:
+                if standing is not None and owned == standing.member and shard not in here:
+                    by_text.setdefault(MOVING, []).append(shard)
+                continue
+            if owned and standing is not None and owned != standing.member:
+                continue  # another daemon could recover what this one could not
+            why = self.unowned(shard)
+            if why.damaged or shard in self.damaged:
+                text = why.text if why.damaged else f"{self.damaged[shard]}; {why.text}"
+                yield Reason(shown(shard), f"damaged: {text}", (shard,), damaged=why.damaged)
+            elif name not in troubles:
+                by_text.setdefault(why.text, []).append(shard)
+        for text, shards in by_text.items():
+            yield Reason("shards without an owner", text, tuple(shards))
+
+
+def suspended(state: SessionState) -> str:
+    """What a session that is not connected is called in texts."""
+    return f"the session is {state.value}"

@@ -1,0 +1,110 @@
+"""Limits of YAML that people hand in: how large, how deep, and how much an alias may multiply.
+
+Turns a file into text and a text into "may be loaded", event by event, before any loader builds a
+tree: the loader of libyaml recurses in C, and a file of 100 KB that nests 100,000 lists ends the
+process. It must not build a tree itself, nor say what the text means.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+FILE_BYTES_MAX = 128 * 1024 * 1024
+DEPTH_MAX = 100
+"""The deepest spec that has a meaning nests less than twenty levels."""
+ALIASED_NODES_MAX = 1_000_000
+"""Nodes that aliases stand for, counted each time that one is used."""
+
+
+class BadYaml(Exception):
+    """The text cannot be used; `line` is counted from 1, 0 where there is none."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {text}" if line else text)
+        self.text = text
+        self.line = line
+
+
+class _Open(NamedTuple):
+    """A list or mapping that has begun; what is counted of it so far is in `counts`."""
+
+    anchor: str | None
+    counts: list[int]  # nodes, height
+
+
+def text_of(path: Path) -> str:
+    """The text of a file. Raises BadYaml, OSError."""
+    with path.open("rb") as file:
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise BadYaml(f"larger than {FILE_BYTES_MAX // 1024 // 1024} MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadYaml("no text in UTF-8", line) from None
+
+
+def load(text: str, loader: Any) -> Any:
+    """What the loader makes of the text. Raises BadYaml."""
+    try:
+        check(text, loader)
+        return yaml.load(text, loader)  # noqa: S506 - callers hand in safe ones
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise BadYaml(f"not YAML: {error.problem}", mark.line + 1 if mark else 0) from None
+    except yaml.YAMLError as error:
+        raise BadYaml(f"not YAML: {error}") from None
+    except (ValueError, OverflowError) as error:
+        # A value that looks like a number or a date, and is none: 2026-13-45.
+        raise BadYaml(f"not YAML: {error}") from None
+
+
+def check(text: str, loader: Any) -> None:
+    """Refuse what nests too deep, or what aliases make too large. Raises BadYaml, YAMLError."""
+    anchors: dict[str, tuple[int, int]] = {}
+    inside: list[_Open] = []
+    aliased = 0
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            inside.append(_Open(event.anchor, [1, 1]))
+            height = 0
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, (nodes, height) = inside.pop()
+            if anchor:
+                anchors[anchor] = nodes, height
+            _add(inside, nodes, height=height)
+            continue
+        elif isinstance(event, yaml.AliasEvent):
+            if any(one.anchor == event.anchor for one in inside):
+                raise BadYaml(f"*{event.anchor} contains itself", _line(event))
+            nodes, height = anchors.get(str(event.anchor), (1, 0))
+            aliased += nodes
+            _add(inside, nodes, height=height)
+        elif isinstance(event, yaml.ScalarEvent):
+            if event.anchor:
+                anchors[event.anchor] = 1, 0
+            _add(inside, 1, height=0)
+            continue
+        else:
+            continue
+        if len(inside) + height > DEPTH_MAX:
+            raise BadYaml(f"nested more than {DEPTH_MAX} levels deep", _line(event))
+        if aliased > ALIASED_NODES_MAX:
+            text = f"aliases stand for more than {ALIASED_NODES_MAX:,} values"
+            raise BadYaml(text, _line(event))
+
+
+def _add(inside: list[_Open], nodes: int, *, height: int) -> None:
+    """What has ended belongs to what is still open around it."""
+    if inside:
+        counts = inside[-1].counts
+        counts[0] += nodes
+        counts[1] = max(counts[1], height + 1)
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1

@@ -1,0 +1,311 @@
+"""`--check`: all that would keep a process from starting, at once, each named by its setting.
+
+The servers that are looked for are mostly not there; one test has a ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kazoo.client import KazooClient
+
+from peloton.config import BadSetting, read_cluster
+from peloton.preflight import of_daemon
+from peloton.runtime.adapters.data_folder import DataFolder
+from peloton.runtime.adapters.zookeeper_nodes import member_bytes
+from peloton.runtime.ports import MemberNode
+from peloton.settings import parse
+from tests.adapters.pems import Authority
+from tests.cli.terminal import Printed, typed
+from tests.servers import zookeeper
+
+HOSTS = [{"name": "a"}]
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    """A port at which somebody else listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        yield held.getsockname()[1]
+
+
+def alone(**more: Any) -> dict[str, Any]:
+    raw: dict[str, Any] = {
+        "cluster": "c",
+        "journal": {"sqlite": {"folder": "data"}},
+        "listen": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "backend": {"simulated": {"hosts": HOSTS}},
+    }
+    return raw | more
+
+
+def fleet(**more: Any) -> dict[str, Any]:
+    raw = alone()
+    raw["listen"]["exchange"] = "127.0.0.1:0"
+    raw["journal"] = {"cassandra": {"contacts": ["127.0.0.1"], "port": 1}}
+    raw["zookeeper"] = {"hosts": [NOBODY]}
+    return raw | more
+
+
+def checked(raw: dict[str, Any], folder: Path) -> Printed:
+    file = folder / "daemon.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    before = sorted(folder.rglob("*"))
+    printed = typed("daemon", "--config", str(file), "--check")
+    assert sorted(folder.rglob("*")) == before, "nothing is written"
+    return printed
+
+
+def test_a_daemon_that_could_start_is_no_finding(tmp_path: Path) -> None:
+    printed = checked(alone(), tmp_path)
+    assert (printed.code, printed.err) == (0, "")
+    assert "cluster c" in printed.out
+
+
+def test_all_mistakes_of_a_file_are_named_at_once(tmp_path: Path) -> None:
+    raw = fleet(roles=["api", "api", "foo", "jobmgr"], clutser="x", shards={"jobmgr": 0})
+    del raw["cluster"]
+    raw["listen"] = {"grpc": 5, "http": "0.0.0.0:1", "gprc": "x"}
+    raw["journal"]["cassandra"] = {"contacts": ["a", "a"], "port": "x"}
+    raw["zookeeper"] = {"hosts": ["a b", ""], "session_timeout_s": 0.1}
+    hosts = [{"name": "a", "cpus": "two"}, {"nme": "b"}, {"name": "a", "gpus": -1}]
+    raw["backend"]["simulated"] = {"hosts": hosts, "duration_s": -1}
+    printed = checked(raw, tmp_path)
+    assert (printed.code, printed.out) == (64, "")
+    lines = printed.err.splitlines()
+    start = f"peloton daemon: {tmp_path / 'daemon.yaml'}: "
+    assert all(line.startswith(start) for line in lines)
+    fields = [line.removeprefix(start) for line in lines]
+    for wanted in (
+        "Object contains unknown field `clutser`",
+        "Object missing required field `cluster`",
+        "roles[1]: 'api' stands twice",
+        "roles[2]: 'foo' is none of",
+        "listen.grpc: Expected `str`, got `int`",
+        "listen: Object contains unknown field `gprc`",
+        "listen.http: 0.0.0.0 is not a loopback",
+        "journal.cassandra.contacts[1]: 'a' stands twice",
+        "journal.cassandra.port: Expected `int`, got `str`",
+        "zookeeper.hosts[0]: 'a b' is not HOST:PORT",
+        "zookeeper.hosts[1]: it is empty",
+        "zookeeper.session_timeout_s: 0.1 is not between",
+        "backend.simulated.hosts[0].cpus: Expected `float`, got `str`",
+        "backend.simulated.hosts[1]: Object contains unknown field `nme`",
+        "backend.simulated.hosts[1]: Object missing required field `name`",
+        "backend.simulated.hosts[2].name: 'a' stands twice",
+        "backend.simulated.hosts[2].gpus: -1.0 is no amount",
+        "backend.simulated.duration_s: -1.0 is no duration",
+        "shards.jobmgr: 0 is not between",
+    ):
+        assert sum(field.startswith(wanted) for field in fields) == 1, (wanted, fields)
+    assert len(fields) == 19, "and nothing that follows from another mistake"
+
+
+@pytest.mark.parametrize("raw", [5, [], "x", None, {"listen": 5, "journal": [], "roles": 1}])
+def test_files_of_other_shapes_end_in_complaints(raw: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadSetting) as seen:
+        parse(raw, tmp_path)
+    assert seen.value.texts
+
+
+def test_equal_ports_are_named() -> None:
+    raw = alone(listen={"grpc": "127.0.0.1:7000", "http": "localhost:7000"})
+    with pytest.raises(BadSetting, match=r"^listen\.grpc: 127.0.0.1:7000 is listen\.http as well$"):
+        parse(raw, Path("/"))
+    raw["listen"]["exchange"] = "127.0.0.1:7001"
+    raw["listen"]["http"] = "127.0.0.1:7001"
+    assert parse(raw, Path("/")), "who is alone does not listen for others"
+    with pytest.raises(BadSetting, match=r"listen\.exchange: .* is listen\.http as well"):
+        parse(fleet(listen=raw["listen"]), Path("/"))
+
+
+def test_busy_ports_are_named_by_their_settings(busy: int, tmp_path: Path) -> None:
+    raw = fleet()
+    raw["listen"]["http"] = f"127.0.0.1:{busy}"
+    raw["listen"]["exchange"] = f"localhost:{busy}"
+    with pytest.raises(BadSetting, match="as well"):
+        parse(raw, tmp_path)
+    raw = alone(listen={"grpc": f"127.0.0.1:{busy}", "http": "127.0.0.1:0"})
+    printed = checked(raw, tmp_path)
+    assert printed.code == 69
+    assert f"listen.grpc: 127.0.0.1:{busy} is busy" in printed.err
+
+
+def test_a_fleet_names_every_file_and_server_that_is_missing(tmp_path: Path) -> None:
+    raw = fleet(tls={"ca": "no/ca.pem", "certificate": "no.pem", "key": "."})
+    printed = checked(raw, tmp_path)
+    assert printed.code == 69
+    lines = printed.err.splitlines()
+    assert len(lines) == 5, lines
+    for line, wanted in zip(
+        lines,
+        [
+            f"tls.ca: {tmp_path / 'no/ca.pem'}: No such file",
+            f"tls.certificate: {tmp_path / 'no.pem'}: No such file",
+            f"tls.key: {tmp_path}: Is a directory",
+            "journal.cassandra: Cassandra at 127.0.0.1 port 1: ",
+            f"zookeeper.hosts: ZooKeeper at {NOBODY} does not answer within 3 s",
+        ],
+        strict=True,
+    ):
+        assert wanted in line
+
+
+def test_certificates_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    one, other = Authority(tmp_path / "one").issue("a"), Authority(tmp_path / "other").issue("b")
+    files = {"ca": str(one.ca), "certificate": str(one.certificate), "key": str(other.key)}
+    found = of_daemon(parse(fleet(tls=files), tmp_path))
+    assert any(text.startswith("tls.certificate: ") and "MISMATCH" in text for text in found)
+    (tmp_path / "junk").write_text("junk")
+    found = of_daemon(parse(fleet(tls=files | {"ca": "junk"}), tmp_path))
+    assert any(text.startswith(f"tls.ca: {tmp_path / 'junk'}: ") for text in found)
+
+
+def test_password_and_ca_files_of_cassandra_are_looked_at(tmp_path: Path) -> None:
+    raw = fleet()
+    raw["journal"]["cassandra"] |= {"username": "a", "password_file": "no", "ca_file": "none"}
+    found = of_daemon(parse(raw, tmp_path))
+    assert any(text.startswith("journal.cassandra.password_file: ") for text in found)
+    assert any(text.startswith("journal.cassandra.ca_file: ") for text in found)
+
+
+def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "photo.jpg").write_text("")
+    held = DataFolder(tmp_path / "held")
+    try:
+        for folder, why in [
+            ("file/x", f"{tmp_path / 'file'} is no folder"),
+            ("strange", "holds files of somebody else"),
+            ("held", f"is held by the process with pid {os.getpid()}"),
+            ("/proc/x", "/proc is not writable"),
+        ]:
+            printed = checked(alone(journal={"sqlite": {"folder": folder}}), tmp_path)
+            assert printed.code == 69
+            assert "journal.sqlite.folder: " in printed.err and why in printed.err, printed.err
+        raw = alone(backend={"process": {"folder": "/proc/x", "hosts": HOSTS}})
+        assert "backend.process.folder: /proc is not writable" in checked(raw, tmp_path).err
+    finally:
+        held.close()
+
+
+@pytest.mark.parametrize(
+    ("package", "wanted"),
+    [
+        ("kazoo", "zookeeper: the package kazoo is missing"),
+        ("cassandra", "journal.cassandra: the package cassandra-driver is missing"),
+    ],
+)
+def test_missing_packages_are_named_and_what_to_install(
+    package: str, wanted: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump(fleet()))
+    done = without(package, "daemon", "--config", str(file), "--check")
+    assert done.returncode == 69
+    (line,) = [one for one in done.stderr.splitlines() if wanted in one]
+    assert "pip install" in line
+
+
+@pytest.mark.parametrize(
+    ("package", "line", "code"),
+    [
+        ("cassandra", "doctor", 70),
+        ("cassandra", "schema apply --replication dc1:1", 70),
+        ("kazoo", "-z 127.0.0.1:1 -t 1s job query", 70),
+        ("cassandra", "daemon --config {file}", 69),
+        ("kazoo", "daemon --config {file}", 69),
+    ],
+)
+def test_a_missing_package_is_one_line(package: str, line: str, code: int, tmp_path: Path) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump(fleet()))
+    done = without(package, *line.format(file=file).split())
+    assert done.returncode == code, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    if (package, line.split()[0]) != ("kazoo", "daemon"):  # whose Cassandra is missing first
+        assert "pip install" in done.stderr
+
+
+def without(package: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The program on a machine that does not have the package."""
+    program = (
+        "import sys, importlib.abc\n"
+        "class Missing(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.split('.')[0] == {package!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        f"sys.argv = ['peloton', *{words!r}]\n"
+        "from peloton.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_minicluster_is_checked_alike(busy: int, tmp_path: Path) -> None:
+    base = ["minicluster", "--check", "--no-classic-ports", "--data-dir"]
+    good = typed(*base, str(tmp_path / "d"), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    assert (good.code, good.err) == (0, "") and "3 hosts" in good.out
+    assert not (tmp_path / "d").exists()
+    there = f"127.0.0.1:{busy}"
+    printed = typed(*base, "/proc/x", "--grpc", there, "--http", "127.0.0.1:0")
+    assert printed.code == 69
+    assert [line.split(": ")[1] for line in printed.err.splitlines()] == ["--grpc", "--data-dir"]
+    printed = typed(
+        "minicluster", "--grpc", there, "--http", there, "--hosts", "0",
+        "--simulated-duration-s", "nan",
+    )  # fmt: skip
+    assert printed.code == 64, "also without --check, before anything is opened"
+    found = [line.split(": ")[1] for line in printed.err.splitlines()]
+    assert found == ["--hosts", "--http", "--simulated-duration-s"]
+
+
+def test_all_mistakes_of_a_cluster_file_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "hosts.yaml"
+    file.write_text("hosts: [{name: a, cpus: x}, {name: a}, {name: b/c, gpus: -1}, 5]")
+    with pytest.raises(BadSetting) as seen:
+        read_cluster(file)
+    assert [text.split(": ")[2] for text in seen.value.texts] == [
+        "hosts[0].cpus",
+        "hosts[3]",
+        "hosts[1].name",
+        "hosts[2].name",
+        "hosts[2].gpus",
+    ]
+
+
+def test_an_address_that_another_daemon_has_is_named(tmp_path: Path) -> None:
+    """A copy of a config on another machine, where only `advertise` was forgotten."""
+    server = zookeeper.shared().address
+    client = KazooClient(server)
+    client.start(timeout=60)
+    root = f"/check-{os.getpid()}"
+    raw = fleet(zookeeper={"hosts": [server], "root": root})
+    raw["listen"]["advertise"] = "127.0.0.1:7007"
+    settings = parse(raw, tmp_path)
+    try:
+        assert not any("listen." in text for text in of_daemon(settings))
+        node = member_bytes(MemberNode("127.0.0.1:7007", ("jobmgr",)))
+        client.create(f"{root}/c/members/other-1", node, makepath=True)
+        client.create(f"{root}/c/members/junk", b"\xff", makepath=True)
+        (found,) = [text for text in of_daemon(settings) if "listen." in text]
+        assert found.startswith("listen.advertise: 127.0.0.1:7007 is that of the member other-1")
+        assert not any("zookeeper" in text for text in of_daemon(settings))
+    finally:
+        client.delete(root, recursive=True)
+        client.stop()
+        client.close()
