@@ -20,23 +20,23 @@ from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
-from peloton.backends.simulated import Fates, SimulatedBackend
+from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import GROUPS, kinds
 from peloton.machines import PlacerMachine
-from peloton.muster import Muster
 from peloton.placement.messages import Label
+from peloton.readiness import Readiness
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import JournalError
+from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
-from peloton.runtime.shells.soft import Soft
 from peloton.runtime.vocabulary import Key, key
 
 START_MAX_S = 60.0
@@ -47,7 +47,7 @@ class CannotStart(Exception):
     """Why the cluster cannot run; for a person."""
 
 
-class Failed(Exception):
+class ClusterFailed(Exception):
     """Why a running cluster could not go on."""
 
 
@@ -131,8 +131,8 @@ class Minicluster(Wired):
     def stop(self) -> bool:
         """Stop taking turns, commit what is in flight, let go of everything.
 
-        False when tasks were to be ended and some are left. Raises `Failed` when the cluster had
-        ended by itself.
+        False when tasks were to be ended and some are left. Raises `ClusterFailed` when the
+        cluster had ended by itself.
         """
         self._server.stop(grace_s=0.5).wait(2.0)
         self._root.stop()
@@ -140,7 +140,7 @@ class Minicluster(Wired):
         self._undo.remove(self._root.stop)
         self._unwind()
         if self._root.exited.done():
-            raise Failed(self._root.exited.result())
+            raise ClusterFailed(self._root.exited.result())
         return clean
 
     # ---- starting ----
@@ -153,9 +153,9 @@ class Minicluster(Wired):
         folder = self._take_folder(settings.folder, holder="minicluster")
         if settings.fresh:
             # The keeper of an older cluster ends its runs and leaves once its folder is gone.
-            claimed_folder.empty(folder.path)
+            claimed_folder.empty_folder(folder.path)
         try:
-            claimed_folder.claim(folder.path, settings.backend)
+            claimed_folder.claim_folder(folder.path, settings.backend)
         except claimed_folder.NotOurs as error:
             raise CannotStart(str(error)) from error
         journal = open_sqlite(folder)
@@ -164,15 +164,17 @@ class Minicluster(Wired):
         sizes = {group: record[group] for group in GROUPS}
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         self._backend = self._make_backend(folder)
-        softs: dict[str, Soft] = {
+        services: dict[str, EphemeralService] = {
             "placer": PlacerMachine(self._inventories),
             self._backend.key: self._backend,
         }
-        self._root = start(kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs)
+        self._root = start(
+            kinds(sizes), journal, sizes=sizes, clock=SystemClock(), services=services
+        )
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
-        self._muster = Muster(self._region, self._inventories)
+        self._muster = Readiness(self._region, self._inventories)
         self._wait(self._root.opened.done, "its shards")
         gone = self._greet(self._backend.key)
         self._backend.start(self._region.tell, self._region.trouble)
@@ -196,7 +198,7 @@ class Minicluster(Wired):
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":
             return ProcessBackend(folder.path / "keeper", names)
-        fates = Fates(settings.simulated_seed, settings.simulated_duration_s)
+        fates = RunScript(settings.simulated_seed, settings.simulated_duration_s)
         return SimulatedBackend(names, fates)
 
     def _greet(self, backend: Key) -> list[Key]:

@@ -22,27 +22,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from peloton import INSTALL_FLEET
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
-from peloton.actors.host.messages import AskBackend
+from peloton.actors.host.messages import PingBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.assembly import CannotStart, Doors, Failed, Wired, configured, open_sqlite
+from peloton.assembly import CannotStart, ClusterFailed, Doors, Wired, configured, open_sqlite
 from peloton.backends.port import Backend
-from peloton.backends.process import BACKEND as PROCESS
+from peloton.backends.process import PROCESS_BACKEND as PROCESS
 from peloton.backends.process import ProcessBackend
-from peloton.backends.simulated import BACKEND as SIMULATED
-from peloton.backends.simulated import Fates, SimulatedBackend
+from peloton.backends.simulated import SIMULATED_BACKEND as SIMULATED
+from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
-from peloton.muster import Muster
+from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.fleet import Fleet, Setup
-from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.settings import Cassandra, DaemonSettings, Zookeeper
@@ -58,7 +58,7 @@ LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": 
 """Under which name clients look for the owner of a group's first shard."""
 
 
-class Outside(NamedTuple):
+class ExternalServices(NamedTuple):
     """What a daemon stands on. Without a membership it is alone."""
 
     journal: Journal
@@ -73,7 +73,7 @@ class Daemon(Wired):
         settings: DaemonSettings,
         *,
         failed: Callable[[], None],
-        outside: Outside | None = None,
+        outside: ExternalServices | None = None,
     ) -> None:
         super().__init__()
         # Drawn now if left to the machine: clients are told of them before anything listens.
@@ -91,7 +91,8 @@ class Daemon(Wired):
     def stop(self) -> bool:
         """Hand over what we own, answer what is under way, let go; whether all was handed over.
 
-        Raises `Failed` when the daemon had ended by itself: then there is nobody to hand over to.
+        Raises `ClusterFailed` when the daemon had ended by itself: then there is nobody to hand
+        over to.
         """
         self._leaving.set()
         root, clean = self._root, True
@@ -104,7 +105,7 @@ class Daemon(Wired):
             self._server.stop(grace_s=0.5).wait(2.0)
         self._unwind()
         if root.exited.done():
-            raise Failed(root.exited.result())
+            raise ClusterFailed(root.exited.result())
         return clean
 
     def health(self) -> tuple[bool, list[str]]:
@@ -134,17 +135,17 @@ class Daemon(Wired):
             self._undo.append(backend.close)
         threading.Thread(target=self._greet, name="greeter", daemon=True).start()
 
-    def _connect(self) -> Outside:
+    def _connect(self) -> ExternalServices:
         settings = self._settings
         journal = settings.journal
         if journal.sqlite is not None:
             folder = self._take_folder(journal.sqlite.folder, holder="daemon")
-            return Outside(open_sqlite(folder))
+            return ExternalServices(open_sqlite(folder))
         assert journal.cassandra is not None and settings.zookeeper is not None
         store = open_cassandra(journal.cassandra)
         membership = open_zookeeper(settings.zookeeper, settings)
         self._undo.append(membership.close)
-        return Outside(store, membership)
+        return ExternalServices(store, membership)
 
     def _open_exchange(self) -> GrpcExchange:
         files = self._settings.tls
@@ -158,23 +159,23 @@ class Daemon(Wired):
         self._undo.append(exchange.stop)
         return exchange
 
-    def _assemble(self, outside: Outside, exchange: GrpcExchange | None) -> Root:
+    def _assemble(self, outside: ExternalServices, exchange: GrpcExchange | None) -> Root:
         settings = self._settings
         fleet = None
         if outside.membership is not None and exchange is not None:
             address = settings.listen.advertise or exchange.address
             node = MemberNode(address, tuple(settings.roles))
-            fleet = Fleet(_process_name(), node, outside.membership, exchange, SOFTS)
+            fleet = FleetPorts(_process_name(), node, outside.membership, exchange, SOFTS)
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
-        limits = Limits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        limits = DaemonLimits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
         try:
             root = assemble(
                 kinds(settings.sizes),
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
-                setup=Setup(limits, fleet),
+                setup=DaemonSetup(limits, fleet),
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
@@ -188,11 +189,11 @@ class Daemon(Wired):
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         region.places.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
-            region.register_soft("placer", PlacerMachine(self._inventories), role="placement")
+            region.register_service("placer", PlacerMachine(self._inventories), role="placement")
         if "hostmgr" not in settings.roles:
             return None
         backend = self._make_backend()
-        region.register_soft(backend.key, backend, outward=True)
+        region.register_service(backend.key, backend, outward=True)
         return backend
 
     def _make_backend(self) -> Backend:
@@ -201,7 +202,7 @@ class Daemon(Wired):
         if setting.process is not None:
             return ProcessBackend(setting.process.folder, names)
         assert setting.simulated is not None
-        fates = Fates(setting.simulated.seed, setting.simulated.duration_s)
+        fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)
 
     def _doors(self) -> Doors:
@@ -237,7 +238,7 @@ class Daemon(Wired):
 
     def _muster(self, ours: list[Key]) -> None:
         """Wait until our hosts can be counted on: a client that hears `ready` will."""
-        muster = Muster(self._region, self._inventories)
+        muster = Readiness(self._region, self._inventories)
         pause_s = LOOK_AGAIN_S
         while not self._leaving.is_set():
             if muster.all_up(ours, alone=False):
@@ -249,7 +250,7 @@ class Daemon(Wired):
     def _introduce(self, host: Key) -> None:
         """A host that has just begun to exist has missed the first word of its backend."""
         if kind_of(host) == "host":
-            self._region.tell([Envelope(self._backend_key, AskBackend(host))])
+            self._region.tell([Envelope(self._backend_key, PingBackend(host))])
 
     def _greetings(self) -> dict[Key, Message]:
         found: dict[Key, Message] = {ROOT: OpenRoot()}
@@ -296,7 +297,10 @@ def open_cassandra(setting: Cassandra) -> Journal:
 def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> ZooKeeperMembership:
     """The membership, which also shows clients where the owners of first shards are."""
     try:
-        from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+        from peloton.runtime.adapters.zookeeper_membership import (
+            ZooKeeperConfig,
+            ZooKeeperMembership,
+        )
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
         raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
@@ -306,7 +310,7 @@ def open_zookeeper(setting: Zookeeper, settings: DaemonSettings) -> ZooKeeperMem
         here = Leader(socket.gethostname(), grpc.host, http.port, grpc.port)
         leaders = {group: (role, here) for group, role in LEADER_ROLES.items()}
     return ZooKeeperMembership(
-        Config(
+        ZooKeeperConfig(
             hosts=",".join(setting.hosts),
             cluster=settings.cluster,
             session_s=setting.session_timeout_s,

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import click
 
-from peloton.assembly import CannotStart, Failed
+from peloton.assembly import CannotStart, ClusterFailed
 
 CANNOT_START = 69
 
@@ -25,10 +25,10 @@ class Running(Protocol):
     """From its construction to `stop`."""
 
     def stop(self) -> bool:
-        """Whether nothing was left behind. Raises `Failed` when it had ended by itself."""
+        """Whether nothing was left behind. Raises `ClusterFailed` when it had ended by itself."""
 
 
-Process = TypeVar("Process", bound=Running)
+RunningProcess = TypeVar("RunningProcess", bound=Running)
 
 
 class Manner(NamedTuple):
@@ -42,9 +42,9 @@ class Manner(NamedTuple):
 
 
 def run(
-    start: Callable[[Callable[[], None]], Process],
+    start: Callable[[Callable[[], None]], RunningProcess],
     *,
-    greet: Callable[[Process], None],
+    greet: Callable[[RunningProcess], None],
     manner: Manner,
 ) -> int:
     """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
@@ -69,7 +69,7 @@ def run(
     click.echo(manner.leaving, err=True)
     try:
         clean = running.stop()
-    except Failed as error:
+    except ClusterFailed as error:
         click.echo(f"{manner.name}: {error}", err=True)
         return manner.failed
     if clean:

@@ -20,13 +20,13 @@ from peloton.runtime.core import journal_dump, journal_reading
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_dump import Line
 from peloton.runtime.core.journal_reading import Contents, Finding
-from peloton.runtime.core.statements import Found, ReadCluster
+from peloton.runtime.core.statements import ReadCluster, RowsFound
 from peloton.runtime.ports import (
-    FORMAT,
-    Cluster,
+    JOURNAL_FORMAT,
+    ClusterRecord,
     Damaged,
     EndedRow,
-    Refused,
+    JournalRefused,
     ShardId,
     Unreachable,
 )
@@ -148,16 +148,18 @@ class JournalReader:
 
     # ---- inside ----
 
-    def _record(self) -> Cluster:
+    def _record(self) -> ClusterRecord:
         (reply,) = self._source.rows.run([ReadCluster()])
-        if not isinstance(reply, Found):
+        if not isinstance(reply, RowsFound):
             raise Unreachable(getattr(reply, "text", repr(reply)))
         if not reply.rows:
-            raise Refused("there is no cluster record: no daemon has ever used this journal")
+            raise JournalRefused("there is no cluster record: no daemon has ever used this journal")
         record = reply.rows[0]
-        assert isinstance(record, Cluster)
-        if record.format != FORMAT:
-            raise Refused(f"the journal has format {record.format}, this program reads {FORMAT}")
+        assert isinstance(record, ClusterRecord)
+        if record.format != JOURNAL_FORMAT:
+            raise JournalRefused(
+                f"the journal has format {record.format}, this program reads {JOURNAL_FORMAT}"
+            )
         return record
 
     def _homes(self, key: str | None) -> list[ShardId]:

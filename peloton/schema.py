@@ -113,7 +113,7 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
     peloton schema apply --cassandra 10.0.0.1 --cassandra 10.0.0.2 --replication east:3
     """
     from peloton.runtime.adapters import cassandra_schema, cassandra_session
-    from peloton.runtime.ports import Refused, Unreachable
+    from peloton.runtime.ports import JournalRefused, Unreachable
 
     settings = store_settings(options)
     copies = dict(_copies(word) for word in replication)
@@ -123,7 +123,7 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
             done = cassandra_schema.apply(connected, settings.keyspace, replication=copies)
         finally:
             connected.close()
-    except Refused as error:
+    except JournalRefused as error:
         fail("schema apply", error, code=WRONG)
     except Unreachable as error:
         fail("schema apply", error, code=CANNOT_REACH)

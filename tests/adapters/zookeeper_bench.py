@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kazoo.client import KazooClient
 
 from peloton.runtime.adapters.zookeeper_lease import now_s
-from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
 from tests.contracts.memberships import Daemon, rest, wait
 
@@ -38,7 +38,7 @@ class Bench:
         self.operator.start(timeout=60)
 
     def client(self, address: str = "", *, session_s: float = 0) -> ZooKeeperMembership:
-        config = Config(
+        config = ZooKeeperConfig(
             address or self.address,
             self.cluster,
             session_s=session_s or self.session_s,

@@ -17,16 +17,16 @@ from grpc_status import rpc_status
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import feed, serving, watch
 from peloton.gateway import ops as gateway_ops
-from peloton.gateway.feed import BadToken, Feed, OutOfReach, marks_of, token_of
+from peloton.gateway.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
 from peloton.gateway.serving import LongCall, Server
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core import followers
 from peloton.runtime.core.changes import ALL, CHANGES_MAX
-from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, Unavailable
 from tests.adapters.pems import Authority
-from tests.gateway.town import Town, default_config, named
+from tests.gateway.fleet_fixture import Town, default_config, named
 
 LONG_S = 1e6
 CODE = grpc.StatusCode
@@ -255,7 +255,9 @@ class Moving:
         self.asked.append(query)
         future: Future[Any] = Future()
         moving = len(self.asked) <= self.refusals
-        future.set_result(Unavailable("moving") if moving else Read((), False, (8, 1), False))
+        future.set_result(
+            Unavailable("moving") if moving else ChangesPage((), False, (8, 1), False)
+        )
         return future
 
 
@@ -265,10 +267,10 @@ def test_a_shard_that_moves_is_asked_again_with_the_same_mark(
     monkeypatch.setattr(feed, "RETRY_FIRST_S", 0.001)
     shard, query = Key("shard/a/0"), FollowChanges((7, 3))
     cluster = Moving(3)
-    page = asyncio.run(Feed(cluster).page(shard, query, patience_s=None))  # type: ignore[arg-type]
+    page = asyncio.run(ClusterFeed(cluster).page(shard, query, patience_s=None))  # type: ignore[arg-type]
     assert page.mark == (8, 1) and cluster.asked == [query] * 4
     with pytest.raises(OutOfReach, match="moving"):
-        asyncio.run(Feed(Moving(9)).page(shard, query, patience_s=0.0))  # type: ignore[arg-type]
+        asyncio.run(ClusterFeed(Moving(9)).page(shard, query, patience_s=0.0))  # type: ignore[arg-type]
 
 
 # ---- the server ----

@@ -9,7 +9,7 @@ from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import Packing
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 X = key("note", "x")

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.runtime.adapters.zookeeper_session import Config, MemberSession
+from peloton.runtime.adapters.zookeeper_session import MemberSession, ZooKeeperConfig
 from peloton.runtime.ports import MemberNode, MembershipNews, ShardId
 
 CLOSE_S_MAX = 10.0
 
-__all__ = ["Config", "ZooKeeperMembership"]
+__all__ = ["ZooKeeperConfig", "ZooKeeperMembership"]
 
 
 class ZooKeeperMembership:
     """The port `Membership`; its methods are described there."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ZooKeeperConfig) -> None:
         self._config = config
         self._tell: Callable[[MembershipNews], object] = lambda news: None
         self._session: MemberSession | None = None

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from peloton.runtime.ports import MemberNode, ShardId
 
-ROOT = "/peloton"
+DEFAULT_ROOT = "/peloton"
 
 
 class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grpc"}):
@@ -32,7 +32,7 @@ class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grp
 class Paths:
     """Of one cluster."""
 
-    def __init__(self, cluster: str, *, root: str = ROOT) -> None:
+    def __init__(self, cluster: str, *, root: str = DEFAULT_ROOT) -> None:
         self.root = root
         self.members = f"{root}/{cluster}/members"
         self.owners = f"{root}/{cluster}/owners"

@@ -1,8 +1,9 @@
 """One reading of everything there is in ZooKeeper, made into a view.
 
-Turns two lists of names and the data of each into a `View`, and leaves watches behind. It must not
-be taken for a snapshot: what changes while it reads may be in it or not, but is watched; a node
-that vanished between the list and its own reading is left out, as it will be of the next view.
+Turns two lists of names and the data of each into a `MembershipView`, and leaves watches behind.
+It must not be taken for a snapshot: what changes while it reads may be in it or not, but is
+watched; a node that vanished between the list and its own reading is left out, as it will be of
+the next view.
 """
 
 from __future__ import annotations
@@ -13,25 +14,25 @@ from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from peloton.runtime.adapters.zookeeper_line import Line, Reply
+from peloton.runtime.adapters.zookeeper_connection import RequestOutcome, ZooKeeperConnection
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
-from peloton.runtime.ports import MemberNode, ShardId, View
+from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 
-class Reading:
+class ViewReading:
     """`done` is told the view, or None when the connection broke meanwhile."""
 
     def __init__(
         self,
-        line: Line,
+        connection: ZooKeeperConnection,
         *,
         paths: Paths,
         watch: Callable[[Any], None],
-        done: Callable[[Reading, View | None], None],
+        done: Callable[[ViewReading, MembershipView | None], None],
     ) -> None:
         self.folder_missing = False
         """Nothing watches a folder that is not there."""
-        self._line = line
+        self._connection = connection
         self._paths = paths
         self._watch = watch
         self._done = done
@@ -46,7 +47,7 @@ class Reading:
         """Read, on behalf of this member."""
         self._member = member
         # Before the first request: what it finds is at least as new.
-        self._version = self._line.zxid
+        self._version = self._connection.zxid
         watch = self._watch
         self._read(lambda c: c.get_children_async(self._paths.members, watch), self._got_members)
         self._read(lambda c: c.get_children_async(self._paths.owners, watch), self._got_owners)
@@ -72,11 +73,11 @@ class Reading:
     def _owner_is(self, shard: ShardId, found: tuple[bytes, Any]) -> None:
         self._owners[shard] = owner_of(found[0])
 
-    def _read(self, request: Callable[[Any], Reply], use: Callable[[Any], None]) -> None:
+    def _read(self, request: Callable[[Any], RequestOutcome], use: Callable[[Any], None]) -> None:
         self._waits += 1
-        self._line.ask(request, partial(self._arrived, use))
+        self._connection.request(request, partial(self._arrived, use))
 
-    def _arrived(self, use: Callable[[Any], None], reply: Reply) -> None:
+    def _arrived(self, use: Callable[[Any], None], reply: RequestOutcome) -> None:
         self._waits -= 1
         if reply.exception is None:
             use(reply.value)
@@ -86,10 +87,10 @@ class Reading:
             assert isinstance(reply.exception, KazooException), reply.exception
             self._broken = True
         if not self._waits:
-            view = View(self._member, self._version, self._members, self._owners)
+            view = MembershipView(self._member, self._version, self._members, self._owners)
             self._done(self, None if self._broken else view)
 
 
-def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> Reply:
-    reply: Reply = client.get_async(path, watch)
+def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> RequestOutcome:
+    reply: RequestOutcome = client.get_async(path, watch)
     return reply

@@ -21,7 +21,7 @@ from peloton.runtime.vocabulary import Key
 ANSWER_S_MAX = 60.0
 
 
-class Muster:
+class Readiness:
     """Asks the inventories and the root pool; each question waits for its answer."""
 
     def __init__(self, region: Region, inventories: Sequence[Key]) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 API = "api"
 
 
-class Places(Protocol):
+class Addresses(Protocol):
     """The addresses of a cluster."""
 
     patient: bool
@@ -67,7 +67,7 @@ class Written:
         """There is nowhere to look."""
 
 
-class Found:
+class ZooKeeperAddresses:
     """The leaders that ZooKeeper names; `find` is asked when first needed, and when one is gone.
 
     Peloton's own calls are answered by every leader: they go to all of them in turn.
