@@ -34,7 +34,7 @@ from peloton.actors.respool.messages import (
     PoolConfig,
     pool_key,
 )
-from peloton.backends.simulated import BACKEND, Fates, SimulatedBackend
+from peloton.backends.simulated import SIMULATED_BACKEND, RunScript, SimulatedBackend
 from peloton.kinds import GROUPS, kinds
 from peloton.machines import PlacerMachine
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
@@ -75,13 +75,15 @@ class Bench:
 
     def _start(self, duration_s: float) -> Root:
         inventories = [inventory_key(number) for number in range(GROUPS["hostmgr"])]
-        backend = SimulatedBackend(self.names, Fates(duration_s=duration_s))
-        softs = {"placer": PlacerMachine(inventories), backend.key: backend}
-        root = start(kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), softs=softs)
+        backend = SimulatedBackend(self.names, RunScript(duration_s=duration_s))
+        services = {"placer": PlacerMachine(inventories), backend.key: backend}
+        root = start(
+            kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), services=services
+        )
         root.opened.result(WAIT_S)
         root.region.tell([Envelope(ROOT, OpenRoot())])
         root.region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
-        configured = ConfigureHost(HOST, (), BACKEND)
+        configured = ConfigureHost(HOST, (), SIMULATED_BACKEND)
         root.region.tell([Envelope(key("host", name), configured) for name in self.names])
         backend.start(root.region.tell)
         return root

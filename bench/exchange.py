@@ -37,8 +37,8 @@ from peloton.runtime.adapters.grpc_exchange import GrpcExchange, Tls  # noqa: E4
 from peloton.runtime.core.envelope import Envelope  # noqa: E402
 from peloton.runtime.ports import ShardId  # noqa: E402
 from peloton.runtime.shells.collector import Collector  # noqa: E402
-from peloton.runtime.shells.letters import tell  # noqa: E402
-from peloton.runtime.shells.post import Outbound  # noqa: E402
+from peloton.runtime.shells.peer_messages import Outbound  # noqa: E402
+from peloton.runtime.shells.shell_messages import send  # noqa: E402
 from peloton.runtime.vocabulary import Key  # noqa: E402
 from tests.adapters.pems import Authority  # noqa: E402
 
@@ -182,7 +182,7 @@ class ShellSide:
         letters = [_outbound(part)._replace(peer=self.peer) for part in parts]
         with self.far.counted() as took:
             for letter in letters:
-                tell(self._ref, letter)
+                send(self._ref, letter)
             heard = self.heard() - before
         if heard != count:
             raise SystemExit(f"{heard} of {count} envelopes arrived")
@@ -209,8 +209,8 @@ class ShellSide:
     def _ask(self, query: ListInstances) -> Future[Any]:
         future: Future[Any] = Future()
         asked: Any = query
-        envelope = Envelope(Key(f"slice/{JOB}/0"), asked, ask=future)
-        tell(self._ref, Outbound(far.FAR, 1, ShardId("jobmgr", 3), [envelope]))
+        envelope = Envelope(Key(f"slice/{JOB}/0"), asked, reply_to=future)
+        send(self._ref, Outbound(far.FAR, 1, ShardId("jobmgr", 3), [envelope]))
         return future
 
     def _answered(self, future: Future[Any]) -> None:

@@ -40,7 +40,7 @@ from peloton.actors.task.facts import (  # noqa: E402
     TaskLaunching,
     TaskStarted,
 )
-from peloton.actors.task.messages import End, Outcome  # noqa: E402
+from peloton.actors.task.messages import End, RunOutcome  # noqa: E402
 from peloton.kinds import GROUPS, kinds  # noqa: E402
 from peloton.runtime.adapters.cassandra_store import CassandraRows  # noqa: E402
 from peloton.runtime.adapters.fenced_rows import FencedRows  # noqa: E402
@@ -58,7 +58,7 @@ from peloton.runtime.vocabulary import Key  # noqa: E402
 
 GROUP = "bench"
 KEYSPACE = "bench_journal"
-DONE = Outcome(End.SUCCEEDED, 0)
+DONE = RunOutcome(End.SUCCEEDED, 0)
 LIFE = (TaskLaunching(), LaunchAccepted(), TaskStarted(), RunEnded(DONE))
 """What a task writes down from its launch on."""
 NOW_S = 1.8e9

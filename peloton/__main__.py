@@ -9,18 +9,24 @@ from __future__ import annotations
 import io
 import sys
 
-from peloton.cli.lazy import Entry
+from peloton.cli.lazy import LazyCommand
 from peloton.cli.main import root, run
 
 PROCESSES = {
-    "daemon": Entry("peloton.daemon:command", "Run one daemon of a cluster, in the foreground."),
-    "minicluster": Entry(
+    "daemon": LazyCommand(
+        "peloton.daemon:command", "Run one daemon of a cluster, in the foreground."
+    ),
+    "minicluster": LazyCommand(
         "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
     ),
-    "schema": Entry("peloton.schema:command", "Make the journal's tables on Cassandra."),
-    "journal": Entry("peloton.journal:command", "Look into a journal, running or stopped."),
-    "features": Entry("peloton.features:command", "Raise what a fleet may write after an upgrade."),
-    "doctor": Entry("peloton.doctor:command", "Look whether the store keeps what we rely on."),
+    "schema": LazyCommand("peloton.schema:command", "Make the journal's tables on Cassandra."),
+    "journal": LazyCommand("peloton.journal:command", "Look into a journal, running or stopped."),
+    "features": LazyCommand(
+        "peloton.features:command", "Raise what a fleet may write after an upgrade."
+    ),
+    "doctor": LazyCommand(
+        "peloton.doctor:command", "Look whether the store keeps what we rely on."
+    ),
 }
 
 

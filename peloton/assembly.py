@@ -25,23 +25,23 @@ from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper_folder import Serves
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
-from peloton.backends.simulated import Fates, SimulatedBackend
+from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import GROUPS, kinds
 from peloton.machines import PlacerMachine
-from peloton.muster import Muster
 from peloton.placement.messages import Label
+from peloton.readiness import Readiness
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import Cluster, JournalError
+from peloton.runtime.ports import ClusterRecord, JournalError
+from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import start
-from peloton.runtime.shells.soft import Soft
 from peloton.runtime.vocabulary import Key, key
 
 START_MAX_S = 60.0
@@ -52,7 +52,7 @@ class CannotStart(Exception):
     """Why the cluster cannot run; for a person."""
 
 
-class Failed(Exception):
+class ClusterFailed(Exception):
     """Why a running cluster could not go on."""
 
 
@@ -142,8 +142,8 @@ class Minicluster(Wired):
     def stop(self) -> bool:
         """Stop taking turns, commit what is in flight, let go of everything.
 
-        False when tasks were to be ended and some are left. Raises `Failed` when the cluster had
-        ended by itself.
+        False when tasks were to be ended and some are left. Raises `ClusterFailed` when the
+        cluster had ended by itself.
         """
         self._server.stop(grace_s=0.5).wait(2.0)
         self._root.stop()
@@ -151,7 +151,7 @@ class Minicluster(Wired):
         self._undo.remove(self._root.stop)
         self._unwind()
         if self._root.exited.done():
-            raise Failed(self._root.exited.result())
+            raise ClusterFailed(self._root.exited.result())
         return clean
 
     # ---- starting ----
@@ -172,16 +172,18 @@ class Minicluster(Wired):
         sizes = {group: record.shards[group] for group in GROUPS}
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         self._backend = self._make_backend(folder.path / "keeper", record)
-        softs: dict[str, Soft] = {
+        services: dict[str, EphemeralService] = {
             "placer": PlacerMachine(self._inventories),
             self._backend.key: self._backend,
         }
-        self._root = start(kinds(sizes), journal, sizes=sizes, clock=SystemClock(), softs=softs)
+        self._root = start(
+            kinds(sizes), journal, sizes=sizes, clock=SystemClock(), services=services
+        )
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
         self._region.status.report = report
-        self._muster = Muster(self._region, self._inventories, over=self._root.exited.done)
+        self._muster = Readiness(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
         gone = self._greet(self._backend.key)
         self._backend.start(self._region.tell, self._region.trouble)
@@ -205,8 +207,8 @@ class Minicluster(Wired):
         try:
             if self._settings.fresh:
                 # The keeper of an older cluster ends its runs and leaves once its folder is gone.
-                claimed_folder.empty(folder.path)
-            claimed_folder.claim(folder.path, self._settings.backend)
+                claimed_folder.empty_folder(folder.path)
+            claimed_folder.claim_folder(folder.path, self._settings.backend)
         except claimed_folder.NotOurs as error:
             raise CannotStart(str(error)) from error
         except UnicodeDecodeError as error:
@@ -215,7 +217,7 @@ class Minicluster(Wired):
         except OSError as error:
             raise CannotStart(f"data folder {folder.path}: {error.strerror}") from error
 
-    def _make_backend(self, keeper: Path, record: Cluster) -> Backend:
+    def _make_backend(self, keeper: Path, record: ClusterRecord) -> Backend:
         settings = self._settings
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":
@@ -223,7 +225,7 @@ class Minicluster(Wired):
             way_on = "--fresh begins anew, and ends all tasks of the old cluster"
             claim_keeper(keeper, serves, way_on=way_on)
             return ProcessBackend(keeper, names, serves=serves)
-        fates = Fates(settings.simulated_seed, settings.simulated_duration_s)
+        fates = RunScript(settings.simulated_seed, settings.simulated_duration_s)
         return SimulatedBackend(names, fates)
 
     def _greet(self, backend: Key) -> list[Key]:
@@ -269,7 +271,7 @@ def open_sqlite(folder: DataFolder) -> SqliteJournal:
         raise CannotStart(f"journal {folder.journal_path}: {error}") from error
 
 
-def serves_of(record: Cluster) -> Serves:
+def serves_of(record: ClusterRecord) -> Serves:
     """The cluster of this record, as a keeper's folder remembers it."""
     return Serves(record.cluster_id.hex(), record.name)
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
-from peloton.actors.host.messages import AskBackend
+from peloton.actors.host.messages import PingBackend
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.assembly import (
     CannotStart,
+    ClusterFailed,
     Doors,
-    Failed,
     Wired,
     claim_keeper,
     configured,
@@ -36,23 +36,23 @@ from peloton.assembly import (
     serves_of,
 )
 from peloton.backends.port import Backend
-from peloton.backends.process import BACKEND as PROCESS
+from peloton.backends.process import PROCESS_BACKEND as PROCESS
 from peloton.backends.process import ProcessBackend
-from peloton.backends.simulated import BACKEND as SIMULATED
-from peloton.backends.simulated import Fates, SimulatedBackend
+from peloton.backends.simulated import SIMULATED_BACKEND as SIMULATED
+from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.config import Address
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
-from peloton.muster import Muster
+from peloton.readiness import Readiness
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import Cluster, Journal, JournalError, MemberNode, Membership
+from peloton.runtime.ports import ClusterRecord, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.fleet import Fleet, Setup
-from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.servers import open_cassandra, open_zookeeper
@@ -70,7 +70,7 @@ LEAVE_S_MAX = 30.0
 """So long a daemon hands its shards over; what is left then, its session's end hands over."""
 
 
-class Outside(NamedTuple):
+class ExternalServices(NamedTuple):
     """What a daemon stands on. Without a membership it is alone."""
 
     journal: Journal
@@ -88,7 +88,7 @@ class Daemon(Wired):
         settings: DaemonSettings,
         *,
         failed: Callable[[], None],
-        outside: Outside | None = None,
+        outside: ExternalServices | None = None,
         adopt_keeper: bool = False,
     ) -> None:
         super().__init__()
@@ -112,7 +112,8 @@ class Daemon(Wired):
     def stop(self) -> bool:
         """Hand over what we own, answer what is under way, let go; whether all was handed over.
 
-        Raises `Failed` when the daemon had ended by itself: then there is nobody to hand over to.
+        Raises `ClusterFailed` when the daemon had ended by itself: then there is nobody to hand
+        over to.
         """
         self._leaving.set()
         root, clean = self._root, True
@@ -125,7 +126,7 @@ class Daemon(Wired):
             self._server.stop(grace_s=0.5).wait(2.0)
         self._unwind()
         if root.exited.done():
-            raise Failed(root.exited.result())
+            raise ClusterFailed(root.exited.result())
         return clean
 
     def health(self) -> tuple[bool, list[str]]:
@@ -145,7 +146,7 @@ class Daemon(Wired):
             raise CannotStart(f"journal: {error}") from error
         self._take_keeper()
         membership = self._outside.membership if self._outside else self._meet(record)
-        outside = Outside(journal, membership)
+        outside = ExternalServices(journal, membership)
         exchange = self._open_exchange() if membership is not None else None
         self._root = root = self._assemble(outside, exchange)
         self._region = root.region
@@ -174,7 +175,7 @@ class Daemon(Wired):
         assert journal.cassandra is not None
         return open_cassandra(journal.cassandra)
 
-    def _meet(self, record: Cluster) -> Membership | None:
+    def _meet(self, record: ClusterRecord) -> Membership | None:
         """The others, if there are any."""
         settings = self._settings
         if settings.zookeeper is None:
@@ -209,16 +210,16 @@ class Daemon(Wired):
         self._undo.append(exchange.stop)
         return exchange
 
-    def _assemble(self, outside: Outside, exchange: GrpcExchange | None) -> Root:
+    def _assemble(self, outside: ExternalServices, exchange: GrpcExchange | None) -> Root:
         settings = self._settings
         fleet = None
         if outside.membership is not None and exchange is not None:
             address = settings.listen.advertise or exchange.address
             node = MemberNode(address, tuple(settings.roles))
-            fleet = Fleet(_process_name(), node, outside.membership, exchange, SOFTS)
+            fleet = FleetPorts(_process_name(), node, outside.membership, exchange, SOFTS)
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
-        limits = Limits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        limits = DaemonLimits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
         store = DISK if fleet is None else CASSANDRA
         try:
             root = assemble(
@@ -226,7 +227,7 @@ class Daemon(Wired):
                 outside.journal,
                 sizes=settings.sizes,
                 drivers=drivers,
-                setup=Setup(limits, fleet, store, self._record),
+                setup=DaemonSetup(limits, fleet, store, self._record),
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
@@ -241,11 +242,11 @@ class Daemon(Wired):
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         region.places.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
-            region.register_soft("placer", PlacerMachine(self._inventories), role="placement")
+            region.register_service("placer", PlacerMachine(self._inventories), role="placement")
         if "hostmgr" not in settings.roles:
             return None
         backend = self._make_backend()
-        region.register_soft(backend.key, backend, outward=True)
+        region.register_service(backend.key, backend, outward=True)
         return backend
 
     def _make_backend(self) -> Backend:
@@ -255,7 +256,7 @@ class Daemon(Wired):
             serves = serves_of(self._record)
             return ProcessBackend(setting.process.folder, names, serves=serves)
         assert setting.simulated is not None
-        fates = Fates(setting.simulated.seed, setting.simulated.duration_s)
+        fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)
 
     def _doors(self) -> Doors:
@@ -296,7 +297,7 @@ class Daemon(Wired):
     def _muster(self, ours: list[Key]) -> None:
         """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
         count on both."""
-        muster = Muster(self._region, self._inventories, over=self._leaving.is_set)
+        muster = Readiness(self._region, self._inventories, over=self._leaving.is_set)
         pause_s = LOOK_AGAIN_S
         while not self._leaving.is_set():
             # At each look: a host that was up may have moved to us, and have met another keeper.
@@ -321,7 +322,7 @@ class Daemon(Wired):
     def _introduce(self, host: Key) -> None:
         """A host that has just begun to exist has missed the first word of its backend."""
         if kind_of(host) == "host":
-            self._region.tell([Envelope(self._backend_key, AskBackend(host))])
+            self._region.tell([Envelope(self._backend_key, PingBackend(host))])
 
     def _greetings(self) -> dict[Key, Message]:
         found: dict[Key, Message] = {ROOT: OpenRoot()}

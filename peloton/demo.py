@@ -21,7 +21,7 @@ INSTANCES = 10
 START_MAX_S, RUN_MAX_S, STOP_MAX_S = 60.0, 60.0, 15.0
 
 
-class Broken(Exception):
+class DemoFailed(Exception):
     """What did not go as the demo promises."""
 
 
@@ -33,7 +33,7 @@ def main() -> int:
         try:
             address = _address(cluster)
             _hello(address)
-        except Broken as error:
+        except DemoFailed as error:
             print(f"demo: {error}", file=sys.stderr)
             return 1
         finally:
@@ -55,7 +55,7 @@ def _address(cluster: subprocess.Popen[str]) -> str:
     for line in cluster.stdout:
         if line.startswith("ready: grpc "):
             return line.split()[-1]
-    raise Broken(f"the cluster ended with exit code {cluster.wait(START_MAX_S)}")
+    raise DemoFailed(f"the cluster ended with exit code {cluster.wait(START_MAX_S)}")
 
 
 def _stop(cluster: subprocess.Popen[str]) -> None:
@@ -82,7 +82,7 @@ def _hello(address: str) -> None:
     done = state.get("SUCCEEDED", 0)
     print(f"\nHelloWorld: {done} of {INSTANCES} SUCCEEDED", flush=True)
     if done != INSTANCES:
-        raise Broken(f"not all instances succeeded: {state}")
+        raise DemoFailed(f"not all instances succeeded: {state}")
 
 
 def _follow(address: str, job: str) -> dict[str, int]:
@@ -100,7 +100,7 @@ def _follow(address: str, job: str) -> dict[str, int]:
         if runtime["state"] in ("SUCCEEDED", "FAILED", "KILLED"):
             return counts
         time.sleep(0.2)
-    raise Broken(f"the job did not end within {RUN_MAX_S:g} s")
+    raise DemoFailed(f"the job did not end within {RUN_MAX_S:g} s")
 
 
 def _show(address: str, *words: str) -> str:
@@ -114,7 +114,7 @@ def _run(address: str, *words: str) -> str:
     command = [sys.executable, "-m", "peloton", "--api", address, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_MAX_S)
     if done.returncode != 0:
-        raise Broken(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
+        raise DemoFailed(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
 
 

@@ -42,7 +42,7 @@ def doctor(**options: Any) -> None:
         fail("doctor", error, code=CANNOT_REACH)
         return
     try:
-        looked = cassandra_doctor.look(connected, settings.keyspace)
+        looked = cassandra_doctor.read_cluster(connected, settings.keyspace)
     except Unreachable as error:
         fail("doctor", error, code=CANNOT_REACH)
         return
@@ -50,7 +50,7 @@ def doctor(**options: Any) -> None:
         connected.close()
     for server in looked.servers:
         click.echo(f"server  {server.address}, {server.data_centre}, version {server.version}")
-    findings = cassandra_doctor.judge(looked)
+    findings = cassandra_doctor.findings_of(looked)
     for finding in findings:
         click.echo(f"{'wrong' if finding.wrong else 'weak '}   {finding.text}")
         click.echo(f"        {finding.remedy}")

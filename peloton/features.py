@@ -86,14 +86,14 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
 
 def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, known: int) -> int:
     """Raise the level to what is known here. Raises Refused where a member knows less."""
-    from peloton.runtime.ports import Refused
+    from peloton.runtime.ports import JournalRefused
 
     behind = sorted(name for name, node in members.items() if node is None or node.level < known)
     if behind:
         names = ", ".join(behind)
-        raise Refused(f"level {known} is not known to {names}: upgrade every daemon first")
+        raise JournalRefused(f"level {known} is not known to {names}: upgrade every daemon first")
     if not members:
-        raise Refused("no daemon is up, so nobody says what the fleet knows: start it first")
+        raise JournalRefused("no daemon is up, so nobody says what the fleet knows: start it first")
     return journal.raise_level(known)
 
 

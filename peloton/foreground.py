@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import click
 
-from peloton.assembly import CannotStart, Failed
+from peloton.assembly import CannotStart, ClusterFailed
 
 CANNOT_START = 69
 
@@ -27,10 +27,10 @@ class Running(Protocol):
     """From its construction to `stop`."""
 
     def stop(self) -> bool:
-        """Whether nothing was left behind. Raises `Failed` when it had ended by itself."""
+        """Whether nothing was left behind. Raises `ClusterFailed` when it had ended by itself."""
 
 
-Process = TypeVar("Process", bound=Running)
+RunningProcess = TypeVar("RunningProcess", bound=Running)
 
 
 class Manner(NamedTuple):
@@ -44,9 +44,9 @@ class Manner(NamedTuple):
 
 
 def run(
-    start: Callable[[Callable[[], None]], Process],
+    start: Callable[[Callable[[], None]], RunningProcess],
     *,
-    greet: Callable[[Process], None],
+    greet: Callable[[RunningProcess], None],
     manner: Manner,
 ) -> int:
     """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
@@ -82,7 +82,7 @@ def run(
     say(manner.leaving)
     try:
         clean = running.stop()
-    except Failed as error:
+    except ClusterFailed as error:
         say(f"{manner.name}: {error}")
         return manner.failed
     if clean:

@@ -19,13 +19,13 @@ from peloton.runtime.core import journal_dump, journal_reading
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_dump import Line
 from peloton.runtime.core.journal_reading import Contents, Finding
-from peloton.runtime.core.statements import Found, Read, ReadCluster, ReadName
+from peloton.runtime.core.statements import ReadCluster, ReadName, ReadStatement, RowsFound
 from peloton.runtime.ports import (
-    FORMAT,
-    Cluster,
+    JOURNAL_FORMAT,
+    ClusterRecord,
     Damaged,
     EndedRow,
-    Refused,
+    JournalRefused,
     ShardId,
     Unreachable,
 )
@@ -150,18 +150,20 @@ class JournalReader:
 
     # ---- inside ----
 
-    def _record(self) -> Cluster:
+    def _record(self) -> ClusterRecord:
         record = self._one(ReadCluster())
         if record is None:
-            raise Refused("there is no cluster record: no daemon has ever used this journal")
-        assert isinstance(record, Cluster)
-        if record.format != FORMAT:
-            raise Refused(f"the journal has format {record.format}, this program reads {FORMAT}")
+            raise JournalRefused("there is no cluster record: no daemon has ever used this journal")
+        assert isinstance(record, ClusterRecord)
+        if record.format != JOURNAL_FORMAT:
+            raise JournalRefused(
+                f"the journal has format {record.format}, this program reads {JOURNAL_FORMAT}"
+            )
         return record
 
-    def _one(self, ask: Read) -> object:
+    def _one(self, ask: ReadStatement) -> object:
         (reply,) = self._source.rows.run([ask])
-        if not isinstance(reply, Found):
+        if not isinstance(reply, RowsFound):
             raise Unreachable(getattr(reply, "text", repr(reply)))
         return reply.rows[0] if reply.rows else None
 

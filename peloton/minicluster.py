@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from peloton import config
 from peloton.config import Address, BadSetting, HostSetting
 
-SIZES = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
+SIZE_OPTIONS = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
 USAGE, FAILED, TASKS_LEFT = 64, 70, 1
 DURATION_S_MAX = 1e9
 Made = TypeVar("Made")
@@ -165,7 +165,7 @@ def _check(settings: config.MiniclusterSettings) -> int:
 def _refuse_both() -> None:
     """A file of hosts and a size of hosts: one of them would be passed over in silence."""
     context = click.get_current_context()
-    for name in SIZES:
+    for name in SIZE_OPTIONS:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             flag = "--" + name.replace("_", "-")
             raise BadSetting(f"{flag}: not together with --cluster, whose file says the hosts")

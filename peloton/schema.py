@@ -114,7 +114,7 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
     """
     settings = store_settings(options)  # first: it says what to install
     from peloton.runtime.adapters import cassandra_schema, cassandra_session
-    from peloton.runtime.ports import Refused, Unreachable
+    from peloton.runtime.ports import JournalRefused, Unreachable
 
     copies = dict(_copies(word) for word in replication)
     try:
@@ -123,7 +123,7 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
             done = cassandra_schema.apply(connected, settings.keyspace, replication=copies)
         finally:
             connected.close()
-    except Refused as error:
+    except JournalRefused as error:
         fail("schema apply", error, code=WRONG)
     except Unreachable as error:
         fail("schema apply", error, code=CANNOT_REACH)

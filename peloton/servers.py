@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from peloton import INSTALL_FLEET
 from peloton.assembly import CannotStart
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.ports import Cluster, Journal, JournalError
+from peloton.runtime.ports import ClusterRecord, Journal, JournalError
 from peloton.settings import Cassandra, DaemonSettings
 
 if TYPE_CHECKING:
@@ -51,10 +51,13 @@ def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Jou
     return FencedRows(rows, process=os.urandom(16))
 
 
-def open_zookeeper(settings: DaemonSettings, record: Cluster) -> ZooKeeperMembership:
+def open_zookeeper(settings: DaemonSettings, record: ClusterRecord) -> ZooKeeperMembership:
     """The membership, which also shows clients where the owners of first shards are."""
     try:
-        from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+        from peloton.runtime.adapters.zookeeper_membership import (
+            ZooKeeperConfig,
+            ZooKeeperMembership,
+        )
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
         raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
@@ -66,7 +69,7 @@ def open_zookeeper(settings: DaemonSettings, record: Cluster) -> ZooKeeperMember
         here = Leader(socket.gethostname(), grpc.host, http.port, grpc.port)
         leaders = {group: (role, here) for group, role in LEADER_ROLES.items()}
     return ZooKeeperMembership(
-        Config(
+        ZooKeeperConfig(
             hosts=",".join(setting.hosts),
             cluster=settings.cluster,
             session_s=setting.session_timeout_s,

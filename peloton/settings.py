@@ -32,9 +32,9 @@ from peloton.config import (
     same_port,
 )
 
-GROUPS = ("jobmgr", "resmgr", "hostmgr")
+GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
 """Roles that own shards."""
-ROLES = (*GROUPS, "placement", "api")
+ROLES = (*GROUP_NAMES, "placement", "api")
 FLEET_SHARDS = {"jobmgr": 128, "resmgr": 1, "hostmgr": 64}
 ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 SHARDS_MAX = 4096
@@ -102,14 +102,14 @@ class JournalSetting(_Record, frozen=True):
     cassandra: Cassandra | None = None
 
 
-class ProcessBackend(_Record, frozen=True):
+class ProcessBackendSettings(_Record, frozen=True):
     """Real processes on this machine. Daemons of one machine share the folder, and its keeper."""
 
     folder: Path
     hosts: list[HostSetting]
 
 
-class SimulatedBackend(_Record, frozen=True):
+class SimulatedBackendSettings(_Record, frozen=True):
     """Runs that only pretend."""
 
     hosts: list[HostSetting]
@@ -120,8 +120,8 @@ class SimulatedBackend(_Record, frozen=True):
 class BackendSetting(_Record, frozen=True):
     """One of the two."""
 
-    process: ProcessBackend | None = None
-    simulated: SimulatedBackend | None = None
+    process: ProcessBackendSettings | None = None
+    simulated: SimulatedBackendSettings | None = None
 
     @property
     def hosts(self) -> list[HostSetting]:
@@ -329,8 +329,8 @@ def _backend(found: DaemonSettings) -> Iterator[str]:
 
 def _numbers(found: DaemonSettings) -> Iterator[str]:
     for group, count in sorted(found.shards.items()):
-        if group not in GROUPS:
-            yield f"shards.{group}: there are {', '.join(GROUPS)}"
+        if group not in GROUP_NAMES:
+            yield f"shards.{group}: there are {', '.join(GROUP_NAMES)}"
         else:
             yield from _between(count, f"shards.{group}", least=1, most=SHARDS_MAX)
     limits, name = found.limits, "limits.receive_max_bytes"

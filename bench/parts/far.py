@@ -23,12 +23,12 @@ from peloton.actors.task.messages import TaskGoals  # noqa: E402
 from peloton.kinds import GROUPS, SOFTS, kinds  # noqa: E402
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange, Tls  # noqa: E402
 from peloton.runtime.adapters.system_clock import SystemClock  # noqa: E402
-from peloton.runtime.core.packing import Packing, Place  # noqa: E402
+from peloton.runtime.core.packing import Packing, Route  # noqa: E402
 from peloton.runtime.shells.collector import Collector  # noqa: E402
 from peloton.runtime.shells.dispatcher import Threads  # noqa: E402
-from peloton.runtime.shells.letters import Ref, resolve, tell  # noqa: E402
 from peloton.runtime.shells.peer import PeerShell  # noqa: E402
-from peloton.runtime.shells.post import Arrived, Peers  # noqa: E402
+from peloton.runtime.shells.peer_messages import Inbound, Peers  # noqa: E402
+from peloton.runtime.shells.shell_messages import Ref, resolve, send  # noqa: E402
 
 HERE, FAR = "a", "b"
 """Member ids; the lower one dials."""
@@ -75,19 +75,19 @@ class Counting:
         self.heard = 0
         self.up = threading.Event()
 
-    def deliver(self, arrived: Arrived) -> bool:
+    def deliver(self, arrived: Inbound) -> bool:
         """As the port says."""
         for envelope in arrived.envelopes:
             message: Any = envelope.message
-            if envelope.ask is None:
+            if envelope.reply_to is None:
                 self.heard += 1
             elif message == ListInstances(0, 0):
-                resolve(envelope.ask, self.heard)
+                resolve(envelope.reply_to, self.heard)
             else:
-                resolve(envelope.ask, (VIEW,))
+                resolve(envelope.reply_to, (VIEW,))
         return True
 
-    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+    def misdirected(self, peer: str, place: Route, *, view: int) -> None:
         """As the port says."""
         raise AssertionError("there is one place for all")
 
@@ -106,9 +106,9 @@ def begin(me: str, exchange: GrpcExchange, *, other: str) -> tuple[Ref, Threads]
     threads = Threads(SystemClock())
     packing = Packing(kinds(GROUPS), SOFTS)
     driver = threads.driver("shards")
-    ref: Ref = PeerShell.start(me, driver, exchange=exchange, packing=packing, hall=Counting())
+    ref: Ref = PeerShell.start(me, driver, exchange=exchange, packing=packing, router=Counting())
     # Of ourselves nobody asks here; the one who is dialled need not know where the dialler is.
-    tell(ref, Peers(1, {HERE: other, FAR: other}, me))
+    send(ref, Peers(1, {HERE: other, FAR: other}, me))
     return ref, threads
 
 

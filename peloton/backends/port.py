@@ -48,12 +48,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.actors.host import messages as m
-from peloton.actors.task.messages import End, Outcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.shells.soft import Soft
+from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 
-Order = m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.AskBackend
+Order = m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend
 """What hosts send to a backend."""
 
 HostsOrder = m.AddHost | m.RemoveHost
@@ -72,7 +72,7 @@ Trouble = Callable[[str, str], None]
 """Takes what is wrong, by the name of what it is wrong with; empty when nothing is any more."""
 
 
-class Backend(Soft, Protocol):
+class Backend(EphemeralService, Protocol):
     """A backend that is local to the daemon, as the assembly wires it."""
 
     @property
@@ -99,4 +99,6 @@ POISON = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 def cannot_be_ordered(run: str, why: object, *, reason: str) -> m.RunEnd:
     """The end of a run whose order makes no sense."""
     text = f"{type(why).__name__}: {why}" if isinstance(why, POISON) else str(why)
-    return m.RunEnd(run, Outcome(End.FAILED, reason=reason, message=f"cannot be ordered: {text}"))
+    return m.RunEnd(
+        run, RunOutcome(End.FAILED, reason=reason, message=f"cannot be ordered: {text}")
+    )

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import amount
-from peloton.actors.task.messages import End, Outcome
-from peloton.backends import process_words as words
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.backends import keeper_messages as words
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import Serves
 from peloton.backends.port import POISON, Report, Tell, Trouble, cannot_be_ordered
@@ -30,7 +30,7 @@ from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
-BACKEND = key("backend", "process")
+PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take to be reported."""
 _NOT_REACHED = "keeper: not reached yet"
@@ -40,7 +40,7 @@ class ProcessBackend:
     """The soft machine behind `backend/process`."""
 
     own_thread = False  # the keeper's client has one; nothing here waits
-    key = BACKEND
+    key = PROCESS_BACKEND
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ProcessBackend:
         self._folder = folder
         self._serves = serves
         self._silent_max_s = silent_max_s
-        self._roster = Roster(BACKEND, [key("host", name) for name in hosts])
+        self._roster = Roster(PROCESS_BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
         self._tell: Tell | None = None
         self._trouble: Trouble | None = None
@@ -95,18 +95,18 @@ class ProcessBackend:
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(message.runs)
-            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.AskBackend):
+            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
                 self._ordered(message)
         return self._roster.due(now)
 
-    def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.AskBackend) -> None:
+    def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend) -> None:
         host = order.host
         if self._roster.has_left(host):
             self._say(self._roster.left(host))
             return
         # Also one that is not part of the cluster any more, and may have to kill.
         self._roster.ordered(host)
-        if isinstance(order, m.AskBackend):
+        if isinstance(order, m.PingBackend):
             self._say_whether_up(host, only_down=False)
             return
         runs, name = self._runs, _name(host)
@@ -190,7 +190,7 @@ class ProcessBackend:
         """The keeper can be asked, or not any more and why: told to all hosts, and to health."""
         assert self._tell is not None
         if self._trouble is not None:
-            self._trouble(BACKEND, down)
+            self._trouble(PROCESS_BACKEND, down)
         with self._saying:
             self._down = down
             word: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
@@ -204,18 +204,18 @@ class ProcessBackend:
         """
         self._started.wait()
         assert self._runs is not None
-        if isinstance(report, words.BackendUp):
+        if isinstance(report, words.KeeperUp):
             self._asked.clear()  # what was asked before is not answered any more
             self._now("")
-        elif isinstance(report, words.BackendDown):
+        elif isinstance(report, words.KeeperDown):
             self._asked.clear()
             self._now(f"keeper: {report.why}")
         elif isinstance(report, words.RunStarted):
             self._report(report.host, m.RunsStarted((report.run_id,)))
-        elif isinstance(report, words.RunEnded):
+        elif isinstance(report, words.KeeperRunEnded):
             self._buried(report.run_id)
             self._report(report.host, m.RunsEnded((_end(report),)))
-        elif isinstance(report, words.RunsListed):
+        elif isinstance(report, words.KeeperRunsListed):
             for run in report.runs:
                 if run.ended is None:
                     self._alive[run.run_id] = report.host
@@ -265,9 +265,9 @@ def _request(host: str, run: m.StartRun) -> words.RunRequest:
     )
 
 
-def _end(report: words.RunEnded) -> m.RunEnd:
+def _end(report: words.KeeperRunEnded) -> m.RunEnd:
     signal = _signal_name(report.signal) if report.signal else ""
-    outcome = Outcome(
+    outcome = RunOutcome(
         end=End[report.outcome],
         exit_code=report.exit_code,
         signal=signal,
@@ -285,7 +285,7 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"  # a real-time signal has a number only
 
 
-def _listed(report: words.RunsListed, asked_at: float) -> m.RunsListed:
+def _listed(report: words.KeeperRunsListed, asked_at: float) -> m.RunsListed:
     running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
     return m.RunsListed(running, ends, asked_at)

@@ -29,10 +29,10 @@ from peloton.backends import keeper_folder
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.calling import Book, KeeperUnavailable, dial, start_keeper
 from peloton.backends.keeper.identity import keeper_id
-from peloton.backends.process_words import (
-    BackendDown,
-    BackendUp,
+from peloton.backends.keeper_messages import (
     BadRun,
+    KeeperDown,
+    KeeperUp,
     RunReport,
     RunRequest,
     read,
@@ -48,7 +48,7 @@ disk, so less would call it dead when it only works."""
 _PULSES_PER_SILENCE = 4
 _READ_BYTES = 262144
 # A hello of nobody's host: keepers of every version answer it, and it changes nothing.
-_ARE_YOU_THERE: wire.Message = {"q": "hello", "host": "", "epoch": 0}
+_ARE_YOU_THERE: wire.KeeperMessage = {"q": "hello", "host": "", "epoch": 0}
 
 
 class KeeperSettings(NamedTuple):
@@ -59,7 +59,7 @@ class KeeperSettings(NamedTuple):
     round_s: float = 1.0  # between two looks at memory and at the folder
 
 
-class Pulse:
+class KeeperHeartbeat:
     """When to ask the keeper whether it is there, and since when it has owed the answer."""
 
     def __init__(self, silent_max_s: float) -> None:
@@ -114,7 +114,7 @@ class ProcessRuns:
         """The identity of the keeper of the folder. It changes with the folder only."""
         self._settings = [str(setting) for setting in settings]
         self._report = report
-        self._asked: deque[wire.Message] = deque()
+        self._asked: deque[wire.KeeperMessage] = deque()
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
         self._ringer.setblocking(False)
@@ -123,7 +123,7 @@ class ProcessRuns:
         self._sock: socket.socket | None = None
         self._lines = wire.Lines()
         self._unsent = bytearray()
-        self._pulse = Pulse(silent_max_s)
+        self._pulse = KeeperHeartbeat(silent_max_s)
         self._up: bool | None = None  # as last reported
         self._why_down = ""
         self._pause_s = BACKOFF_FIRST_S
@@ -162,7 +162,7 @@ class ProcessRuns:
     def launch(self, host: str, epoch: int, *, runs: Sequence[RunRequest]) -> list[BadRun]:
         """The runs that cannot even be asked for; all others are."""
         bad: list[BadRun] = []
-        part: list[wire.Message] = []
+        part: list[wire.KeeperMessage] = []
         part_bytes = 0
         for run in runs:
             try:
@@ -204,7 +204,7 @@ class ProcessRuns:
         self._bell.close()
         self._ringer.close()
 
-    def _ask(self, message: wire.Message) -> None:
+    def _ask(self, message: wire.KeeperMessage) -> None:
         self._asked.append(message)
         self._ring()
 
@@ -251,12 +251,12 @@ class ProcessRuns:
         self._pause_s = BACKOFF_FIRST_S
         if self._up is not True:
             self._up = True
-            self._report(BackendUp())
+            self._report(KeeperUp())
 
     def _say_down(self, why: str) -> None:
         if self._up is not False or why != self._why_down:
             self._up, self._why_down = False, why
-            self._report(BackendDown(why))
+            self._report(KeeperDown(why))
 
     def _connect(self) -> None:
         """First the keeper that may be there, then one of our own. Another one holding the lock
@@ -309,7 +309,7 @@ class ProcessRuns:
                 if fd == sock.fileno() and event & ~select.POLLOUT:
                     self._hear(sock)
 
-    def _take_asked(self) -> Iterable[wire.Message]:
+    def _take_asked(self) -> Iterable[wire.KeeperMessage]:
         with contextlib.suppress(BlockingIOError):
             self._bell.recv(4096)
         taken = []

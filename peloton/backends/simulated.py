@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
-from peloton.actors.task.messages import End, Outcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.port import POISON, Tell, Trouble, cannot_be_ordered
 from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
-BACKEND = key("backend", "simulated")
+SIMULATED_BACKEND = key("backend", "simulated")
 DURATION_VARIABLE = "PELOTON_SIMULATED_DURATION_S"
 EXIT_VARIABLE = "PELOTON_SIMULATED_EXIT_CODE"
 ENDED_KEPT_MAX = 100_000
@@ -30,7 +30,7 @@ ENDED_KEPT_MAX = 100_000
 though without what their environment said."""
 
 
-class Fates(NamedTuple):
+class RunScript(NamedTuple):
     """How runs go, unless their environment says otherwise (`PELOTON_SIMULATED_…`)."""
 
     seed: int = 0
@@ -39,17 +39,17 @@ class Fates(NamedTuple):
     failing: float = 0.0  # share of runs that fail with exit code 1
 
 
-USUAL = Fates()
+DEFAULT_SCRIPT = RunScript()
 
 
 class SimulatedBackend:
     """The soft machine behind `backend/simulated`."""
 
     own_thread = False
-    key = BACKEND
+    key = SIMULATED_BACKEND
 
-    def __init__(self, hosts: Sequence[str], fates: Fates = USUAL) -> None:
-        self._roster = Roster(BACKEND, [key("host", name) for name in hosts])
+    def __init__(self, hosts: Sequence[str], fates: RunScript = DEFAULT_SCRIPT) -> None:
+        self._roster = Roster(SIMULATED_BACKEND, [key("host", name) for name in hosts])
         self._fates = fates
         self._woken = False  # after a reset: the hosts have yet to be told that they can ask
         # Heap of (time, runs, host): runs that were ordered together mostly end together.
@@ -92,7 +92,7 @@ class SimulatedBackend:
             elif isinstance(message, m.ForgetRuns):
                 for run in message.runs:
                     self._ended.pop(run, None)
-            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.AskBackend):
+            elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
                 out += self._ordered(message, now)
         out += self._due(now)
         return out
@@ -108,13 +108,13 @@ class SimulatedBackend:
         """Nothing is held."""
 
     def _ordered(
-        self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.AskBackend, now: float
+        self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend, now: float
     ) -> list[Envelope]:
         host = order.host
         if self._roster.has_left(host):
             return [self._roster.left(host)]
         self._roster.ordered(host)
-        if isinstance(order, m.AskBackend):
+        if isinstance(order, m.PingBackend):
             return [Envelope(host, m.BackendUp())]
         if order.epoch < self._epochs.get(host, order.epoch):
             return []
@@ -151,7 +151,7 @@ class SimulatedBackend:
         return told
 
     def _stop(self, order: m.StopRuns, now: float) -> list[Envelope]:
-        killed = Outcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
+        killed = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
         running = self._running.get(order.host, {})
         ends, unknown = [], False
         for run in order.runs:
@@ -212,13 +212,13 @@ class SimulatedBackend:
         duration_s = _number(said, self._fates.duration_s)
         return duration_s * (1 + self._fates.spread * self._chance(run, "duration"))
 
-    def _outcome(self, run: str, spec: m.RunSpec | None) -> Outcome:
+    def _outcome(self, run: str, spec: m.RunSpec | None) -> RunOutcome:
         said = _variable(spec, EXIT_VARIABLE)
         failed = self._chance(run, "outcome") < self._fates.failing
         code = int(_number(said, float(failed)))
         if code == 0:
-            return Outcome(End.SUCCEEDED, 0)
-        return Outcome(End.FAILED, code, "", "exited", f"Command exited with status {code}")
+            return RunOutcome(End.SUCCEEDED, 0)
+        return RunOutcome(End.FAILED, code, "", "exited", f"Command exited with status {code}")
 
     def _chance(self, run: str, what: str) -> float:
         return zlib.crc32(f"{self._fates.seed}/{what}/{run}".encode()) / 2**32

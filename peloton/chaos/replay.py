@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.job.totals import TERMINAL
-from peloton.chaos.cluster.storm import ClusterPlan, Failed, Stage, draw, shrink
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, shrink
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import SHARD_KEY
 from peloton.runtime.ports import ShardId
-from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.plan import load, save
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key
@@ -30,7 +30,7 @@ TELLING = 160
 """Facts are told at this length; their whole is in the journal."""
 
 
-class Line(NamedTuple):
+class ReplayLine(NamedTuple):
     """One thing that happened, and whom it is about."""
 
     at_s: float
@@ -41,25 +41,25 @@ class Line(NamedTuple):
 class Teller:
     """Listens to a stage."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: StormRun) -> None:
         self.stage = stage
-        self.lines: list[Line] = []
+        self.lines: list[ReplayLine] = []
         stage.checks.core.hearers.append(self.hear)
 
-    def hear(self, frame: Frame) -> None:
+    def hear(self, frame: DecodedFrame) -> None:
         """A frame that is committed."""
         world = self.stage.cluster.world
         owner = _owner(world, frame.shard)
         for entry in frame.entries:
             where = f"{owner:4} {frame.shard.group}-{frame.shard.number}@{frame.position}"
-            self.lines.append(Line(world.elapsed_s, entry.key, f"{where:18} {_told(entry)}"))
+            self.lines.append(ReplayLine(world.elapsed_s, entry.key, f"{where:18} {_told(entry)}"))
 
-    def story(self, only: str | None) -> list[Line]:
+    def story(self, only: str | None) -> list[ReplayLine]:
         """All of it in the order of time; what struck, and the actors asked for."""
         storm = self.stage.storm
-        struck = [Line(at, "", f"--- {text}") for at, text in storm.log]
+        struck = [ReplayLine(at, "", f"--- {text}") for at, text in storm.log]
         said = [
-            Line(
+            ReplayLine(
                 each.operation.begun_s - storm.world.now + storm.world.elapsed_s,
                 each.operation.job,
                 f"client {each.operation!r}, said {each.operation.tries} times",
@@ -82,7 +82,11 @@ class Teller:
     def unfinished(self) -> list[Key]:
         """Jobs that have not reached their goal: their actors are those involved."""
         jobs = self.stage.cluster.world.cells("job")
-        return [key for key, job in jobs.items() if job.spec is None or job.state not in TERMINAL]
+        return [
+            key
+            for key, job in jobs.items()
+            if job.spec is None or job.state not in TERMINAL_JOB_STATES
+        ]
 
 
 def _owner(world: World, shard: ShardId) -> str:
@@ -112,19 +116,19 @@ def head(plan: ClusterPlan) -> str:
         f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
         f"checkpoints from {plan.checkpoint_bytes_min} bytes, limits {plan.limits}, "
         f"machines up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
-        f"faults {plan.faults}, {len(plan.deeds)} deeds"
+        f"faults {plan.faults}, {len(plan.actions)} deeds"
     )
 
 
-def replay(plan: ClusterPlan, *, only: str | None) -> Failed | None:
+def replay(plan: ClusterPlan, *, only: str | None) -> StormFailed | None:
     """Play and tell; the failure, if there is one."""
-    stage = Stage(plan)
+    stage = StormRun(plan)
     teller = Teller(stage)
-    failed: Failed | None = None
+    failed: StormFailed | None = None
     print(head(plan))
     try:
         stage.play()
-    except Failed as error:
+    except StormFailed as error:
         failed = error
     for line in teller.story(only):
         print(f"{line.at_s:9.3f} {line.text}")

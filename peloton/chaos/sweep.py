@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from peloton.chaos.cluster.branches import BRANCHES
-from peloton.chaos.cluster.faults import FAULTS
-from peloton.chaos.cluster.storm import Failed, Played, draw, play
+from peloton.chaos.cluster.faults import ALL_FAULTS
+from peloton.chaos.cluster.storm import Played, StormFailed, draw, play
 from peloton.runtime.simulation.sometimes import Sometimes
 
 TEXT_MAX = 500
@@ -49,7 +49,7 @@ def sweep_one(seed: int) -> Swept:
     """One storm."""
     try:
         return Swept(seed, play(draw(seed)))
-    except Failed as failed:
+    except StormFailed as failed:
         return Swept(seed, None, str(failed)[:TEXT_MAX])
 
 
@@ -94,7 +94,9 @@ def report(sums: Sums, *, took_s: float) -> None:
     """For people."""
     figures = sums.figures
     print("\nfaults: storms it struck in, strokes")
-    for name, fault in sorted(FAULTS.items(), key=lambda item: (int(item[1].number[1:]), item[0])):
+    for name, fault in sorted(
+        ALL_FAULTS.items(), key=lambda item: (int(item[1].number[1:]), item[0])
+    ):
         print(f"  {fault.number:4} {name:26} {sums.storms[name]:6} {sums.struck[name]:8}")
     missing = sums.sometimes.missing()
     reached = len(sums.sometimes.branches) - len(missing)

@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from peloton.cli.later import entries
-from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, command, show
+from peloton.cli.output import OutputForms, command, show
 from peloton.cli.session import connected
+from peloton.cli.unimplemented import entries
 
 HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
 
@@ -23,15 +23,15 @@ HERE = __name__
 admin = LazyGroup(
     name="admin",
     help="For whoever runs the cluster.",
-    table={"quarantine": Entry(f"{HERE}:quarantine", "Messages that were set aside.")}
+    table={"quarantine": LazyCommand(f"{HERE}:quarantine", "Messages that were set aside.")}
     | entries("lock", "unlock"),
 )
 quarantine = LazyGroup(
     name="quarantine",
     help="Messages that were set aside because their actor failed on them too often.",
     table={
-        "list": Entry(f"{HERE}:list_", "List them."),
-        "redrive": Entry(f"{HERE}:redrive", "Give an actor its messages again."),
+        "list": LazyCommand(f"{HERE}:list_", "List them."),
+        "redrive": LazyCommand(f"{HERE}:redrive", "Give an actor its messages again."),
     },
 )
 
@@ -42,7 +42,7 @@ def list_() -> None:
     with connected() as peloton:
         answer = peloton.ops.quarantine()
     show(
-        View(
+        OutputForms(
             answer,
             header=HEADER,
             rows=lambda: map(row, answer.quarantined),
@@ -75,4 +75,4 @@ def redrive(key: str, message: str) -> None:
         f"{key} hears again, in their order, all its messages that were set aside; what fails "
         f"once more is set aside again: see `{command('admin', 'quarantine', 'list')}`"
     )
-    show(View(answer, text=text, names=lambda: [key]))
+    show(OutputForms(answer, text=text, names=lambda: [key]))

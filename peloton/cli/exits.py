@@ -12,7 +12,7 @@ SOME_FAILED = 1
 TASK_MAX = 63
 USAGE = 64
 BAD_SPEC = 65
-NOT_FOUND = 66
+NOT_FOUND_EXIT = 66
 UNAVAILABLE = 69
 SERVER_ERROR = 70
 CONFLICT = 73
@@ -25,11 +25,11 @@ INTERRUPTED = 130
 # The first that fits: children stand before their parents.
 BY_ERROR: list[tuple[type[errors.PelotonError], int]] = [
     (errors.BadSpec, BAD_SPEC),
-    (errors.NotFound, NOT_FOUND),
+    (errors.NotFound, NOT_FOUND_EXIT),
     (errors.Conflict, CONFLICT),
     (errors.Denied, DENIED),
     (errors.TryLater, TRY_LATER),
-    (errors.Unavailable, UNAVAILABLE),
+    (errors.ServiceUnavailable, UNAVAILABLE),
     # Asking later would not help, as 69 says: whoever calls must do without.
     (errors.Unsupported, SERVER_ERROR),
     (errors.PelotonError, SERVER_ERROR),

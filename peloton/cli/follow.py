@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from peloton.cli.ops import TEXTS, moment
-from peloton.cli.options import OwnCommand, Settings
+from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import as_yaml, command, hint, plain
 from peloton.cli.session import connected, said
 
@@ -35,7 +35,7 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
     """
     if bool(job) + bool(kinds) + bool(pool) != 1:
         raise click.UsageError("name one of JOB, --kind and --pool")
-    form = click.get_current_context().ensure_object(Settings).output or "table"
+    form = click.get_current_context().ensure_object(CliSettings).output or "table"
     token = resume
     with connected() as peloton, said(TEXTS, job=job):
         try:

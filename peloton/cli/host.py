@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from peloton.cli.later import entries
-from peloton.cli.lazy import Entry, LazyGroup
+from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, command, hint, show
+from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, said
+from peloton.cli.unimplemented import entries
 
 HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
 
@@ -23,8 +23,8 @@ host = LazyGroup(
     name="host",
     help="The machines of the cluster.",
     table={
-        "list": Entry(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
-        "forget": Entry(f"{__name__}:forget", "Say that a machine is no more."),
+        "list": LazyCommand(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
+        "forget": LazyCommand(f"{__name__}:forget", "Say that a machine is no more."),
     }
     | entries("query", "maintenance", "pool"),
 )
@@ -39,7 +39,7 @@ def list_() -> None:
     with connected() as peloton:
         answer = peloton.ops.hosts()
     show(
-        View(
+        OutputForms(
             answer,
             header=HEADER,
             rows=lambda: map(row, answer.hosts),
@@ -82,5 +82,5 @@ def forget(name: str, lose_runs: bool) -> None:
     text = f"{name} is not part of the cluster any more"
     if answer.runs_lost:
         text += f"; it held {answer.runs_lost} runs, which are lost"
-    show(View(answer, text=text, names=lambda: [name]))
+    show(OutputForms(answer, text=text, names=lambda: [name]))
     hint("a daemon that starts with it in its config brings it back")

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from peloton.cli import job_rows
-from peloton.cli.later import entries
-from peloton.cli.lazy import Entry, LazyGroup
-from peloton.cli.options import Command, Settings
-from peloton.cli.output import View, command, hint, plain, show
+from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.options import CliSettings, PelotonCommand
+from peloton.cli.output import OutputForms, command, hint, plain, show
 from peloton.cli.session import connected, said, spec_in
+from peloton.cli.unimplemented import entries
 from peloton.sdk.errors import NotFound, Unsupported
 
 HERE = __name__
@@ -23,14 +23,14 @@ job = LazyGroup(
     name="job",
     help="Jobs: batch work and services.",
     table={
-        "create": Entry(f"{HERE}:create", "Submit a job from a YAML file to a pool."),
-        "get": Entry(f"{HERE}:get", "Print a job: its config and its runtime."),
-        "status": Entry(f"{HERE}:status", "Print a job's runtime only."),
-        "query": Entry("peloton.cli.job_query:query", "List the jobs that match."),
-        "why": Entry("peloton.cli.ops:why", "Why a job is in the state it is in."),
-        "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
-        "stop": Entry("peloton.cli.job_stop:stop", "Stop a job, or all jobs of an owner."),
-        "delete": Entry(f"{HERE}:delete", "Forget a job that has ended."),
+        "create": LazyCommand(f"{HERE}:create", "Submit a job from a YAML file to a pool."),
+        "get": LazyCommand(f"{HERE}:get", "Print a job: its config and its runtime."),
+        "status": LazyCommand(f"{HERE}:status", "Print a job's runtime only."),
+        "query": LazyCommand("peloton.cli.job_query:query", "List the jobs that match."),
+        "why": LazyCommand("peloton.cli.ops:why", "Why a job is in the state it is in."),
+        "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
+        "stop": LazyCommand("peloton.cli.job_stop:stop", "Stop a job, or all jobs of an owner."),
+        "delete": LazyCommand(f"{HERE}:delete", "Forget a job that has ended."),
     }
     | entries(
         "refresh", "update", "rolling-restart", "rolling-start", "rolling-stop", "cache",
@@ -39,7 +39,7 @@ job = LazyGroup(
 )  # fmt: skip
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("respool")
 @click.argument("config")
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
@@ -72,8 +72,8 @@ def create(
             respool, spec, wanted_id=wanted_id, secrets=secrets, request_key=request_key
         )
     made = answer.jobId.value
-    show(View(answer, text=f"Job {made} created", names=lambda: [made]))
-    if click.get_current_context().ensure_object(Settings).output:
+    show(OutputForms(answer, text=f"Job {made} created", names=lambda: [made]))
+    if click.get_current_context().ensure_object(CliSettings).output:
         return  # who wants data gets nothing beside it
     steps = (("job", "wait", made), ("task", "list", made), ("why", made))
     hint("next: " + ", ".join(command(*words) for words in steps))
@@ -87,7 +87,7 @@ def fetch(wanted: str) -> Any:
     return answer
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 def get(job: str) -> None:
     """Print the job JOB: its config and its runtime."""
@@ -96,7 +96,7 @@ def get(job: str) -> None:
     tell_why(job)
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 def status(job: str) -> None:
     """Print the runtime of the job JOB: its state, and how many instances are in which."""
@@ -124,10 +124,10 @@ def tell_why(job: str) -> None:
         hint(f"why: {reason.state}: {reason.text}{place}{found}")
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 def delete(job: str) -> None:
     """Forget the job JOB, which must have ended."""
     with connected() as peloton, said({"NOT_FOUND": "Job {id} was not found"}, id=job):
         answer = peloton.jobs.delete(job)
-    show(View(answer, text=f"Job {job} deleted", names=lambda: [job]))
+    show(OutputForms(answer, text=f"Job {job} deleted", names=lambda: [job]))

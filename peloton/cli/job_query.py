@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from peloton.cli import job_rows
-from peloton.cli.options import Command
+from peloton.cli.options import PelotonCommand
 from peloton.cli.output import hint, show
 from peloton.cli.session import connected
 from peloton.cli.values import COUNT, DAYS, labels, words
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.option("-l", "--labels", type=labels, default=(), help="All of these, by value.")
 @click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
 @click.option("-k", "--keywords", type=words, default=(), help="Words in the config.")

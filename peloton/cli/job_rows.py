@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from peloton.cli.output import View
+from peloton.cli.output import OutputForms
 
 HEADER = (
     "ID", "Name", "Owner", "State", "Creation Time", "Completion Time",
     "Total", "Running", "Succeeded", "Failed", "Killed",
 )  # fmt: skip
-COUNTED = ("RUNNING", "SUCCEEDED", "FAILED", "KILLED")
+COUNTED_STATES = ("RUNNING", "SUCCEEDED", "FAILED", "KILLED")
 
 
 def time_of(stamp: str) -> str:
@@ -36,13 +36,13 @@ def row(job_id: str, about: Any, *, runtime: Any) -> Sequence[object]:
         time_of(runtime.creationTime),
         time_of(runtime.completionTime),
         about.instanceCount,
-        *(runtime.taskStats.get(state, 0) for state in COUNTED),
+        *(runtime.taskStats.get(state, 0) for state in COUNTED_STATES),
     )
 
 
-def view_of_many(answer: Any, summaries: Iterable[Any]) -> View:
+def view_of_many(answer: Any, summaries: Iterable[Any]) -> OutputForms:
     found = list(summaries)
-    return View(
+    return OutputForms(
         answer,
         header=HEADER,
         rows=lambda: [row(one.id.value, one, runtime=one.runtime) for one in found],
@@ -51,8 +51,8 @@ def view_of_many(answer: Any, summaries: Iterable[Any]) -> View:
     )
 
 
-def view_of_one(info: Any, *, answer: Any) -> View:
-    return View(
+def view_of_one(info: Any, *, answer: Any) -> OutputForms:
+    return OutputForms(
         answer,
         default="yaml",
         header=HEADER,

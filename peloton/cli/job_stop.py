@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli import exits, job_rows
-from peloton.cli.options import Command, Settings
-from peloton.cli.output import View, hint, show
+from peloton.cli.options import CliSettings, PelotonCommand
+from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, said
 from peloton.cli.task_texts import stop_text, tell_ended
 from peloton.cli.values import COUNT, numbers
@@ -28,7 +28,7 @@ POLL_S = 1.0
 Labels = tuple[tuple[str, str], ...]
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job", default="")
 @click.option("--progress", is_flag=True, help="Wait until all instances have ended.")
 @click.option("--owner", default="", help="Jobs of this team.")
@@ -60,7 +60,7 @@ def stop(
 
 
 def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress: bool) -> int:
-    from peloton.sdk.jobs import TERMINAL, state_of
+    from peloton.sdk.jobs import TERMINAL_STATES, state_of
 
     info = peloton.jobs.get(job).jobInfo
     have = {(label.key, label.value) for label in info.config.labels}
@@ -69,12 +69,12 @@ def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress:
     if not have.issuperset(labels):
         raise Conflict(f"Job {job} does not have these labels")
     state = state_of(info)
-    if state in TERMINAL:
+    if state in TERMINAL_STATES:
         click.echo(f"Job is in terminal state: {state}")
         return exits.OK
     with said({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
-    show(View(answer, text=stop_text(answer), names=lambda: [job]))
+    show(OutputForms(answer, text=stop_text(answer), names=lambda: [job]))
     tell_ended(answer, info.config.instanceCount)
     if progress:
         follow(peloton, job)
@@ -116,24 +116,24 @@ def stop_many(peloton: Client, found: Any, *, force: bool, progress: bool) -> in
 
 def say(text: str) -> None:
     """A sentence; on stderr when stdout carries an answer for programs."""
-    output = click.get_current_context().ensure_object(Settings).output
+    output = click.get_current_context().ensure_object(CliSettings).output
     click.echo(text, err=output in ("json", "yaml", "name"))
 
 
 def follow(peloton: Client, job: str) -> None:
     """Tells how many instances have ended, whenever that changed, until all have."""
-    from peloton.sdk.jobs import TERMINAL, state_of
+    from peloton.sdk.jobs import TERMINAL_STATES, state_of
 
     told = ""
     while True:
         info = peloton.jobs.get(job).jobInfo
-        ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL, "LOST"))
+        ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL_STATES, "LOST"))
         total = info.config.instanceCount
         word = "stopped" if ended == total else "stopping"
         text = f"Job {job} {word}, total_tasks:{total} terminated_tasks:{ended}"
         if text != told:
             say(text)
             told = text
-        if state_of(info) in TERMINAL:
+        if state_of(info) in TERMINAL_STATES:
             return
         time.sleep(POLL_S)

@@ -16,7 +16,7 @@ import click
 from peloton.cli.options import Globals
 
 
-class Entry(NamedTuple):
+class LazyCommand(NamedTuple):
     """Where a command lives (`module:attribute`) and what it does, in a line.
 
     The attribute is a command, or a function that makes one.
@@ -30,7 +30,9 @@ class Entry(NamedTuple):
 class LazyGroup(Globals, click.Group):
     """A group over a table of entries."""
 
-    def __init__(self, *args: Any, table: Mapping[str, Entry] | None = None, **rest: Any) -> None:
+    def __init__(
+        self, *args: Any, table: Mapping[str, LazyCommand] | None = None, **rest: Any
+    ) -> None:
         super().__init__(*args, **rest)
         self.table = dict(table or {})
 
@@ -54,7 +56,7 @@ class LazyGroup(Globals, click.Group):
         return super().resolve_command(ctx, args)
 
 
-def load(entry: Entry, name: str) -> click.Command:
+def load(entry: LazyCommand, name: str) -> click.Command:
     module, _, attribute = entry.where.partition(":")
     found = getattr(importlib.import_module(module), attribute)
     command = found if isinstance(found, click.Command) else found()

@@ -15,24 +15,28 @@ import click
 
 from peloton import __version__
 from peloton.cli import exits
-from peloton.cli.lazy import Entry, LazyGroup
-from peloton.cli.options import Settings
+from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.options import CliSettings
+from peloton.sdk.addresses import PORT, with_port
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
-from peloton.sdk.places import PORT, with_port
 
-NOUNS: dict[str, Entry] = {
-    "respool": Entry("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
-    "job": Entry("peloton.cli.job:job", "Jobs: create, get, status, query, stop, wait, why."),
-    "task": Entry("peloton.cli.task:task", "The instances of a job: list, get, logs, events."),
-    "pod": Entry("peloton.cli.task:pod", "What happened to an instance of a job."),
-    "host": Entry("peloton.cli.host:host", "The machines: their state, and what is free."),
-    "why": Entry("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
-    "wait": Entry("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
-    "story": Entry("peloton.cli.ops:story", "What an actor did lately, and because of what."),
-    "follow": Entry("peloton.cli.follow:follow", "What happens to a job or pool, as it happens."),
-    "admin": Entry("peloton.cli.admin:admin", "What was set aside, and how to go on."),
+NOUNS: dict[str, LazyCommand] = {
+    "respool": LazyCommand("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
+    "job": LazyCommand("peloton.cli.job:job", "Jobs: create, get, status, query, stop, wait, why."),
+    "task": LazyCommand(
+        "peloton.cli.task:task", "The instances of a job: list, get, logs, events."
+    ),
+    "pod": LazyCommand("peloton.cli.task:pod", "What happened to an instance of a job."),
+    "host": LazyCommand("peloton.cli.host:host", "The machines: their state, and what is free."),
+    "why": LazyCommand("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
+    "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
+    "story": LazyCommand("peloton.cli.ops:story", "What an actor did lately, and because of what."),
+    "follow": LazyCommand(
+        "peloton.cli.follow:follow", "What happens to a job or pool, as it happens."
+    ),
+    "admin": LazyCommand("peloton.cli.admin:admin", "What was set aside, and how to go on."),
 } | {
-    name: Entry("peloton.cli.later:group", "Not supported yet.", hidden=True)
+    name: LazyCommand("peloton.cli.unimplemented:group", "Not supported yet.", hidden=True)
     for name in ("update", "watch", "volume", "hostmgr", "resmgr", "jobmgr")
 }
 
@@ -49,14 +53,14 @@ Examples:
 """
 
 
-def root(processes: Mapping[str, Entry]) -> click.Group:
+def root(processes: Mapping[str, LazyCommand]) -> click.Group:
     """The whole program; `processes` are the commands that are not calls to a cluster."""
     group = LazyGroup(
         name=NAME,
         table=dict(processes) | NOUNS,
         help="One scheduler for batch jobs and services.",
         epilog=EPILOG,
-        context_settings={"help_option_names": ["-h", "--help"], "obj": Settings()},
+        context_settings={"help_option_names": ["-h", "--help"], "obj": CliSettings()},
         no_args_is_help=True,
     )
     return click.version_option(__version__, message="%(prog)s %(version)s")(group)
@@ -112,7 +116,7 @@ def forget_stdout() -> None:
 
 def whether_it_runs(group: click.Group) -> str:
     """What to look at where nobody listens: a fleet is no minicluster."""
-    settings: Settings = group.context_settings["obj"]
+    settings: CliSettings = group.context_settings["obj"]
     api = settings.values.get("api") or ""
     if settings.values.get("zk_servers") or settings.values.get("cluster_name") or "," in api:
         return "do the daemons run? each says `ready: grpc` when it serves"

@@ -16,7 +16,7 @@ import click
 
 from peloton.cli import exits
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import View, command, hint, show
+from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, said
 from peloton.cli.values import COUNT, duration
 
@@ -43,7 +43,7 @@ def why(job: str, instance: int | None) -> None:
         counts = ", ".join(f"{answer.counts[name]} {name}" for name in sorted(answer.counts))
         hint(f"of all instances: {counts}")
     show(
-        View(
+        OutputForms(
             answer,
             header=HEADER,
             rows=lambda: [row(reason, now) for reason in answer.reasons],
@@ -146,7 +146,7 @@ def show_end(job: str, ended: Any) -> None:
     }
     counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
     text = f"Job {job} {ended.state or 'was not heard of'}" + (f": {counts}" if counts else "")
-    show(View(answer, text=text, names=lambda: [job]))
+    show(OutputForms(answer, text=text, names=lambda: [job]))
     if not ended.done:
         hint("the time is over; " + ("the job goes on" if ended.state else "nobody answered"))
         return
@@ -169,7 +169,7 @@ def story(key: str) -> None:
     with connected() as peloton:
         answer = peloton.ops.story(key)
     show(
-        View(
+        OutputForms(
             answer,
             header=STORY_HEADER,
             rows=lambda: map(line_row, answer.lines),

@@ -27,7 +27,7 @@ REPEATED = {
 
 
 @dataclass
-class Settings:
+class CliSettings:
     """What the flags said, and who said it: a flag that was typed outranks a default."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class GlobalFlag(click.Option):
         source = ctx.get_parameter_source(str(self.name))
         if source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
             typed = source is ParameterSource.COMMANDLINE
-            ctx.ensure_object(Settings).take(str(self.name), value, typed=typed)
+            ctx.ensure_object(CliSettings).take(str(self.name), value, typed=typed)
         return value
 
 
@@ -130,7 +130,7 @@ class Globals(click.Command):
         ]
 
 
-class Command(Globals):
+class PelotonCommand(Globals):
     """A command of the original's."""
 
 

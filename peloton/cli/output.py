@@ -15,20 +15,20 @@ from typing import Any
 import click
 
 from peloton.cli import table
-from peloton.cli.options import Settings
+from peloton.cli.options import CliSettings
 
-Rows = Callable[[], Iterable[Sequence[object]]]
+RowSource = Callable[[], Iterable[Sequence[object]]]
 
 
 @dataclass(frozen=True)
-class View:
+class OutputForms:
     """The faces of one answer. `text` stands for commands that print a sentence, not a table."""
 
     answer: Any
     default: str = "table"
     text: str = ""
     header: Sequence[str] = ()
-    rows: Rows = tuple
+    rows: RowSource = tuple
     names: Callable[[], Iterable[str]] = tuple
     # Said instead of a table without rows.
     nothing: str = ""
@@ -36,8 +36,8 @@ class View:
     compact: bool = False
 
 
-def show(view: View) -> None:
-    settings = click.get_current_context().ensure_object(Settings)
+def show(view: OutputForms) -> None:
+    settings = click.get_current_context().ensure_object(CliSettings)
     match settings.output or view.default:
         case "json":
             click.echo(as_json(plain(view.answer)))
@@ -50,7 +50,7 @@ def show(view: View) -> None:
             show_table(view)
 
 
-def show_table(view: View) -> None:
+def show_table(view: OutputForms) -> None:
     """For people a table that fits their terminal, for pipes the plain one."""
     if not view.header:
         click.echo(view.text)
@@ -103,4 +103,4 @@ def hint(text: str) -> None:
 
 def command(*words: str) -> str:
     """What to type next, for the cluster that this command line was for."""
-    return click.get_current_context().ensure_object(Settings).command(*words)
+    return click.get_current_context().ensure_object(CliSettings).command(*words)

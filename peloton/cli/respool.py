@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from peloton.cli.later import entries
-from peloton.cli.lazy import Entry, LazyGroup
-from peloton.cli.options import Command
-from peloton.cli.output import View, plain, show
+from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.options import PelotonCommand
+from peloton.cli.output import OutputForms, plain, show
 from peloton.cli.session import connected, said, spec_in
+from peloton.cli.unimplemented import entries
 
 HEADER = ("Path", "ID", "Kind", "Reservation", "Limit", "Share", "Allocation")
 
@@ -22,15 +22,15 @@ respool = LazyGroup(
     name="respool",
     help="Resource pools: a tree, named by paths such as /research/vision.",
     table={
-        "create": Entry(f"{__name__}:create", "Make a pool at a path from a YAML file."),
-        "dump": Entry(f"{__name__}:dump", "Print all pools."),
-        "delete": Entry(f"{__name__}:delete", "Delete a pool without children and work."),
+        "create": LazyCommand(f"{__name__}:create", "Make a pool at a path from a YAML file."),
+        "dump": LazyCommand(f"{__name__}:dump", "Print all pools."),
+        "delete": LazyCommand(f"{__name__}:delete", "Delete a pool without children and work."),
     }
     | entries("update"),
 )
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("path")
 @click.argument("config")
 def create(path: str, config: str) -> None:
@@ -46,7 +46,7 @@ def create(path: str, config: str) -> None:
     with spec_in(config) as spec, connected() as peloton, said(texts):
         pool_id = peloton.pools.create(path, spec)
     show(
-        View(
+        OutputForms(
             {"result": {"value": pool_id}},
             text=f"Resource Pool {pool_id} created at {path}",
             names=lambda: [pool_id],
@@ -54,7 +54,7 @@ def create(path: str, config: str) -> None:
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.option(
     "--format", "form", type=click.Choice(["yaml", "yml", "json"]), help="Of the list of pools."
 )
@@ -66,7 +66,7 @@ def dump(form: str | None) -> None:
     pools = plain(answer).get("resourcePools", [])
     whole = form is None and click.get_current_context().obj.values.get("json_")
     show(
-        View(
+        OutputForms(
             plain(answer) if whole else pools,
             default="json" if form == "json" else "yaml",
             header=HEADER,
@@ -88,7 +88,7 @@ def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
             )  # fmt: skip
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("path")
 def delete(path: str) -> None:
     """Delete the pool at PATH."""
@@ -101,4 +101,4 @@ def delete(path: str) -> None:
     with connected() as peloton, said(texts, path=path):
         answer = peloton.pools.delete(path)
     # The blank at the end is the original's.
-    show(View(answer, text=f"Resource Pool {path} is deleted ", names=lambda: [path]))
+    show(OutputForms(answer, text=f"Resource Pool {path} is deleted ", names=lambda: [path]))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peloton.cli.options import API, Settings
+from peloton.cli.options import API, CliSettings
+from peloton.sdk.addresses import PORT, addresses_of, with_port
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
-from peloton.sdk.places import PORT, addresses_of, with_port
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client, Login
@@ -30,7 +30,7 @@ CLUSTERS, CLUSTER_FOLDERS = "clusters.json", ("~/.peloton", "/etc/peloton")
 @contextmanager
 def connected() -> Iterator[Client]:
     """The client the flags describe. Loads gRPC, so only what calls the cluster comes here."""
-    settings = click.get_current_context().ensure_object(Settings)
+    settings = click.get_current_context().ensure_object(CliSettings)
     values, roles = settings.values, settings.roles()
     servers = () if settings.is_told_where else searched(values)
     api = addresses(values.get("api") or API, "--api")

@@ -12,15 +12,15 @@ from typing import Any
 import click
 
 from peloton.cli import exits, task_texts
-from peloton.cli.later import entries
-from peloton.cli.lazy import Entry, LazyGroup
-from peloton.cli.options import Command
-from peloton.cli.output import View, hint, show
+from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.options import PelotonCommand
+from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, said
 from peloton.cli.task_texts import TEXTS, tell_ended
-from peloton.cli.values import COUNT, EVERYTHING, from_to, ranges_option, within, words
+from peloton.cli.unimplemented import entries
+from peloton.cli.values import ALL_INSTANCES, COUNT, from_to, ranges_option, within, words
 
-Range = tuple[int, int]
+InstanceRange = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
 
 HERE = __name__
@@ -28,21 +28,23 @@ task = LazyGroup(
     name="task",
     help="The instances of a job.",
     table={
-        "list": Entry(f"{HERE}:list_", "List instances, with the reason of what does not run."),
-        "get": Entry(f"{HERE}:get", "Every run of one instance."),
-        "query": Entry(f"{HERE}:query", "List the instances that match."),
-        "logs": Entry(f"{HERE}:logs", "Print a file of an instance's sandbox."),
-        "events": Entry(f"{HERE}:events", "What happened to an instance.", hidden=True),
-        "start": Entry(f"{HERE}:start", "Start stopped instances."),
-        "stop": Entry(f"{HERE}:stop", "Stop instances."),
-        "restart": Entry(f"{HERE}:restart", "Restart instances."),
+        "list": LazyCommand(
+            f"{HERE}:list_", "List instances, with the reason of what does not run."
+        ),
+        "get": LazyCommand(f"{HERE}:get", "Every run of one instance."),
+        "query": LazyCommand(f"{HERE}:query", "List the instances that match."),
+        "logs": LazyCommand(f"{HERE}:logs", "Print a file of an instance's sandbox."),
+        "events": LazyCommand(f"{HERE}:events", "What happened to an instance.", hidden=True),
+        "start": LazyCommand(f"{HERE}:start", "Start stopped instances."),
+        "stop": LazyCommand(f"{HERE}:stop", "Stop instances."),
+        "restart": LazyCommand(f"{HERE}:restart", "Restart instances."),
     }
     | entries("cache", "refresh"),
 )
 pod = LazyGroup(
     name="pod",
     help="What happened to an instance of a job: every run, from its creation to its end.",
-    table={"events": Entry(f"{HERE}:pod_events", "What happened to an instance.")}
+    table={"events": LazyCommand(f"{HERE}:pod_events", "What happened to an instance.")}
     | entries(
         "events-v1alpha", "cache", "get", "refresh", "start", "restart", "stop", "logs",
         "delete-events", "query",
@@ -50,13 +52,13 @@ pod = LazyGroup(
 )  # fmt: skip
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=PelotonCommand)
 @click.argument("job")
 @click.option(
     "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
     help="Instances from FROM up to and without TO, or one.",
 )  # fmt: skip
-def list_(job: str, only: Range) -> None:
+def list_(job: str, only: InstanceRange) -> None:
     """List the instances of JOB."""
     with connected() as peloton, said(TEXTS, job=job, instance=""):
         answer = peloton.tasks.list(job, only=only)
@@ -64,7 +66,7 @@ def list_(job: str, only: Range) -> None:
     show(task_texts.view(answer, tasks))
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 def get(job: str, instance: int) -> None:
@@ -79,7 +81,7 @@ def get(job: str, instance: int) -> None:
     show(task_texts.runs_view(answer, runs))
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @click.option("-s", "--states", type=words, default=(), help="Any of these states.")
 @click.option("--names", type=words, default=(), help="Any of these names.")
@@ -100,7 +102,7 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
         hint(f"{answer.pagination.total} instances match; go on with --offset {seen}")
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 @click.argument("run", metavar="[TASKID]", default="")
@@ -127,7 +129,7 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 def events(job: str, instance: int) -> None:
@@ -136,7 +138,7 @@ def events(job: str, instance: int) -> None:
     print_events(job, instance)
 
 
-@click.command("events", cls=Command)
+@click.command("events", cls=PelotonCommand)
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 @click.option("-r", "--run", default="", help="Only this run, by its task id.")
@@ -152,40 +154,40 @@ def print_events(job: str, instance: int, *, run: str = "", runs_max: int = 0) -
     show(task_texts.events_view(answer))
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @ranges_option
-def start(job: str, ranges: tuple[Range, ...]) -> int:
+def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
     """Start the stopped instances of JOB; without a range, all."""
     with connected() as peloton, said(TEXTS, job=job, instance=""):
-        answer = peloton.tasks.start(job, ranges or (EVERYTHING,))
+        answer = peloton.tasks.start(job, ranges or (ALL_INSTANCES,))
     text = task_texts.start_text(answer)
-    show(View(answer, text=text, names=lambda: ids(job, answer.startedInstanceIds)))
+    show(OutputForms(answer, text=text, names=lambda: ids(job, answer.startedInstanceIds)))
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @ranges_option
-def stop(job: str, ranges: tuple[Range, ...]) -> int:
+def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
     """Stop instances of JOB; without a range, the job."""
     with connected() as peloton, said(TEXTS, job=job, instance=""):
         answer = peloton.tasks.stop(job, ranges)
         count = peloton.jobs.get(job).jobInfo.config.instanceCount
     text = task_texts.stop_text(answer)
-    show(View(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
-    tell_ended(answer, within(ranges or (EVERYTHING,), count))
+    show(OutputForms(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
+    tell_ended(answer, within(ranges or (ALL_INSTANCES,), count))
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
 
 
-@click.command(cls=Command)
+@click.command(cls=PelotonCommand)
 @click.argument("job")
 @ranges_option
-def restart(job: str, ranges: tuple[Range, ...]) -> None:
+def restart(job: str, ranges: tuple[InstanceRange, ...]) -> None:
     """Restart instances of JOB; without a range, all."""
     with connected() as peloton, said(TEXTS, job=job, instance=""):
-        answer = peloton.tasks.restart(job, ranges or (EVERYTHING,))
-    show(View(answer, text="Job restarted", names=lambda: [job]))
+        answer = peloton.tasks.restart(job, ranges or (ALL_INSTANCES,))
+    show(OutputForms(answer, text="Job restarted", names=lambda: [job]))
 
 
 def ids(job: str, instances: Iterable[int]) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from peloton.cli.job_rows import time_of
-from peloton.cli.output import View, hint
+from peloton.cli.output import OutputForms, hint
 from peloton.cli.values import numbers
 
 HEADER = (
@@ -73,8 +73,8 @@ def termination(runtime: Any) -> str:
     return f"{reason}: exit code {ended.exit_code}" if reason == "FAILED" else reason
 
 
-def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> View:
-    return View(
+def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> OutputForms:
+    return OutputForms(
         answer,
         header=HEADER,
         rows=lambda: map(row, tasks),
@@ -83,10 +83,10 @@ def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> View:
     )
 
 
-def runs_view(answer: Any, runs: Sequence[Any]) -> View:
+def runs_view(answer: Any, runs: Sequence[Any]) -> OutputForms:
     """The runs of one instance, each with the id that `task logs` takes."""
     ids = [one.runtime.mesosTaskId.value for one in runs]
-    return View(
+    return OutputForms(
         answer,
         header=("Run", *HEADER),
         rows=lambda: [(run, *row(one)) for run, one in zip(ids, runs, strict=True)],
@@ -111,8 +111,8 @@ def event_row(event: Any) -> Sequence[object]:
     )
 
 
-def events_view(answer: Any) -> View:
-    return View(
+def events_view(answer: Any) -> OutputForms:
+    return OutputForms(
         answer,
         header=EVENTS_HEADER,
         rows=lambda: map(event_row, answer.result),

@@ -75,7 +75,7 @@ def within(ranges: Iterable[tuple[int, int]], count: int) -> int:
 
 COUNT = click.IntRange(0, INSTANCE_MAX)
 DAYS = click.IntRange(0, 36_500)
-EVERYTHING = (0, INSTANCE_MAX)
+ALL_INSTANCES = (0, INSTANCE_MAX)
 ranges_option = click.option(
     "-r",
     "--range",

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
-from peloton.gateway.cluster import Cluster
-from peloton.gateway.serving import Code, Ended
+from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.serving import CallEnded, Code
 from peloton.runtime.core.changes import ALL
-from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 
 RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
 TOKEN_LENGTH_MAX = 64 * 1024
 
-Mark: TypeAlias = tuple[int, int]
+FeedMark: TypeAlias = tuple[int, int]
 
 
 class OutOfReach(Exception):
@@ -34,17 +34,19 @@ class BadToken(ValueError):
     """A resume token that is none, or of another question."""
 
 
-class Feed:
+class ClusterFeed:
     """The feeds of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterPort) -> None:
         self.cluster = cluster
 
-    async def page(self, shard: Key, query: FollowChanges, *, patience_s: float | None) -> Read:
+    async def page(
+        self, shard: Key, query: FollowChanges, *, patience_s: float | None
+    ) -> ChangesPage:
         """What comes after the mark, once there is something; now and then an empty page."""
         follow = self.cluster.follow
         read = await self.answered(lambda: follow(shard, query), patience_s=patience_s)
-        if not isinstance(read, Read):
+        if not isinstance(read, ChangesPage):
             raise OutOfReach(f"{shard} did not answer with changes")
         return read
 
@@ -60,7 +62,7 @@ class Feed:
             if not isinstance(answer, Unavailable):
                 return answer
             if isinstance(answer, ShardDamaged):
-                raise Ended(Code.DATA_LOSS, answer.text)
+                raise CallEnded(Code.DATA_LOSS, answer.text)
             since_s = loop.time() if since_s is None else since_s
             if patience_s is not None and loop.time() - since_s >= patience_s:
                 raise OutOfReach(answer.text)
@@ -69,7 +71,7 @@ class Feed:
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 
 
-def token_of(marks: Mapping[Key, Mark]) -> str:
+def token_of(marks: Mapping[Key, FeedMark]) -> str:
     """Where a reader of these shards stands, as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
     return ",".join(
         f"{shard.partition('/')[2]}@{position}" + ("" if k == ALL else f".{k}")
@@ -77,9 +79,9 @@ def token_of(marks: Mapping[Key, Mark]) -> str:
     )
 
 
-def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, Mark]:
+def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, FeedMark]:
     """The inverse of `token_of`, for a reader of these shards; raises `BadToken`."""
-    marks: dict[Key, Mark] = {}
+    marks: dict[Key, FeedMark] = {}
     if len(token) > TOKEN_LENGTH_MAX:
         raise BadToken(f"{len(token)} characters, the limit is {TOKEN_LENGTH_MAX}")
     for part in token.split(","):

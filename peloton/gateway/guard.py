@@ -15,10 +15,10 @@ import structlog
 
 log = structlog.get_logger("gateway")
 
-Method = Callable[[Any, grpc.ServicerContext], Any]
+RpcMethod = Callable[[Any, grpc.ServicerContext], Any]
 
 
-def guarded(method: Method, name: str) -> Method:
+def guarded_method(method: RpcMethod, name: str) -> RpcMethod:
     """The method, with its bugs kept from clients."""
 
     @functools.wraps(method)

@@ -13,8 +13,8 @@ from typing import Any
 
 from grpc_health.v1 import health_pb2
 
-from peloton.gateway.cluster import Cluster
-from peloton.gateway.desk import Code, Context, end
+from peloton.gateway.cluster_client import Code, Context, end
+from peloton.gateway.cluster_port import ClusterPort
 
 LIVENESS, READINESS = "liveness", "readiness"
 
@@ -22,7 +22,7 @@ LIVENESS, READINESS = "liveness", "readiness"
 class Health:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster: Cluster, services: frozenset[str]) -> None:
+    def __init__(self, cluster: ClusterPort, services: frozenset[str]) -> None:
         self._cluster = cluster
         self._services = services
 

@@ -12,17 +12,19 @@ from peloton.actors.host.inventory.messages import HostView, ListHosts, inventor
 from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
-from peloton.gateway.desk import RETRY_S, Code, Context, Desk, end
-from peloton.gateway.texts import name_of
+from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, Refused, key
 
 
-def listed(desk: Desk, context: Context) -> list[ops.Host]:
+def list_hosts(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
     """Every host, by name: one inventory that cannot answer makes the whole unavailable."""
     found: list[HostView] = []
-    inventories = [inventory_key(at) for at in range(len(desk.cluster.shards_of("inventory")))]
-    answers = desk.each(((inventory, ListHosts()) for inventory in inventories), context)
+    inventories = [
+        inventory_key(at) for at in range(len(cluster_client.cluster.shards_of("inventory")))
+    ]
+    answers = cluster_client.each(((inventory, ListHosts()) for inventory in inventories), context)
     for inventory, views in zip(inventories, answers, strict=True):
         if not isinstance(views, tuple):
             text = f"{inventory} has not begun yet: the cluster is young"
@@ -31,19 +33,19 @@ def listed(desk: Desk, context: Context) -> list[ops.Host]:
     return [_told(view) for view in sorted(found, key=lambda view: view.summary.host)]
 
 
-def known_host(desk: Desk, host: Key, *, context: Context) -> bool:
+def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
     """Whether there is a host of this key."""
-    return isinstance(desk.ask(host, GetHost(), context=context), Host)
+    return isinstance(cluster_client.ask(host, GetHost(), context=context), Host)
 
 
-def forget(desk: Desk, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
+def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
     """A machine that is no more. Its daemon's config may still name it: then it comes back."""
     host = key("host", sent.name)
-    found = desk.ask(host, GetHost(), context=context)
+    found = cluster_client.ask(host, GetHost(), context=context)
     if not isinstance(found, Host) or found.removed:
         end(context, Code.NOT_FOUND, text=f"no host is called {sent.name}")
     # What it holds, it alone decides by: a run may be granted after any look from here.
-    lost = desk.ask(host, HostGone(sent.lose_runs), context=context)
+    lost = cluster_client.ask(host, HostGone(sent.lose_runs), context=context)
     if isinstance(lost, Refused):
         end(context, Code.FAILED_PRECONDITION, text=lost.text)
     return ops.ForgetHostResponse(runs_lost=lost)
@@ -52,7 +54,7 @@ def forget(desk: Desk, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
 def _told(view: HostView) -> Any:
     summary = view.summary
     return ops.Host(
-        name=name_of(summary.host),
+        name=client_name(summary.host),
         state=view.state.name,
         text=view.because,
         capacity=_amounts(summary.capacity),

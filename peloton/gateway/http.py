@@ -23,13 +23,13 @@ from typing import Any
 
 from peloton import __version__
 from peloton.config import Address
-from peloton.gateway.cluster import Cluster
-from peloton.gateway.metrics import text_of
-from peloton.gateway.sandboxes import NoFile, Sandboxes
+from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.metrics import metrics_text
+from peloton.gateway.sandboxes import NoFile, SandboxFiles
 from peloton.runtime.core.condition import Condition
 
 SOCKET_S_MAX = 30.0
-CHUNK_BYTES = 64 * 1024
+DOWNLOAD_CHUNK_BYTES = 64 * 1024
 CLOSE_LOOK_S = 0.05
 RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
@@ -38,12 +38,12 @@ TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "a
 class HttpServer:
     """Listens from its construction until `close`."""
 
-    def __init__(self, address: Address, cluster: Cluster, *, sandboxes: Path) -> None:
+    def __init__(self, address: Address, cluster: ClusterPort, *, sandboxes: Path) -> None:
         if not _is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
-        boxes = Sandboxes(sandboxes, (address.host, address.port))
+        boxes = SandboxFiles(sandboxes, (address.host, address.port))
 
-        class Bound(Handler):
+        class Bound(HttpHandler):
             pass
 
         Bound.cluster, Bound.boxes = cluster, boxes
@@ -74,11 +74,11 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class HttpHandler(http.server.BaseHTTPRequestHandler):
     """One request."""
 
-    cluster: Cluster
-    boxes: Sandboxes
+    cluster: ClusterPort
+    boxes: SandboxFiles
     server_version, sys_version = "peloton", ""
     timeout = SOCKET_S_MAX
 
@@ -94,7 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "/health": lambda: self._condition(query, live=True),
             "/ready": lambda: self._condition(query, live=False),
             "/version": lambda: self._say(HTTPStatus.OK, __version__ + "\n"),
-            "/metrics": lambda: self._answer(text_of(self.cluster), TEXT),
+            "/metrics": lambda: self._answer(metrics_text(self.cluster), TEXT),
         }
         try:
             if path in known:
@@ -166,7 +166,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self._begin(status, BINARY, length=size - start, span=span)
             left = size - (start or 0)
             while left > 0:
-                piece = os.read(file, min(CHUNK_BYTES, left))
+                piece = os.read(file, min(DOWNLOAD_CHUNK_BYTES, left))
                 if not piece:
                     break
                 self.wfile.write(piece)

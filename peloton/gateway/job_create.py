@@ -14,11 +14,11 @@ from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.pool_limits import check_limits
-from peloton.gateway.requests import Request, request_of
+from peloton.gateway.requests import RequestId, request_of
 from peloton.gateway.texts import canonical, derived
-from peloton.gateway.translate_job import Wanted, to_spec
+from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -31,11 +31,13 @@ Error = job.CreateResponse.Error
 class Creation:
     """One Create call."""
 
-    def __init__(self, desk: Desk, sent: job.CreateRequest, *, context: Context) -> None:
-        self._desk = desk
+    def __init__(
+        self, cluster_client: ClusterClient, sent: job.CreateRequest, *, context: Context
+    ) -> None:
+        self._cluster_client = cluster_client
         self._sent = sent
         self._context = context
-        self._request: Request | None = request_of(sent, context)
+        self._request: RequestId | None = request_of(sent, context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
 
@@ -72,7 +74,7 @@ class Creation:
         named = self._sent.config.respoolID.value
         key = pool_key(named)
         # Asked even where none is named: a cluster without a root is too young for any answer.
-        found = self._desk.pool(GetPool(key if named else ROOT), self._context)
+        found = self._cluster_client.pool(GetPool(key if named else ROOT), self._context)
         if not named:
             return "resource pool ID is null"
         if key == ROOT:
@@ -83,7 +85,7 @@ class Creation:
             return "cannot submit jobs to a non leaf resource pool"
         return found
 
-    def _create(self, wanted: Wanted, pool: PoolView) -> job.CreateResponse:
+    def _create(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
         key = job_key(self._id)
         overrides, pieces = tuple(wanted.pieces.items()), 0
         if wanted.size_bytes() > WHOLE_BYTES_MAX:
@@ -92,16 +94,18 @@ class Creation:
                 return refused
             overrides, pieces = (), len(wanted.pieces)
         command = CreateJob(wanted.spec, overrides, pieces, pool.path, drawn=self._drawn)
-        answer = self._desk.ask(key, command, context=self._context, request=self._request)
+        answer = self._cluster_client.ask(
+            key, command, context=self._context, request=self._request
+        )
         if isinstance(answer, JobCreated):
             return job.CreateResponse(jobId=self._job_id())
         assert isinstance(answer, Refused), answer
         return self._refused(answer)
 
-    def _say_pieces(self, key: Key, wanted: Wanted) -> job.CreateResponse | None:
+    def _say_pieces(self, key: Key, wanted: ParsedJob) -> job.CreateResponse | None:
         for number, overrides in wanted.pieces.items():
             piece = AddOverrides(number, overrides)
-            answer = self._desk.ask(key, piece, context=self._context)
+            answer = self._cluster_client.ask(key, piece, context=self._context)
             if isinstance(answer, Refused):
                 if answer.code == "ALREADY_EXISTS" and self._request is not None:
                     # It may be ours, from the first time the request was said: the last piece

@@ -11,22 +11,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.job.messages import DeleteJob, GetJob, JobStates, JobSummary, JobView
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_query import (
     BY_ID,
     KEYWORD_JOBS_MAX,
     BadQuery,
-    page,
+    page_of_jobs,
     question,
     speaks_of,
 )
-from peloton.gateway.texts import known_job, name_of
-from peloton.gateway.translate_job import config_of, info_of, runtime_of, summary_of
+from peloton.gateway.texts import client_name, known_job
+from peloton.gateway.translate_job import job_config_of, job_info_of, runtime_of, summary_of
 from peloton.runtime.core.listing import AMONG, Listed, ListViews, Where
 from peloton.runtime.vocabulary import Refused
 
@@ -36,26 +36,26 @@ NOT_FOUND = "job not found"
 class JobManager:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
 
     def Create(self, sent: job.CreateRequest, context: Context) -> Any:
         """A new job; see `job_create`."""
-        return Creation(self._desk, sent, context=context).answer()
+        return Creation(self._cluster_client, sent, context=context).answer()
 
     def Get(self, sent: job.GetRequest, context: Context) -> Any:
         """A job with its config, the instances' own included, and its runtime."""
-        view = self._desk.job(known_job(sent.id.value), context)
+        view = self._cluster_client.job(known_job(sent.id.value), context)
         if view is None:
             # The original says the second, its documents the first; clients look for either.
             missing = errors.JobNotFound(id=sent.id, message=NOT_FOUND)
             unread = errors.JobGetRuntimeFail(id=sent.id, message=NOT_FOUND)
             error = job.GetResponse.Error(notFound=missing, getRuntimeFail=unread)
             return job.GetResponse(error=error)
-        info = info_of(view)
+        info = job_info_of(view)
         if view.spec.own_configs:
             default = view.spec.default.raw
-            for instance in self._desk.instances(view, context=context):
+            for instance in self._cluster_client.instances(view, context=context):
                 if instance.config.raw != default:
                     own = info.config.instanceConfig[instance.instance]
                     own.ParseFromString(instance.config.raw)
@@ -66,12 +66,12 @@ class JobManager:
         if not sent.HasField("spec"):
             return job.QueryResponse()
         try:
-            found = self._desk.listing(question(sent, now_s=time.time()), context)
+            found = self._cluster_client.listing(question(sent, now_s=time.time()), context)
             lines, matched = found.items, found.matched
             if sent.spec.keywords:
                 lines = self._speaking(found, sent, context=context)
                 matched = len(lines)
-            lines, pagination = page(lines, sent.spec.pagination, matched=matched)
+            lines, pagination = page_of_jobs(lines, sent.spec.pagination, matched=matched)
         except BadQuery as error:
             told = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
             return job.QueryResponse(error=told)
@@ -88,7 +88,7 @@ class JobManager:
         key = known_job(sent.id.value)
         if key is None:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        answer = self._desk.ask(key, DeleteJob(), context=context)
+        answer = self._cluster_client.ask(key, DeleteJob(), context=context)
         if isinstance(answer, Refused):
             code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
             end(context, code, text=answer.text)
@@ -96,8 +96,8 @@ class JobManager:
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
         """The ids of all jobs that have not ended."""
-        found = self._desk.listing(ListViews("job", (_ACTIVE,), (BY_ID,)), context)
-        ids = [peloton_pb2.JobID(value=name_of(line.job)) for line in found.items]
+        found = self._cluster_client.listing(ListViews("job", (_ACTIVE,), (BY_ID,)), context)
+        ids = [peloton_pb2.JobID(value=client_name(line.job)) for line in found.items]
         return job.GetActiveJobsResponse(ids=ids)
 
     def _speaking(
@@ -108,24 +108,26 @@ class JobManager:
                 f"keywords: {found.matched} jobs to search, the limit is {KEYWORD_JOBS_MAX}: "
                 "narrow the query by name, owner, state, pool or time"
             )
-        views = self._desk.each(((line.job, GetJob()) for line in found.items), context)
+        views = self._cluster_client.each(((line.job, GetJob()) for line in found.items), context)
         return [
             line
             for line, view in zip(found.items, views, strict=True)
-            if isinstance(view, JobView) and speaks_of(str(config_of(view)), sent.spec.keywords)
+            if isinstance(view, JobView) and speaks_of(str(job_config_of(view)), sent.spec.keywords)
         ]
 
     def _records(self, lines: Sequence[JobSummary], context: Context) -> list[job.JobInfo]:
         found = []
-        views = self._desk.each(((line.job, GetJob()) for line in lines), context)
+        views = self._cluster_client.each(((line.job, GetJob()) for line in lines), context)
         for line, view in zip(lines, views, strict=True):
             if isinstance(view, JobView):
-                found.append(info_of(view))
+                found.append(job_info_of(view))
             else:
                 # Deleted between the listing and now: the line is still what was listed.
-                job_id = peloton_pb2.JobID(value=name_of(line.job))
+                job_id = peloton_pb2.JobID(value=client_name(line.job))
                 found.append(job.JobInfo(id=job_id, runtime=runtime_of(line)))
         return found
 
 
-_ACTIVE = Where("state", AMONG, numbers=tuple(float(s) for s in JobStates if s not in TERMINAL))
+_ACTIVE = Where(
+    "state", AMONG, numbers=tuple(float(s) for s in JobStates if s not in TERMINAL_JOB_STATES)
+)

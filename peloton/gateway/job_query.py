@@ -11,11 +11,11 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
-from peloton.runtime.core.listing import AMONG, BETWEEN, PAIR, PART, ListViews, Order, Where
+from peloton.runtime.core.listing import AMONG, BETWEEN, PAIR, PART, ListViews, SortOrder, Where
 
 LIMIT_DEFAULT, FETCH_DEFAULT = 10, 100
 FINISHED_SHOWN_S = 7 * 24 * 3600 + 30
@@ -23,7 +23,7 @@ FINISHED_SHOWN_S = 7 * 24 * 3600 + 30
 KEYWORD_JOBS_MAX = 10_000
 """Jobs whose configs are searched in one query; a query for more has to be narrower."""
 
-ORDERS = {
+JOB_SORT_FIELDS = {
     "creation_time": "created_at",
     "completion_time": "completed_at",
     "start_time": "started_at",
@@ -36,9 +36,9 @@ ORDERS = {
     "instance_count": "instances",
 }
 """What a client calls the fields of a line."""
-BY_ID = Order("job")
+BY_ID = SortOrder("job")
 """Last in every order: pages of one query then neither overlap nor leave anything out."""
-ENDED = tuple(float(state) for state in sorted(TERMINAL))
+ENDED_STATES = tuple(float(state) for state in sorted(TERMINAL_JOB_STATES))
 
 
 class BadQuery(ValueError):
@@ -61,7 +61,7 @@ def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
     states = tuple(float(state) for state in spec.jobStates)
     if states:
         yield Where("state", AMONG, numbers=states)
-    if any(state in ENDED for state in states) and not (created or completed):
+    if any(state in ENDED_STATES for state in states) and not (created or completed):
         created = now_s - FINISHED_SHOWN_S, float("inf")
     if created:
         yield Where("created_at", BETWEEN, numbers=created)
@@ -91,19 +91,20 @@ def _between(spec: job.QuerySpec, field: str) -> tuple[float, float] | None:
     return low_s, high_s
 
 
-def _orders(pages: query.PaginationSpec) -> tuple[Order, ...]:
+def _orders(pages: query.PaginationSpec) -> tuple[SortOrder, ...]:
     orders = []
     for by in pages.orderBy:
-        field = ORDERS.get(by.property.value)
+        field = JOB_SORT_FIELDS.get(by.property.value)
         if field is None:
             raise BadQuery(
-                f"no such property to order by: {by.property.value!r}; there is {', '.join(ORDERS)}"
+                f"no such property to order by: {by.property.value!r};"
+                f" there is {', '.join(JOB_SORT_FIELDS)}"
             )
-        orders.append(Order(field, by.order == query.OrderBy.DESC))
-    return (*(orders or [Order("created_at", down=True)]), BY_ID)
+        orders.append(SortOrder(field, by.order == query.OrderBy.DESC))
+    return (*(orders or [SortOrder("created_at", down=True)]), BY_ID)
 
 
-def page(
+def page_of_jobs(
     lines: Sequence[Any], pages: query.PaginationSpec, *, matched: int
 ) -> tuple[Sequence[Any], query.Pagination]:
     """The page wanted of what may be fetched at most; `total` is how many would be fetched."""

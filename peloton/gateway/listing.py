@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.gateway.cluster import Cluster
+from peloton.gateway.cluster_port import ClusterPort
 from peloton.runtime.core.listing import Best, Listed, ListViews, onwards
 from peloton.runtime.vocabulary import Key
 
@@ -21,7 +21,9 @@ SHARDS_IN_FLIGHT_MAX = 16
 """Shards asked at once: their pages together must fit into one link between daemons."""
 
 
-def gather(cluster: Cluster, query: ListViews, *, wait: Callable[[Future[Any]], Listed]) -> Listed:
+def gather(
+    cluster: ClusterPort, query: ListViews, *, wait: Callable[[Future[Any]], Listed]
+) -> Listed:
     """What all shards together list; `wait` has the answer of one, or raises."""
     best = Best(query)
     shards = iter(cluster.shards_of(query.kind))

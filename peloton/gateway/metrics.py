@@ -16,19 +16,19 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from peloton.gateway.cluster import Cluster
+from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.listing import gather
-from peloton.runtime.core.listing import Listed, ListViews, Tally
+from peloton.runtime.core.listing import FieldCounts, Listed, ListViews
 
 SCRAPE_S_MAX = 5.0
-COUNTED = ListViews("job", limit=0, tally=("state", "counts"))
+JOB_COUNTS = ListViews("job", limit=0, tally=("state", "counts"))
 """Each shard counts its own: no line of a job leaves it."""
 
 
 class ClusterCollector(Collector):
     """One cluster's figures."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterPort) -> None:
         self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
@@ -51,17 +51,17 @@ class ClusterCollector(Collector):
                 raise TimeoutError  # a shard is moving: what the others count is not all
             return found
 
-        return gather(self._cluster, COUNTED, wait=wait)
+        return gather(self._cluster, JOB_COUNTS, wait=wait)
 
 
-def _by_state(name: str, text: str, *, counts: Tally) -> Metric:
+def _by_state(name: str, text: str, *, counts: FieldCounts) -> Metric:
     family = GaugeMetricFamily(name, text, labels=["state"])
     for state, count in counts:
         family.add_metric([state], count)
     return family
 
 
-def text_of(cluster: Cluster) -> bytes:
+def metrics_text(cluster: ClusterPort) -> bytes:
     """The text of one scrape."""
     registry = CollectorRegistry()
     registry.register(ClusterCollector(cluster))

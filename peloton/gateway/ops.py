@@ -16,15 +16,23 @@ from peloton.actors.host.inventory import messages as inventory_messages
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice import messages as slice_messages
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool import messages as respool_messages
 from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
-from peloton.gateway.desk import Code, Context, Desk, end
-from peloton.gateway.feed import Feed
-from peloton.gateway.hosts import forget, known_host, listed
-from peloton.gateway.reasons import Group, at_goal, grouped, rests, waits, why, why_rests
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.feed import ClusterFeed
+from peloton.gateway.hosts import forget, known_host, list_hosts
+from peloton.gateway.reasons import (
+    ReasonGroup,
+    at_goal,
+    grouped,
+    is_at_rest,
+    lot_waits,
+    reason_at_rest,
+    reason_of,
+)
 from peloton.gateway.serving import LongCall
 from peloton.gateway.texts import canonical, known_job
 from peloton.gateway.waits import JobWaits
@@ -52,11 +60,11 @@ NAMES: dict[str, dict[int, type]] = {
 class Ops:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        feed = Feed(desk.cluster)
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
+        feed = ClusterFeed(cluster_client.cluster)
         self._waits, self._waiting = JobWaits(feed), 0
-        self._watches = Watches(desk, feed, kinds=lambda: (*NAMES,))
+        self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
         """What holds up each instance that is not at its goal, alike ones once.
@@ -71,13 +79,18 @@ class Ops:
                 text = f"instance {start} is not below {job.spec.instances}"
                 end(context, Code.NOT_FOUND, text=text)
         alone = sent.HasField("instance")
-        found = list(self._desk.instances(job, start, context=context, stop=stop))
+        found = list(self._cluster_client.instances(job, start, context=context, stop=stop))
         # Of a job of which some instances wait or ended badly, those that do well are no answer.
         views = [view for view in found if not (at_goal(view) and view.state != "KILLED")] or found
-        lots = waits(views, desk=self._desk, context=context)
+        lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
         now = time.time()
         groups = grouped(
-            (view, why_rests(view, job, alone=alone) if rests(view) else why(view, job, lots=lots))
+            (
+                view,
+                reason_at_rest(view, job, alone=alone)
+                if is_at_rest(view)
+                else reason_of(view, job, lots=lots),
+            )
             for view in views
         )
         reasons = [_reason(group, now) for group in groups]
@@ -95,7 +108,7 @@ class Ops:
         self._waiting += 1
         try:
             job = await call.run(self._job, sent.job_id)
-            if job.summary.state not in TERMINAL and wait_s:
+            if job.summary.state not in TERMINAL_JOB_STATES and wait_s:
                 ended = partial(call.share, self._ended)
                 found = await self._waits.until_ended(job.summary.job, wait_s, conclude=ended)
                 if isinstance(found, Unavailable):
@@ -113,7 +126,7 @@ class Ops:
 
     def ListQuarantine(self, sent: ops.ListQuarantineRequest, context: Context) -> Any:
         """What was set aside, and which actors are left alone since."""
-        found = self._desk.wait(self._desk.cluster.quarantine(), context)
+        found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         answer = ops.ListQuarantineResponse()
         for key, fact in sorted(found, key=lambda pair: str(pair[0])):
             for name, member in _members(key, fact):
@@ -133,13 +146,13 @@ class Ops:
     def Redrive(self, sent: ops.RedriveRequest, context: Context) -> Any:
         """Give an actor its mail again. All of it: what is set aside is taken back in order."""
         key, _ = _addressed(sent.key, context)
-        found = self._desk.wait(self._desk.cluster.quarantine(), context)
+        found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         facts = [fact for held, fact in found if held == key]
         if sent.message:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
             end(context, Code.NOT_FOUND, text=f"nothing of {sent.key} is set aside under that name")
-        self._desk.wait(self._desk.cluster.redrive(key), context, safe=False)
+        self._cluster_client.wait(self._cluster_client.cluster.redrive(key), context, safe=False)
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
@@ -153,11 +166,11 @@ class Ops:
 
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
         """Every host there is, by name."""
-        return ops.ListHostsResponse(hosts=listed(self._desk, context))
+        return ops.ListHostsResponse(hosts=list_hosts(self._cluster_client, context))
 
     def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
         """A machine that is not part of the cluster any more."""
-        return forget(self._desk, sent, context=context)
+        return forget(self._cluster_client, sent, context=context)
 
     # ---- inside ----
 
@@ -166,14 +179,14 @@ class Ops:
         code, signal = self._exit(job, context)
         return ops.WaitJobResponse(
             state=state.name,
-            done=state in TERMINAL,
+            done=state in TERMINAL_JOB_STATES,
             counts=dict(job.summary.counts),
             exit_code=code,
             signal=signal,
         )
 
     def _job(self, job_id: str, context: Context) -> JobView:
-        job = self._desk.job(known_job(job_id), context)
+        job = self._cluster_client.job(known_job(job_id), context)
         if job is None:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
         return job
@@ -182,15 +195,15 @@ class Ops:
         """Whether somebody has this key, as far as the gateway can tell by asking."""
         kind = kind_of(key)
         if kind in ("job", "slice", "task"):
-            job = self._desk.job(known_job(key.split("/")[1]), context)
+            job = self._cluster_client.job(known_job(key.split("/")[1]), context)
             if job is None or kind == "job":
                 return job is not None
             number = key.rpartition("/")[2]
             first = int(number) * SLICE_SIZE if number.isdecimal() else job.spec.instances
             return first + (member or 0) < job.spec.instances
         if kind == "respool":
-            return bool(self._desk.pool(respool_messages.GetPool(key), context))
-        return known_host(self._desk, key, context=context) if kind == "host" else True
+            return bool(self._cluster_client.pool(respool_messages.GetPool(key), context))
+        return known_host(self._cluster_client, key, context=context) if kind == "host" else True
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
         """0 when it succeeded; of a failed one the code of its lowest failed instance.
@@ -199,14 +212,14 @@ class Ops:
         """
         if job.summary.state.name != "FAILED":
             return (0 if job.summary.state.name == "SUCCEEDED" else 1), ""
-        for view in self._desk.instances(job, context=context):
+        for view in self._cluster_client.instances(job, context=context):
             outcome = view.outcome
             if outcome is not None and outcome.end == End.FAILED:
                 return outcome.exit_code or signal_code(outcome.signal) or 1, outcome.signal
         return 1, ""
 
     def _lines(self, key: Key, member: int | None, *, context: Context) -> list[ops.Line]:
-        lines = self._desk.wait(self._desk.cluster.story(key, member), context)
+        lines = self._cluster_client.wait(self._cluster_client.cluster.story(key, member), context)
         return [
             ops.Line(
                 at=line.at,
@@ -228,7 +241,7 @@ def signal_code(name: str) -> int:
     return SIGNAL_CODE_FIRST + int(known) if known is not None else 0
 
 
-def _reason(group: Group, now: float) -> ops.Reason:
+def _reason(group: ReasonGroup, now: float) -> ops.Reason:
     view, why_ = group.first, group.why
     text = why_.text if group.size == 1 else f"{group.size} instances: {why_.text}"
     found = ops.Reason(

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from peloton.actors.job.spec import Override
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.messages import ROOT, PoolView
-from peloton.gateway.translate_job import Wanted
+from peloton.gateway.translate_job import ParsedJob
 from peloton.gateway.translate_task import BadConfig
 
 FIELDS = {"cpu": "cpuLimit", "memory": "memLimitMb", "disk": "diskLimitMb", "gpu": "gpuLimit"}
 
 
-def check_limits(wanted: Wanted, pools: Sequence[PoolView]) -> None:
+def check_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> None:
     """Raises BadConfig for the first instance that its pool could never admit.
 
     `pools` are the pool and those above it. The limit of the root is what the hosts have now.
@@ -35,7 +35,7 @@ def check_limits(wanted: Wanted, pools: Sequence[PoolView]) -> None:
         passed[need] = None
 
 
-def _needs(wanted: Wanted) -> Iterator[tuple[str, Resources]]:
+def _needs(wanted: ParsedJob) -> Iterator[tuple[str, Resources]]:
     """What instances want, with the field that says it."""
     spec = wanted.spec
     default = spec.default.resources or Resources()

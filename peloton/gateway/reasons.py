@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.totals import ENDED
+from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import SLICE_SIZE, End, TaskGoals
-from peloton.gateway.desk import Context, Desk
+from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.texts import rfc3339
 from peloton.runtime.core.principal import parse
 from peloton.runtime.vocabulary import Bits, Key
@@ -26,7 +26,7 @@ _ENDED_BADLY = {"FAILED": "failed", "LOST": "lost", "KILLED": "killed"}
 _AT_GOAL = {"RUNNING": "running", "SUCCEEDED": "succeeded"}
 
 
-class Why(NamedTuple):
+class Reason(NamedTuple):
     """One reason. `known_at` is when it was found out, None for now."""
 
     code: str
@@ -51,32 +51,34 @@ def at_goal(view: InstanceView) -> bool:
     return view.state == "SUCCEEDED"
 
 
-def waits(views: Iterable[InstanceView], *, desk: Desk, context: Context) -> dict[Key, LotWaits]:
+def lot_waits(
+    views: Iterable[InstanceView], *, cluster_client: ClusterClient, context: Context
+) -> dict[Key, LotWaits]:
     """What the lots say in which some of these wait."""
     lots = dict.fromkeys(view.lot for view in views if view.code == "POOL" and view.lot)
     keys = [*lots][:LOTS_MAX]
-    answers = desk.each([(key, GetLot()) for key in keys], context)
+    answers = cluster_client.each([(key, GetLot()) for key in keys], context)
     pairs = zip(keys, answers, strict=True)
     return {key: answer for key, answer in pairs if isinstance(answer, LotWaits)}
 
 
-def rests(view: InstanceView) -> bool:
+def is_at_rest(view: InstanceView) -> bool:
     """Whether it runs as it should, or has ended: for good, or before its next try."""
     return view.state in _ENDED_BADLY or at_goal(view)
 
 
-def why_rests(view: InstanceView, job: JobView, *, alone: bool) -> Why:
+def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
     """What became of an instance that waits for nothing; `alone` adds what only it has."""
     host = f" on {view.host.partition('/')[2]}" if view.host and alone else ""
     began, ended = rfc3339(view.started_at)[:19], rfc3339(view.ended_at)[:19]
     if view.state == "RUNNING":
-        return Why("running", "runs" + host + (f" since {began}Z" if alone and began else ""))
+        return Reason("running", "runs" + host + (f" since {began}Z" if alone and began else ""))
     text = _killed(view, job) if view.state == "KILLED" else outcome_text(view)
     if view.state == "SUCCEEDED":
         text = "succeeded"
     text += host + (f" at {ended}Z" if alone and ended else "")
     code = _ENDED_BADLY.get(view.state) or _AT_GOAL[view.state]
-    return Why(code, text, known_at=view.ended_at)
+    return Reason(code, text, known_at=view.ended_at)
 
 
 def _killed(view: InstanceView, job: JobView) -> str:
@@ -90,33 +92,33 @@ def _killed(view: InstanceView, job: JobView) -> str:
     return f"stopped on request by {who}: {outcome_text(view)}"
 
 
-def why(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits]) -> Why:
+def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits]) -> Reason:
     """The reason of one instance that is not at its goal."""
     if view.state in _ENDED_BADLY:
-        return Why(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)
+        return Reason(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)
     if view.code == "POOL":
         return _pool(view, lots.get(view.lot))
     if view.code == "LIMIT":
-        return Why("job-limit", _limited(job))
+        return Reason("job-limit", _limited(job))
     if view.code == "NEVER":
-        return Why(NEVER, view.because, known_at=view.counted_at, counts=view.counts)
+        return Reason(NEVER_RUNS, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "HOST":
         code = "no-host-fits" if view.counts else "placing"
-        return Why(code, view.because, known_at=view.counted_at, counts=view.counts)
+        return Reason(code, view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "RETRY":
-        return Why("retry-backoff", view.because, retry_at=view.retry_at)
+        return Reason("retry-backoff", view.because, retry_at=view.retry_at)
     if view.state == "KILLING":
-        return Why("stopping", view.because)
+        return Reason("stopping", view.because)
     if view.code == "LAUNCH":
         where = f" on {view.host.partition('/')[2]}" if view.host else ""
-        return Why("launching", view.because + where)
-    return Why("not-asked", view.because or f"is {view.state}")
+        return Reason("launching", view.because + where)
+    return Reason("not-asked", view.because or f"is {view.state}")
 
 
 def _limited(job: JobView) -> str:
     """That as many are under way as may be, in numbers."""
     counts = dict(job.summary.counts)
-    rest = sum(counts.get(state, 0) for state in (*ENDED, "INITIALIZED"))
+    rest = sum(counts.get(state, 0) for state in (*ENDED_NAMES, "INITIALIZED"))
     under_way = sum(counts.values()) - rest
     most = job.spec.maximum_running
     return f"waits for others of its job to end: {under_way} of at most {most} are under way"
@@ -140,37 +142,39 @@ def outcome_text(view: InstanceView) -> str:
     return ", ".join(parts)
 
 
-def _pool(view: InstanceView, lot: LotWaits | None) -> Why:
+def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
     if lot is None:
-        return Why("pool-queue", view.because)
+        return Reason("pool-queue", view.because)
     member = view.instance % SLICE_SIZE
     before = len(lot.waiting & Bits.span(0, member))
     text = lot.because or f"waits for its turn in pool {lot.path}"
-    code = NEVER if lot.never else _RULES.get(lot.rule, "pool-queue")
+    code = NEVER_RUNS if lot.never else _RULES.get(lot.rule, "pool-queue")
     # Who can never be admitted stands in nobody's way, and no place in line means anything.
     position = None if lot.never else lot.position + before + 1
-    return Why(code, text, position=position)
+    return Reason(code, text, position=position)
 
 
-NEVER = "can-never-run"
+NEVER_RUNS = "can-never-run"
 """Neither patience nor the end of other tasks will help: the limit or the hosts must change."""
 
 _RULES = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
 
 
-class Group(NamedTuple):
+class ReasonGroup(NamedTuple):
     """Instances with the same reason: the first of them, and how many."""
 
     first: InstanceView
     size: int
-    why: Why
+    why: Reason
 
 
-def grouped(found: Iterable[tuple[InstanceView, Why]]) -> list[Group]:
+def grouped(found: Iterable[tuple[InstanceView, Reason]]) -> list[ReasonGroup]:
     """Alike reasons once, in the order of their lowest instance."""
-    groups: dict[tuple[str, str, str], Group] = {}
+    groups: dict[tuple[str, str, str], ReasonGroup] = {}
     for view, reason in found:
         alike = view.state, reason.code, reason.text
         known = groups.get(alike)
-        groups[alike] = known._replace(size=known.size + 1) if known else Group(view, 1, reason)
+        groups[alike] = (
+            known._replace(size=known.size + 1) if known else ReasonGroup(view, 1, reason)
+        )
     return [*groups.values()]

@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from peloton.gateway.desk import Code, Context, end
+from peloton.gateway.cluster_client import Code, Context, end
 
 REQUEST_KEY = "peloton-request-key"
 REQUEST_KEY_LENGTH_MAX = 256
 
-Request = tuple[str, bytes]
+RequestId = tuple[str, bytes]
 
 
-def request_of(sent: Any, context: Context) -> Request | None:
+def request_of(sent: Any, context: Context) -> RequestId | None:
     """The key and the body's digest; None where the client gave no key."""
     key = str(dict(context.invocation_metadata() or ()).get(REQUEST_KEY, ""))
     if not key:

@@ -10,10 +10,10 @@ from typing import Any
 
 from peloton.actors.respool import messages as m
 from peloton.api.v0.respool import respool_pb2 as respool
-from peloton.gateway.desk import Context, Desk
+from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.requests import request_of
-from peloton.gateway.texts import derived, name_of
-from peloton.gateway.translate_pool import info_of, pool_id, to_pool
+from peloton.gateway.texts import client_name, derived
+from peloton.gateway.translate_pool import pool_id, pool_info_of, to_pool
 from peloton.runtime.vocabulary import Key, Refused
 
 NOT_FOUND = "resource pool not found"
@@ -22,8 +22,8 @@ NOT_FOUND = "resource pool not found"
 class ResourceManager:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
 
     def CreateResourcePool(self, sent: respool.CreateRequest, context: Context) -> Any:
         """A new pool under an id of the server's choice; of the request key's, if there is one."""
@@ -33,7 +33,7 @@ class ResourceManager:
             return respool.CreateResponse(error=_invalid_create(new, "resource pool config is nil"))
         command = m.CreatePool(to_pool(sent.config))
         key = m.pool_key(new)
-        answer = self._desk.ask(key, command, context=context, request=request)
+        answer = self._cluster_client.ask(key, command, context=context, request=request)
         if not isinstance(answer, Refused):
             return respool.CreateResponse(result=pool_id(new))
         if answer.code == "BUSY":
@@ -44,16 +44,16 @@ class ResourceManager:
     def GetResourcePool(self, sent: respool.GetRequest, context: Context) -> Any:
         """One pool, the root if none is named; with its children if they are wanted."""
         wanted = m.pool_key(sent.id.value) if sent.id.value else m.ROOT
-        found = self._desk.pool(m.GetPool(wanted, children=True), context)
+        found = self._cluster_client.pool(m.GetPool(wanted, children=True), context)
         if not found:
             missing = respool.ResourcePoolNotFound(id=sent.id, message=NOT_FOUND)
             return respool.GetResponse(error=respool.GetResponse.Error(notFound=missing))
         children: dict[Key, m.PoolView] = {}
         if sent.includeChildPools:
-            children = self._desk.pools(context, parent=wanted)
+            children = self._cluster_client.pools(context, parent=wanted)
         return respool.GetResponse(
-            poolinfo=info_of(found[0]),
-            childPools=[info_of(children[child]) for child in sorted(children)],
+            poolinfo=pool_info_of(found[0]),
+            childPools=[pool_info_of(children[child]) for child in sorted(children)],
         )
 
     def DeleteResourcePool(self, sent: respool.DeleteRequest, context: Context) -> Any:
@@ -63,10 +63,10 @@ class ResourceManager:
         if view is None:
             missing = respool.ResourcePoolPathNotFound(path=sent.path, message=NOT_FOUND)
             return respool.DeleteResponse(error=Error(notFound=missing))
-        answer = self._desk.ask(view.pool, m.DeletePool(), context=context)
+        answer = self._cluster_client.ask(view.pool, m.DeletePool(), context=context)
         if not isinstance(answer, Refused):
             return respool.DeleteResponse()
-        told: dict[str, Any] = {"id": pool_id(name_of(view.pool)), "message": answer.text}
+        told: dict[str, Any] = {"id": pool_id(client_name(view.pool)), "message": answer.text}
         if answer.code == "NOT_FOUND":
             gone = respool.ResourcePoolPathNotFound(path=sent.path, message=answer.text)
             error = Error(notFound=gone)
@@ -91,7 +91,7 @@ class ResourceManager:
             bad = respool.InvalidResourcePoolConfig(id=sent.id, message=problem)
             return respool.UpdateResponse(error=Error(invalidResourcePoolConfig=bad))
         key = m.pool_key(sent.id.value)
-        answer = self._desk.ask(key, m.UpdatePool(config, sent.Force), context=context)
+        answer = self._cluster_client.ask(key, m.UpdatePool(config, sent.Force), context=context)
         if not isinstance(answer, Refused):
             return respool.UpdateResponse()
         if answer.code == "NOT_FOUND":
@@ -113,18 +113,18 @@ class ResourceManager:
             text = f"{NOT_FOUND}: {path}"
             missing = respool.ResourcePoolPathNotFound(path=sent.path, message=text)
             return respool.LookupResponse(error=Error(notFound=missing))
-        return respool.LookupResponse(id=pool_id(name_of(view.pool)))
+        return respool.LookupResponse(id=pool_id(client_name(view.pool)))
 
     def Query(self, sent: respool.QueryRequest, context: Context) -> Any:
         """Every pool, the root among them."""
-        pools = self._desk.pools(context)
-        return respool.QueryResponse(resourcePools=[info_of(view) for view in pools.values()])
+        pools = self._cluster_client.pools(context)
+        return respool.QueryResponse(resourcePools=[pool_info_of(view) for view in pools.values()])
 
     def _at(self, path: str, context: Context) -> m.PoolView | None:
         if not path.startswith("/"):
             return None
         wanted = "/" + "/".join(part for part in path.split("/") if part)
-        found = self._desk.pool(m.GetPool(path=wanted), context)
+        found = self._cluster_client.pool(m.GetPool(path=wanted), context)
         return found[0] if found else None
 
 

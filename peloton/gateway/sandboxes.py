@@ -25,14 +25,14 @@ class NoFile(Exception):
     """There is no such file or folder, or none that may be seen."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file in a listing."""
 
     path: str
     status: os.stat_result
 
 
-class Sandboxes:
+class SandboxFiles:
     """The sandboxes below `root`, each at `RUN/sandbox`; and the address that serves them."""
 
     def __init__(self, root: Path | None, address: tuple[str, int]) -> None:
@@ -47,7 +47,7 @@ class Sandboxes:
             return [*CUSTOMARY]
         return sorted(entry.path.rpartition("/")[2] for entry in found)
 
-    def listing(self, path: str) -> list[Entry]:
+    def listing(self, path: str) -> list[FileEntry]:
         """What is in a folder, by name; links are left out."""
         run, parts = _split(path)
         with self._folder(run, parts) as folder:
@@ -56,7 +56,7 @@ class Sandboxes:
                 with contextlib.suppress(OSError):
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if not stat.S_ISLNK(status.st_mode):
-                        found.append(Entry("/" + "/".join((run, *parts, name)), status))
+                        found.append(FileEntry("/" + "/".join((run, *parts, name)), status))
             return found
 
     @contextlib.contextmanager

@@ -19,21 +19,21 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config import RECEIVE_MAX_BYTES, Address
-from peloton.gateway.cluster import Cluster
-from peloton.gateway.desk import Desk
+from peloton.gateway.cluster_client import ClusterClient
+from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.health import Health
 from peloton.gateway.job_manager import JobManager
-from peloton.gateway.later import SHORT, Later, services
 from peloton.gateway.ops import Ops
 from peloton.gateway.resource_manager import ResourceManager
-from peloton.gateway.sandboxes import Sandboxes
+from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.serving import Server
 from peloton.gateway.task_manager import TaskManager
+from peloton.gateway.unimplemented import SHORT, UnimplementedHandler, services
 from peloton.ops.v1 import ops_pb2
 
 
 def build_server(
-    cluster: Cluster,
+    cluster: ClusterPort,
     addresses: Sequence[str],
     *,
     http: Address,
@@ -57,13 +57,16 @@ def build_server(
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
         ]
     )
-    desk = Desk(cluster)
-    boxes = Sandboxes(sandboxes, (http.host, http.port))
+    cluster_client = ClusterClient(cluster)
+    boxes = SandboxFiles(sandboxes, (http.host, http.port))
     served: list[tuple[ServiceDescriptor, Any]] = [
-        (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(desk)),
-        (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(desk, boxes)),
-        (respool_pb2.DESCRIPTOR.services_by_name["ResourceManager"], ResourceManager(desk)),
-        (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(desk)),
+        (job_pb2.DESCRIPTOR.services_by_name["JobManager"], JobManager(cluster_client)),
+        (task_pb2.DESCRIPTOR.services_by_name["TaskManager"], TaskManager(cluster_client, boxes)),
+        (
+            respool_pb2.DESCRIPTOR.services_by_name["ResourceManager"],
+            ResourceManager(cluster_client),
+        ),
+        (ops_pb2.DESCRIPTOR.services_by_name["Ops"], Ops(cluster_client)),
     ]
     names = {*services()}
     for service, servicer in served:
@@ -74,7 +77,7 @@ def build_server(
     checked = Health(cluster, frozenset(names))
     server.add(health, checked, names=[health.full_name])
     reflection.enable_server_reflection(sorted(names), server.server)
-    server.server.add_generic_rpc_handlers((Later(),))
+    server.server.add_generic_rpc_handlers((UnimplementedHandler(),))
     return server, server.listen(addresses)
 
 

@@ -28,7 +28,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from peloton.gateway.guard import guarded
+from peloton.gateway.guard import guarded_method
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.principal import Principal
 
@@ -45,7 +45,7 @@ Code = grpc.StatusCode
 log = structlog.get_logger("gateway")
 
 
-class Ended(Exception):
+class CallEnded(Exception):
     """A call ends with a status."""
 
     def __init__(self, code: Any, details: str, *, trailing: Any = ()) -> None:
@@ -65,7 +65,7 @@ class CallContext:
     def abort(self, code: Any, details: str) -> NoReturn:
         """End the call; raises."""
         self._code, self._details = code, details
-        raise Ended(code, details, trailing=self._trailing)
+        raise CallEnded(code, details, trailing=self._trailing)
 
     def abort_with_status(self, status: Any) -> NoReturn:
         """End the call with a rich status; raises."""
@@ -254,7 +254,7 @@ class Server:
         if inspect.iscoroutinefunction(method):
             answer = self._long_call(method, sent, name=described.full_name)
         else:
-            plain = guarded(method, described.full_name)
+            plain = guarded_method(method, described.full_name)
             work = functools.partial(_work, method=plain, sent=sent)
             answer = self._short_call(work, name=described.full_name)
         if described.server_streaming and inspect.iscoroutinefunction(method):
@@ -268,9 +268,9 @@ class Server:
             try:
                 if self._calls > CALLS_MAX:
                     text = f"{CALLS_MAX} calls are under way already"
-                    raise Ended(Code.RESOURCE_EXHAUSTED, text)
+                    raise CallEnded(Code.RESOURCE_EXHAUSTED, text)
                 return bytes(await _guarded(self.run(work, data, call), name))
-            except Ended as error:
+            except CallEnded as error:
                 ended = error
             finally:
                 self._calls -= 1
@@ -287,11 +287,11 @@ class Server:
             try:
                 if len(self._long) >= LONG_CALLS_MAX:
                     text = f"{LONG_CALLS_MAX} calls wait or stream already"
-                    raise Ended(Code.RESOURCE_EXHAUSTED, text)
+                    raise CallEnded(Code.RESOURCE_EXHAUSTED, text)
                 work = self._cancellable(method(_parsed(sent, data), call))
                 found = await _guarded(work, name)
                 return None if found is None else bytes(found.SerializeToString())
-            except Ended as error:
+            except CallEnded as error:
                 ended = error
             await context.abort(ended.code, ended.details, ended.trailing)
             raise AssertionError("abort returned")
@@ -310,7 +310,7 @@ class Server:
                 raise
         finally:
             del self._long[task]
-        raise Ended(Code.UNAVAILABLE, "this daemon stops: ask another one, or again")
+        raise CallEnded(Code.UNAVAILABLE, "this daemon stops: ask another one, or again")
 
 
 class Stopping:
@@ -336,18 +336,18 @@ def _parsed(sent: Any, data: bytes) -> Any:
     try:
         return sent.FromString(data)
     except DecodeError:
-        raise Ended(Code.INTERNAL, f"the bytes are no {sent.DESCRIPTOR.full_name}") from None
+        raise CallEnded(Code.INTERNAL, f"the bytes are no {sent.DESCRIPTOR.full_name}") from None
 
 
 async def _guarded(work: Awaitable[Any], name: str) -> Any:
     """What `guard.py` does for plain methods: a bug becomes a status without internals."""
     try:
         return await work
-    except Ended:
+    except CallEnded:
         raise
     except Exception:
         log.exception("a call failed", method=name)
-        raise Ended(Code.INTERNAL, f"{name} failed; the daemon's log says why") from None
+        raise CallEnded(Code.INTERNAL, f"{name} failed; the daemon's log says why") from None
 
 
 def _unobserved(done: asyncio.Future[Any]) -> None:

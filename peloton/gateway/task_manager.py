@@ -13,16 +13,16 @@ from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Host
 from peloton.actors.job.messages import JobStopped, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.totals import ENDED, TERMINAL
+from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.desk import Code, Context, Desk, end
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BadQuery
-from peloton.gateway.reasons import at_goal, waits, why
+from peloton.gateway.reasons import at_goal, lot_waits, reason_of
 from peloton.gateway.requests import request_of
-from peloton.gateway.sandboxes import Sandboxes
-from peloton.gateway.task_query import chosen, page
-from peloton.gateway.texts import known_job, name_of
+from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.task_query import chosen, page_of_tasks
+from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_run import Translator
 from peloton.runtime.vocabulary import Bits, Key
 
@@ -33,8 +33,8 @@ RUNS_DEFAULT = 10
 class TaskManager:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, desk: Desk, sandboxes: Sandboxes) -> None:
-        self._desk = desk
+    def __init__(self, cluster_client: ClusterClient, sandboxes: SandboxFiles) -> None:
+        self._cluster_client = cluster_client
         self._sandboxes = sandboxes
 
     def Get(self, sent: task.GetRequest, context: Context) -> Any:
@@ -58,7 +58,7 @@ class TaskManager:
         start, stop = 0, None
         if sent.HasField("range"):
             start, stop = getattr(sent.range, "from"), sent.range.to
-        views = list(self._desk.instances(job, start, context=context, stop=stop))
+        views = list(self._cluster_client.instances(job, start, context=context, stop=stop))
         answer = task.ListResponse(result=task.ListResponse.Result())
         for info in self._infos(job, views, context=context):
             answer.result.value[info.instanceId].CopyFrom(info)
@@ -71,11 +71,11 @@ class TaskManager:
         if job is None:
             return task.QueryResponse(error=Error(notFound=_missing(sent)))
         try:
-            found = chosen(self._desk.instances(job, context=context), sent.spec)
+            found = chosen(self._cluster_client.instances(job, context=context), sent.spec)
         except BadQuery as error:
             # The answer has room for one error only, that there is no such job.
             end(context, Code.INVALID_ARGUMENT, text=str(error))
-        views, pagination = page(found, sent.spec.pagination)
+        views, pagination = page_of_tasks(found, sent.spec.pagination)
         infos = self._infos(job, views, context=context)
         return task.QueryResponse(records=infos, pagination=pagination)
 
@@ -86,11 +86,13 @@ class TaskManager:
         if key is None:
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
-        job = self._desk.job(key, context)
+        job = self._cluster_client.job(key, context)
         # Looked at before: afterwards what never ran has ended, too, and by this very call.
         ended = self._ended(job, context) if job is not None else Bits()
         request = request_of(sent, context)
-        answer = self._desk.ask(key, StopJob(ranges, ended), context=context, request=request)
+        answer = self._cluster_client.ask(
+            key, StopJob(ranges, ended), context=context, request=request
+        )
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         # Of the answer, not of this look: said again, it is the first one, and so is its look.
@@ -105,7 +107,7 @@ class TaskManager:
         if job is None:
             error = task.StartResponse.Error(notFound=_missing(sent))
             return task.StartResponse(error=error)
-        if job.summary.state in TERMINAL:
+        if job.summary.state in TERMINAL_JOB_STATES:
             text = "cannot start tasks in a terminated job"
             return end(context, Code.INVALID_ARGUMENT, text=text)
         return end(context, Code.UNIMPLEMENTED, text="TaskManager.Start is not supported yet")
@@ -160,29 +162,29 @@ class TaskManager:
     def _ended(self, job: JobView, context: Context) -> Bits:
         """The instances of which there is nothing left to stop."""
         counts = dict(job.summary.counts)
-        if not any(counts.get(state) for state in ENDED):
+        if not any(counts.get(state) for state in ENDED_NAMES):
             return Bits()  # the usual case, in which nobody needs to be listed
         # Not one by one into a `Bits`, which would be copied for each of very many.
         marks = bytearray(job.spec.instances // 8 + 1)
-        for view in self._desk.instances(job, context=context):
-            if view.state in ENDED:
+        for view in self._cluster_client.instances(job, context=context):
+            if view.state in ENDED_NAMES:
                 marks[view.instance // 8] |= 1 << view.instance % 8
         return Bits.unpack(bytes(marks))
 
     def _job(self, sent: Any, context: Context) -> JobView | None:
-        return self._desk.job(known_job(sent.jobId.value), context)
+        return self._cluster_client.job(known_job(sent.jobId.value), context)
 
     def _one(self, job: JobView, instance: int, *, context: Context) -> InstanceView | None:
-        views = self._desk.instances(job, instance, context=context, stop=instance + 1)
+        views = self._cluster_client.instances(job, instance, context=context, stop=instance + 1)
         return next(iter(views), None)
 
     def _infos(
         self, job: JobView, views: Sequence[InstanceView], *, context: Context
     ) -> list[task.TaskInfo]:
-        lots = waits(views, desk=self._desk, context=context)
+        lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
         to_wire = _translator(job)
         return [
-            to_wire.info(view, why(view, job, lots=lots) if _waits(view) else None)
+            to_wire.info(view, reason_of(view, job, lots=lots) if _waits(view) else None)
             for view in views
         ]
 
@@ -192,7 +194,7 @@ class TaskManager:
         """The ports that the host picked: it alone knows them, and only while the run lives."""
         if not view.host or all(port.number for port in view.config.ports):
             return
-        host = self._desk.ask(Key(view.host), GetHost(), context=context)
+        host = self._cluster_client.ask(Key(view.host), GetHost(), context=context)
         run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, Host) else None
         if run is not None:
             for port, number in zip(view.config.ports, run.ports, strict=False):
@@ -205,7 +207,7 @@ def _waits(view: InstanceView) -> bool:
 
 
 def _translator(job: JobView) -> Translator:
-    return Translator(name_of(job.summary.job), job.spec.default)
+    return Translator(client_name(job.summary.job), job.spec.default)
 
 
 def _missing(sent: Any) -> errors.JobNotFound:

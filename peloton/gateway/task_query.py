@@ -13,7 +13,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.job_query import LIMIT_DEFAULT, BadQuery
-from peloton.gateway.texts import name_of
+from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Key
 
 
@@ -25,7 +25,7 @@ def _reason(view: InstanceView) -> str:
     return view.code or (view.outcome.reason if view.outcome is not None else "")
 
 
-ORDERS: dict[str, Callable[[InstanceView], Any]] = {
+TASK_SORT_FIELDS: dict[str, Callable[[InstanceView], Any]] = {
     "creation_time": lambda view: view.started_at or 0.0,
     "host": lambda view: view.host,
     "instanceId": lambda view: view.instance,
@@ -47,14 +47,14 @@ def chosen(views: Iterable[InstanceView], spec: task.QuerySpec) -> list[Instance
         for view in views
         if (not spec.taskStates or view.state in states)
         and (not names or view.config.name in names)
-        and (not hosts or name_of(Key(view.host)) in hosts)
+        and (not hosts or client_name(Key(view.host)) in hosts)
     ]
     for key, reverse in reversed(orders):
         found.sort(key=key, reverse=reverse)
     return found
 
 
-def page(
+def page_of_tasks(
     views: list[InstanceView], pages: query.PaginationSpec
 ) -> tuple[list[InstanceView], query.Pagination]:
     """The page wanted; `total` counts all that match."""
@@ -68,8 +68,8 @@ def _is_known(state: int) -> bool:
 
 
 def _order(by: query.OrderBy) -> Callable[[InstanceView], Any]:
-    key = ORDERS.get(by.property.value)
+    key = TASK_SORT_FIELDS.get(by.property.value)
     if key is None:
-        there = ", ".join(ORDERS)
+        there = ", ".join(TASK_SORT_FIELDS)
         raise BadQuery(f"no such property to order by: {by.property.value!r}; there is {there}")
     return key

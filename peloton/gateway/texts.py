@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from peloton.actors.job.messages import job_key
 from peloton.runtime.vocabulary import Key
 
-NAMESPACE = uuid.UUID("6f1f0a1e-7d0b-5b3e-9f0e-0c8d1d9b7c11")
+ID_NAMESPACE = uuid.UUID("6f1f0a1e-7d0b-5b3e-9f0e-0c8d1d9b7c11")
 """Of ids that are derived; it can never change."""
 
 
@@ -25,7 +25,7 @@ def nanoseconds(at_s: float | None) -> int:
     return round((at_s or 0.0) * 1_000_000) * 1000
 
 
-def name_of(key: Key) -> str:
+def client_name(key: Key) -> str:
     """What a client calls an entity: the key without its kind."""
     return key.partition("/")[2]
 
@@ -55,4 +55,4 @@ def known_job(text: str) -> Key | None:
 
 def derived(request_key: str, kind: str) -> str:
     """The id of what a request key creates: the same key names the same thing, whoever says it."""
-    return str(uuid.uuid5(NAMESPACE, f"{kind}/{request_key}"))
+    return str(uuid.uuid5(ID_NAMESPACE, f"{kind}/{request_key}"))

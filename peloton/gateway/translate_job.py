@@ -20,14 +20,14 @@ from peloton.actors.respool.messages import pool_key
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.texts import name_of, nanoseconds, rfc3339
+from peloton.gateway.texts import client_name, nanoseconds, rfc3339
 from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
 
 ENTITY_BYTES_MAX = 4_000_000
 """Most that the configs of one slice may take: an entry of the journal has a limit. It is counted
 generously."""
 
-GOALS = {
+WIRE_JOB_GOALS = {
     JobGoals.SUCCEEDED: job.SUCCEEDED,
     JobGoals.RUNNING: job.RUNNING,
     JobGoals.KILLED: job.KILLED,
@@ -35,7 +35,7 @@ GOALS = {
 }
 
 
-class Wanted(NamedTuple):
+class ParsedJob(NamedTuple):
     """What a client wants: the spec, and instances' own configs by slice."""
 
     spec: JobSpec
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
         return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
 
 
-def to_spec(sent: job.JobConfig) -> Wanted:
+def to_spec(sent: job.JobConfig) -> ParsedJob:
     """The spec of a config, checked; raises BadConfig or BadAmount, naming the field."""
     has_default = sent.HasField("defaultConfig")
     default = TaskConfig()
@@ -82,7 +82,7 @@ def to_spec(sent: job.JobConfig) -> Wanted:
     refused = check_instances(spec, overrides, told=len(overrides))
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
-    return Wanted(spec, pieces)
+    return ParsedJob(spec, pieces)
 
 
 def _name(kind: int) -> str:
@@ -136,7 +136,7 @@ def _pieces(sent: job.JobConfig) -> dict[int, tuple[Override, ...]]:
 # ---- back ----
 
 
-def config_of(view: JobView) -> job.JobConfig:
+def job_config_of(view: JobView) -> job.JobConfig:
     """The config as its client wrote it, without the instances' own."""
     found = job.JobConfig.FromString(view.spec.raw)
     if view.spec.has_default:
@@ -146,14 +146,14 @@ def config_of(view: JobView) -> job.JobConfig:
     return found
 
 
-def info_of(view: JobView) -> job.JobInfo:
+def job_info_of(view: JobView) -> job.JobInfo:
     """Config and runtime."""
     runtime = runtime_of(view.summary)
-    runtime.goalState = GOALS[view.goal]
+    runtime.goalState = WIRE_JOB_GOALS[view.goal]
     runtime.desiredStateVersion = view.desired_state_version
     runtime.revision.updatedBy = view.stop.who if view.stop is not None else view.created_by
-    job_id = peloton_pb2.JobID(value=name_of(view.summary.job))
-    return job.JobInfo(id=job_id, config=config_of(view), runtime=runtime)
+    job_id = peloton_pb2.JobID(value=client_name(view.summary.job))
+    return job.JobInfo(id=job_id, config=job_config_of(view), runtime=runtime)
 
 
 def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
@@ -178,13 +178,13 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
 def summary_of(summary: JobSummary) -> job.JobSummary:
     """A line of a listing."""
     found = job.JobSummary(
-        id=peloton_pb2.JobID(value=name_of(summary.job)),
+        id=peloton_pb2.JobID(value=client_name(summary.job)),
         name=summary.name,
         type=summary.job_type,
         owner=summary.owner,
         owningTeam=summary.owner,
         instanceCount=summary.instances,
-        respoolID=peloton_pb2.ResourcePoolID(value=name_of(summary.pool)),
+        respoolID=peloton_pb2.ResourcePoolID(value=client_name(summary.pool)),
         runtime=runtime_of(summary),
     )
     for key, value in summary.labels:

@@ -13,7 +13,7 @@ from peloton.actors.resources import BadAmount, Resources, amount, millionths
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
-from peloton.gateway.texts import name_of
+from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig
 
 KINDS = Resources.KINDS
@@ -76,7 +76,7 @@ def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:
     return percent
 
 
-def config_of(view: PoolView) -> respool.ResourcePoolConfig:
+def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
     """The config as its client wrote it, with every kind; the root's is made of the cluster."""
     config = view.config
     found = respool.ResourcePoolConfig.FromString(config.raw)
@@ -97,14 +97,14 @@ def config_of(view: PoolView) -> respool.ResourcePoolConfig:
     return found
 
 
-def info_of(view: PoolView) -> respool.ResourcePoolInfo:
+def pool_info_of(view: PoolView) -> respool.ResourcePoolInfo:
     """A pool as clients see it."""
     held = view.allocation.amounts()
     return respool.ResourcePoolInfo(
-        id=pool_id(name_of(view.pool)),
-        config=config_of(view),
-        parent=None if view.pool == ROOT else pool_id(name_of(view.config.parent)),
-        children=[pool_id(name_of(child)) for child in view.children],
+        id=pool_id(client_name(view.pool)),
+        config=pool_config_of(view),
+        parent=None if view.pool == ROOT else pool_id(client_name(view.config.parent)),
+        children=[pool_id(client_name(child)) for child in view.children],
         usage=[
             respool.ResourceUsage(kind=kind, allocation=amount(held[at]), slack=0.0)
             for at, kind in enumerate(KINDS)

@@ -11,16 +11,16 @@ from typing import Any
 
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import TaskConfig
-from peloton.actors.task.messages import End, Outcome, PastRun, TaskGoals
+from peloton.actors.task.messages import End, PastRun, RunOutcome, TaskGoals
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.reasons import Why
-from peloton.gateway.texts import name_of, pod_name, rfc3339
+from peloton.gateway.reasons import Reason
+from peloton.gateway.texts import client_name, pod_name, rfc3339
 from peloton.gateway.translate_task import merged
 from peloton.runtime.vocabulary import Key
 
-GOALS = {
+WIRE_TASK_GOALS = {
     TaskGoals.SUCCEEDED: task.SUCCEEDED,
     TaskGoals.RUNNING: task.RUNNING,
     TaskGoals.KILLED: task.KILLED,
@@ -38,13 +38,13 @@ class Translator:
         self._job_id = job_id
         self._default = default
 
-    def info(self, view: InstanceView, why: Why | None = None) -> task.TaskInfo:
+    def info(self, view: InstanceView, why: Reason | None = None) -> task.TaskInfo:
         """The instance as it is, with the reason why it is not where it should be."""
         runtime = self._base(view, view.run)
         runtime.state = _STATES[view.state]
         runtime.startTime = rfc3339(view.started_at)
         runtime.completionTime = rfc3339(view.ended_at)
-        runtime.host = name_of(Key(view.host))
+        runtime.host = client_name(Key(view.host))
         if runtime.host:
             runtime.agentID.value = runtime.host
         runtime.failureCount = view.failures
@@ -69,7 +69,7 @@ class Translator:
         runtime = self._base(view, run.run)
         runtime.startTime = rfc3339(run.started_at)
         runtime.completionTime = rfc3339(run.ended_at)
-        runtime.host = name_of(Key(run.host or ""))
+        runtime.host = client_name(Key(run.host or ""))
         if runtime.host:
             runtime.agentID.value = runtime.host
         runtime.state = task.LOST
@@ -82,7 +82,7 @@ class Translator:
         found = task.RuntimeInfo(
             mesosTaskId=self._run_id(view, run),
             desiredMesosTaskId=self._run_id(view, run),
-            goalState=GOALS[view.goal],
+            goalState=WIRE_TASK_GOALS[view.goal],
             configVersion=1,
             desiredConfigVersion=1,
             healthy=task.DISABLED,
@@ -159,7 +159,7 @@ class Translator:
     def _event(
         self, view: InstanceView, run: int, *, at_s: float | None, state: str, **rest: str
     ) -> task.PodEvent:
-        host = name_of(Key(rest.get("host", "")))
+        host = client_name(Key(rest.get("host", "")))
         return task.PodEvent(
             taskId=self._run_id(view, run),
             actualState=state,
@@ -176,7 +176,7 @@ class Translator:
         )
 
 
-def _put_end(runtime: task.RuntimeInfo, outcome: Outcome, *, on_request: bool) -> None:
+def _put_end(runtime: task.RuntimeInfo, outcome: RunOutcome, *, on_request: bool) -> None:
     runtime.message, runtime.reason = outcome.message, outcome.reason
     status = runtime.terminationStatus
     if outcome.end == End.FAILED:
@@ -188,7 +188,7 @@ def _put_end(runtime: task.RuntimeInfo, outcome: Outcome, *, on_request: bool) -
     status.signal = outcome.signal
 
 
-def _with_end(event: task.PodEvent, outcome: Outcome | None) -> task.PodEvent:
+def _with_end(event: task.PodEvent, outcome: RunOutcome | None) -> task.PodEvent:
     if outcome is not None:
         event.message, event.reason = outcome.message, outcome.reason
     return event

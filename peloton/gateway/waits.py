@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from peloton.actors.job.facts import JobTallied
 from peloton.actors.job.messages import GetJob, JobView
-from peloton.actors.job.totals import ENDED, TERMINAL
-from peloton.gateway.feed import Feed, OutOfReach
-from peloton.gateway.serving import Ended
+from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
+from peloton.gateway.feed import ClusterFeed, OutOfReach
+from peloton.gateway.serving import CallEnded
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
 from peloton.runtime.core.inspection import FollowChanges
@@ -39,7 +39,7 @@ class _Wait:
 class JobWaits:
     """The jobs that are waited for through one server."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: ClusterFeed) -> None:
         self._feed = feed
         self._waits: dict[Key, _Wait] = {}
 
@@ -80,13 +80,13 @@ class JobWaits:
                     if not isinstance(view, JobView):
                         wait.ended.set_result(None)
                         return
-                    if view.summary.state in TERMINAL:
+                    if view.summary.state in TERMINAL_JOB_STATES:
                         wait.ended.set_result(await conclude(view))
                         return
                 query = query.behind(read.mark)
         except OutOfReach as error:
             wait.ended.set_result(Unavailable(str(error)))
-        except Ended as error:
+        except CallEnded as error:
             wait.ended.set_exception(error)
         except Exception as error:
             wait.ended.set_exception(error)
@@ -102,7 +102,8 @@ def may_have_ended(changes: Iterable[Change]) -> bool:
     instances is under way any more can have been the last.
     """
     return any(
-        not isinstance(fact, JobTallied) or all(name in ENDED for name, n in fact.tally.counts if n)
+        not isinstance(fact, JobTallied)
+        or all(name in ENDED_NAMES for name, n in fact.tally.counts if n)
         for change in changes
         for fact in change.line.facts
     )

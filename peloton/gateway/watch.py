@@ -17,14 +17,14 @@ from peloton.actors.job.facts import JobMade
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.actors.job.slice.messages import slice_key, slices_of
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.gateway.desk import Code, Context, Desk, end
-from peloton.gateway.feed import BadToken, Feed, Mark, OutOfReach, marks_of, token_of
-from peloton.gateway.serving import Ended, LongCall
+from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.feed import BadToken, ClusterFeed, FeedMark, OutOfReach, marks_of, token_of
+from peloton.gateway.serving import CallEnded, LongCall
 from peloton.gateway.texts import known_job
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
-from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, kind_of, members_of
 
 STREAMS_MAX = 1000
@@ -45,8 +45,14 @@ class Question(NamedTuple):
 class Watches:
     """The streams of one server."""
 
-    def __init__(self, desk: Desk, feed: Feed, *, kinds: Callable[[], tuple[str, ...]]) -> None:
-        self._desk, self._feed, self._kinds = desk, feed, kinds
+    def __init__(
+        self,
+        cluster_client: ClusterClient,
+        feed: ClusterFeed,
+        *,
+        kinds: Callable[[], tuple[str, ...]],
+    ) -> None:
+        self._cluster_client, self._feed, self._kinds = cluster_client, feed, kinds
         self._open = 0
 
     async def watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
@@ -67,12 +73,12 @@ class Watches:
             self._open -= 1
 
     def _question(self, sent: ops.WatchRequest, context: Context) -> Question:
-        cluster = self._desk.cluster
+        cluster = self._cluster_client.cluster
         if bool(sent.job_id) + bool(sent.kinds) + bool(sent.pool) != 1:
             text = "name one of job_id, kinds and pool"
             end(context, Code.INVALID_ARGUMENT, text=text)
         if sent.job_id:
-            job = self._desk.job(known_job(sent.job_id), context)
+            job = self._cluster_client.job(known_job(sent.job_id), context)
             if job is None:
                 end(context, Code.NOT_FOUND, text="job not found")
             name = name_of(job.summary.job)
@@ -92,17 +98,17 @@ class Watches:
         return Question(self._shards(named), FollowChanges(kinds=named))
 
     def _shards(self, kinds: tuple[str, ...]) -> tuple[Key, ...]:
-        cluster = self._desk.cluster
+        cluster = self._cluster_client.cluster
         return (*dict.fromkeys(shard for kind in kinds for shard in cluster.shards_of(kind)),)
 
     def _pool(self, named: str, context: Context) -> Key:
-        pools = self._desk.pools(context)
+        pools = self._cluster_client.pools(context)
         found = [view.pool for view in pools.values() if named in (view.path, name_of(view.pool))]
         if not found:
             end(context, Code.NOT_FOUND, text=f"no pool {named}")
         return found[0]
 
-    async def _begin(self, question: Question, token: str) -> dict[Key, Mark]:
+    async def _begin(self, question: Question, token: str) -> dict[Key, FeedMark]:
         """Where each shard is read from: the token says it, or it is now."""
         if token:
             return marks_of(token, question.shards)
@@ -113,8 +119,10 @@ class Watches:
         reads = await asyncio.gather(*asked)
         return {shard: read.mark for shard, read in zip(question.shards, reads, strict=True)}
 
-    async def _serve(self, question: Question, marks: dict[Key, Mark], *, call: LongCall) -> None:
-        pages: asyncio.Queue[tuple[Key, Read | Exception]] = asyncio.Queue(maxsize=1)
+    async def _serve(
+        self, question: Question, marks: dict[Key, FeedMark], *, call: LongCall
+    ) -> None:
+        pages: asyncio.Queue[tuple[Key, ChangesPage | Exception]] = asyncio.Queue(maxsize=1)
         pools = _Pools(self._feed)
         await call.write(ops.WatchResponse(resume=token_of(marks)))
         readers = [
@@ -142,7 +150,7 @@ class Watches:
                 reader.cancel()
 
     async def _read(
-        self, shard: Key, query: FollowChanges, *, mark: Mark, pages: asyncio.Queue[Any]
+        self, shard: Key, query: FollowChanges, *, mark: FeedMark, pages: asyncio.Queue[Any]
     ) -> None:
         try:
             while True:
@@ -150,7 +158,7 @@ class Watches:
                 read = await self._feed.page(shard, query, patience_s=None)
                 await pages.put((shard, read))
                 mark = read.mark
-        except Ended as error:  # the stream ends so, too
+        except CallEnded as error:  # the stream ends so, too
             await pages.put((shard, error))
         except Exception as error:  # the stream must end too, and not wait for this shard
             await pages.put((shard, error))
@@ -160,7 +168,7 @@ class Watches:
 class _Pools:
     """Which jobs are of which pool, as one stream came to know it; the newest of them."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: ClusterFeed) -> None:
         self._feed = feed
         self._known: OrderedDict[str, Key | None] = OrderedDict()
 
@@ -218,6 +226,6 @@ def named(key: Key, members: int) -> tuple[str, list[ops.InstanceRange]]:
     return f"{front}/{ranges[0].first}" if alone else front, ranges
 
 
-def _gap(shard: Key, read: Read, *, after: Mark) -> ops.Gap:
+def _gap(shard: Key, read: ChangesPage, *, after: FeedMark) -> ops.Gap:
     until = read.rows[0][0] - 1 if read.rows else read.mark[0]
     return ops.Gap(shard=shard.partition("/")[2], after=after[0], until=until)

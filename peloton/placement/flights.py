@@ -17,26 +17,26 @@ from typing import Generic, NamedTuple, TypeVar
 PROPOSAL_KEEP_S = 5.0
 """How long a proposal is subtracted while its host does not show it; then the launch was lost."""
 
-What = TypeVar("What")
+Kept = TypeVar("Kept")
 
 
-class Flight(NamedTuple, Generic[What]):
+class Flight(NamedTuple, Generic[Kept]):
     """Members proposed to one host at one moment."""
 
     made_at: float
-    what: What
+    what: Kept
     members: int
 
 
-class Flights(Generic[What]):
+class Flights(Generic[Kept]):
     """By row, oldest first."""
 
     def __init__(self) -> None:
         self.keep_s = PROPOSAL_KEEP_S
-        self._by_row: dict[int, deque[Flight[What]]] = {}
+        self._by_row: dict[int, deque[Flight[Kept]]] = {}
         self._made: deque[tuple[float, Sequence[int]]] = deque()  # rows to look at when too old
 
-    def add(self, what: What, rows: Sequence[int], *, counts: Iterable[int], now: float) -> None:
+    def add(self, what: Kept, rows: Sequence[int], *, counts: Iterable[int], now: float) -> None:
         """Members were proposed; each row is named once."""
         for row, count in zip(rows, counts, strict=True):
             flight = Flight(now, what, count)
@@ -47,9 +47,9 @@ class Flights(Generic[What]):
                 flights.append(flight)
         self._made.append((now, rows))
 
-    def land(self, row: int, count: int) -> list[tuple[What, int]]:
+    def land(self, row: int, count: int) -> list[tuple[Kept, int]]:
         """The host has decided so many launches: what has landed, as (what, members)."""
-        landed: list[tuple[What, int]] = []
+        landed: list[tuple[Kept, int]] = []
         flights = self._by_row.get(row)
         while flights and count:
             first = flights.popleft()
@@ -62,7 +62,7 @@ class Flights(Generic[What]):
             del self._by_row[row]
         return landed
 
-    def lost(self, now: float) -> Iterator[tuple[int, What, int]]:
+    def lost(self, now: float) -> Iterator[tuple[int, Kept, int]]:
         """What was proposed too long ago, as (row, what, members): it will not land any more."""
         while self._made and self._made[0][0] + self.keep_s <= now:
             for row in self._made.popleft()[1]:
@@ -73,7 +73,7 @@ class Flights(Generic[What]):
                 if flights is not None and not flights:
                     del self._by_row[row]
 
-    def of(self, row: int) -> Iterable[Flight[What]]:
+    def of(self, row: int) -> Iterable[Flight[Kept]]:
         """What is on its way to this row."""
         return self._by_row.get(row, ())
 

@@ -19,7 +19,7 @@ from peloton.actors.resources import EPSILON
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
-from peloton.placement.order import KeptOrder, Place
+from peloton.placement.order import KeptOrder, OrderKey
 from peloton.runtime.vocabulary import Key, key
 
 Flags = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ EXCLUSIVE = "peloton/exclusive"
 KEPT_MAX = 16
 """Orders kept at once; each is told of every change."""
 
-NEVER = -1
+NO_ROW = -1
 
 
 class Need(NamedTuple):
@@ -143,7 +143,7 @@ class HostIndex:
 
     # --- what inventories and refusals tell ---
 
-    def hear(self, inventory: Key, hosts: Sequence[HostSummary], *, whole: bool = False) -> None:
+    def receive(self, inventory: Key, hosts: Sequence[HostSummary], *, whole: bool = False) -> None:
         """Take summaries in; `whole` says that the inventory has no other hosts."""
         self._make_rows(inventory, hosts)
         rows: list[int] = []
@@ -153,19 +153,19 @@ class HostIndex:
             row = self.rows[host.host]
             if host.position > self._position_of_rest[row]:
                 self._position_of_rest[row] = host.position
-                self._hear_rest(row, host)
+                self._receive_labels(row, host)
             if host.position > self._position_of_room[row]:
                 self._position_of_room[row] = host.position
                 rows.append(row)
                 room.append((*host.free.amounts(), host.ports))
         if rows:
-            self._hear_room(rows, room)
+            self._receive_free(rows, room)
         if whole:
             named = {host.host for host in hosts}
             gone = [row for row in self._members.get(inventory, ()) if self.names[row] not in named]
             self.drop([self.names[row] for row in gone])
 
-    def hear_refusal(self, host: HostSummary) -> int | None:
+    def receive_refusal(self, host: HostSummary) -> int | None:
         """Take a refusal in; its row, if nobody has told anything newer about that host.
 
         A refusal brings position and room. Its labels are not looked at: a host that refuses has
@@ -177,7 +177,7 @@ class HostIndex:
         self._land([(row, host.launches)])
         if host.position > self._position_of_room[row]:
             self._position_of_room[row] = host.position
-            self._hear_room([row], [(*host.free.amounts(), host.ports)])
+            self._receive_free([row], [(*host.free.amounts(), host.ports)])
         if not host.up and self.up[row]:
             self.up[row] = False
             self._changed([row])
@@ -201,11 +201,11 @@ class HostIndex:
             self._changed([row])
         self._spare.sort(reverse=True)
 
-    def _hear_room(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
+    def _receive_free(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
         self.room[:, rows] = np.array(room, np.int64).T - self._flying[:, rows]
         self._touch(rows)
 
-    def _hear_rest(self, row: int, host: HostSummary) -> None:
+    def _receive_labels(self, row: int, host: HostSummary) -> None:
         """All but room. Labels are compared first: that they change is rare."""
         if host.running is not None or self.tells_tasks[row]:
             self.task_labels.replace(row, host.running or ())
@@ -249,8 +249,8 @@ class HostIndex:
             row = self._spare.pop()
             self.rows[name], self.names[row] = row, name
             self._inventory[row] = inventory
-            self._position_of_room[row] = self._position_of_rest[row] = NEVER
-            self._launches[row] = NEVER
+            self._position_of_room[row] = self._position_of_rest[row] = NO_ROW
+            self._launches[row] = NO_ROW
             members[row] = None
 
     def _grow(self, extra: int) -> None:
@@ -270,9 +270,9 @@ class HostIndex:
         self.names += [Key("")] * extra
         self._inventory += [Key("")] * extra
         self._labels += [()] * extra
-        self._position_of_room += [NEVER] * extra
-        self._position_of_rest += [NEVER] * extra
-        self._launches += [NEVER] * extra
+        self._position_of_room += [NO_ROW] * extra
+        self._position_of_rest += [NO_ROW] * extra
+        self._launches += [NO_ROW] * extra
         self._spare = [*range(size + extra - 1, size - 1, -1), *self._spare]
         self.outlook += 1
 
@@ -301,7 +301,7 @@ class HostIndex:
             if launches <= before:
                 continue  # an old word
             self._launches[row] = launches
-            if before != NEVER:
+            if before != NO_ROW:
                 for need, count in self._flights.land(row, launches - before):
                     self._arrived(need, row, count=count)
 
@@ -342,7 +342,7 @@ class HostIndex:
         self._kept[name] = kept
         return kept
 
-    def _place_of(self, row: int, sign: int) -> Place:
+    def _place_of(self, row: int, sign: int) -> OrderKey:
         cpu, memory, disk, gpu, _ = self.room[:, row].tolist()
         group = int(self.group[row])
         if -EPSILON < gpu < 0:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from peloton.actors.resources import COUNT_MAX, EPSILON
 from peloton.runtime.vocabulary import Value
 
-Place = tuple[int, int, int, int, int, int]
+OrderKey = tuple[int, int, int, int, int, int]
 """Class, then gpu, cpu, memory and disk, times the sign of the strategy; then the row."""
 
 BLOCK_MAX = 512
@@ -47,14 +47,14 @@ class KeptOrder:
     """Places of all rows that are allowed, ascending; `touch` says which are out of date."""
 
     def __init__(
-        self, sign: int, place_of: Callable[[int, int], Place], *, mend_rows: int | None = None
+        self, sign: int, place_of: Callable[[int, int], OrderKey], *, mend_rows: int | None = None
     ) -> None:
         self.sign = sign
         self._mend_rows = mend_rows
         self._place_of = place_of
-        self._blocks: list[list[Place]] = []
-        self._lasts: list[Place] = []
-        self._placed: list[Place | None] = []
+        self._blocks: list[list[OrderKey]] = []
+        self._lasts: list[OrderKey] = []
+        self._placed: list[OrderKey | None] = []
         self._touched: list[int] = []
         self.built = False
         self._skipped = 0
@@ -113,7 +113,7 @@ class KeptOrder:
             self._insert(new)
         self._placed[row] = new
 
-    def _remove(self, place: Place) -> None:
+    def _remove(self, place: OrderKey) -> None:
         at = bisect_left(self._lasts, place)
         block = self._blocks[at]
         del block[bisect_left(block, place)]
@@ -122,7 +122,7 @@ class KeptOrder:
         else:
             del self._blocks[at], self._lasts[at]
 
-    def _insert(self, place: Place) -> None:
+    def _insert(self, place: OrderKey) -> None:
         if not self._blocks:
             self._blocks, self._lasts = [[place]], [place]
             return

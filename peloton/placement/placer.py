@@ -14,10 +14,9 @@ import numpy as np
 
 from peloton.actors.resources import EPSILON
 from peloton.placement.constraints import asks_tasks
-from peloton.placement.feeds import Feeds
 from peloton.placement.index import GPU, PORTS, HostIndex, Need, need_of
+from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.labels import Ints
-from peloton.placement.lack import Lack, lack_of
 from peloton.placement.messages import (
     HostDeltas,
     Placed,
@@ -27,8 +26,9 @@ from peloton.placement.messages import (
     Wish,
 )
 from peloton.placement.order import FEW_MAX, Search
-from peloton.placement.reasons import UNKNOWN_STRATEGY, Checks, open_name
+from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks, open_name
 from peloton.placement.strategies import STRATEGIES, Strategy, choose
+from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
 SHAPES_MAX = 1024
@@ -54,7 +54,7 @@ class Known(NamedTuple):
     search: Search | None  # where a few members may be looked up in a kept order
 
 
-class Group(NamedTuple):
+class WishGroup(NamedTuple):
     """Wishes that are decided as one, and the rows that have just refused them."""
 
     known: Known
@@ -76,8 +76,8 @@ class Placer:
         self.key = key
         of = settings or PlacerSettings()
         self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
-        self._checks = Checks(self.index, of.scarce_gpu)
-        self._feeds = Feeds(inventories)
+        self._checks = HostChecks(self.index, of.scarce_gpu)
+        self._feeds = InventoryFeeds(inventories)
         self._strategies = strategies
         self._shapes: dict[Shape, Known] = {}
         self._numbers = 0
@@ -96,7 +96,7 @@ class Placer:
                 if message.members:
                     wishes.append(message)
             elif isinstance(message, HostDeltas):
-                self._hear(message, now)
+                self._receive(message, now)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         sends: list[Send] = []
@@ -107,26 +107,26 @@ class Placer:
         sends += [Send(inventory, wanted) for inventory in self._feeds.due(now)]
         return sends
 
-    def _hear(self, deltas: HostDeltas, now: float) -> None:
-        self.index.hear(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
+    def _receive(self, deltas: HostDeltas, now: float) -> None:
+        self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
-        self._feeds.hear(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
+        self._feeds.receive(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
 
-    def _groups(self, wishes: list[Wish]) -> list[Group]:
+    def _groups(self, wishes: list[Wish]) -> list[WishGroup]:
         """Wishes decided as one, in the order in which the first of each came.
 
         Refusals of all wishes are heard first, so that nobody is sent where another was refused
         for want of room.
         """
         refused = [self._refusals(wish) for wish in wishes]
-        alike: dict[int, Group] = {}
-        groups: list[Group] = []
+        alike: dict[int, WishGroup] = {}
+        groups: list[WishGroup] = []
         for wish, besides in zip(wishes, refused, strict=True):
             known = self._known(wish.shape)
             apart = bool(besides) or known.strategy is None or not known.strategy.shares
             group = None if apart else alike.get(known.number)
             if group is None:
-                group = Group(known, [], besides)
+                group = WishGroup(known, [], besides)
                 groups.append(group)
                 if not apart:
                     alike[known.number] = group
@@ -139,7 +139,7 @@ class Placer:
         If they seem to have room, they refused for a reason that no summary shows; to propose
         them again at once would go round for ever.
         """
-        heard = [self.index.hear_refusal(host) for host in wish.refused]
+        heard = [self.index.receive_refusal(host) for host in wish.refused]
         return [row for row in heard if row is not None]
 
     def _known(self, shape: Shape) -> Known:
@@ -154,13 +154,15 @@ class Placer:
             self._shapes[shape] = known
         return known
 
-    def _place(self, group: Group, now: float, *, sends: list[Send]) -> None:
+    def _place(self, group: WishGroup, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
         known, wishes, besides = group
         if known.strategy is None:
             name = group.wishes[0].shape.strategy
             text = f"no placement strategy is called {name!r}"
-            self._refuse(wishes, Lack(((UNKNOWN_STRATEGY, 1),), text, True), now, sends=sends)
+            self._refuse(
+                wishes, Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True), now, sends=sends
+            )
             return
         count = sum(len(wish.members) for wish in wishes)
         rows, counts = self._decide(known, known.strategy, count=count, besides=besides)
@@ -183,8 +185,8 @@ class Placer:
             used = rows.tolist() if not known.strategy.shares else []
             failed = self._checks.failed(known.need, besides, used=used)
             could = self._checks.could(known.need)
-            lack = lack_of(self.index, known.need, failed=failed, could=could)
-            self._refuse(left, lack, now, sends=sends)
+            unschedulable = unschedulable_reason(self.index, known.need, failed=failed, could=could)
+            self._refuse(left, unschedulable, now, sends=sends)
 
     def _decide(
         self, known: Known, strategy: Strategy, *, count: int, besides: list[int]
@@ -213,14 +215,20 @@ class Placer:
     def _refuse(
         self,
         wishes: Sequence[Wish],
-        lack: Lack,
+        unschedulable: Unschedulable,
         now: float,
         *,
         sends: list[Send],
     ) -> None:
-        self._feeds.hungry(now)
+        self._feeds.doubt_quiet_feeds(now)
         for wish in wishes:
-            told = Unplaced(wish.number, wish.members, lack.reasons, lack.text, lack.never)
+            told = Unplaced(
+                wish.number,
+                wish.members,
+                unschedulable.reasons,
+                unschedulable.text,
+                unschedulable.never,
+            )
             sends.append(Send(wish.slice, told))
 
 

@@ -30,7 +30,7 @@ UNKNOWN_TASKS = "unknown_task_labels"
 HOST_LIMIT = "mismatch_max_host_limit"
 UNKNOWN_STRATEGY = "unknown_strategy"
 
-REASONS = (
+CHECK_REASONS = (
     MISMATCH_STATUS,
     NO_OFFER,
     INSUFFICIENT,
@@ -53,7 +53,7 @@ def open_name(shape: Shape) -> tuple[Constraint | None, bool]:
     return shape.constraint, shape.resources.gpu > 0
 
 
-class Checks:
+class HostChecks:
     """Judges hosts by the index; remembers what does not depend on room."""
 
     def __init__(self, index: HostIndex, scarce_gpu: bool = False) -> None:
@@ -98,11 +98,11 @@ class Checks:
         return Fitting(np.flatnonzero(mask), limits)
 
     def failed(self, need: Need, besides: list[int], *, used: list[int]) -> dict[str, Flags]:
-        """Hosts by the first check that each fails, in the order of `REASONS`.
+        """Hosts by the first check that each fails, in the order of `CHECK_REASONS`.
 
         `besides` refused just now, `used` had their share. A reason of no host is left out.
         """
-        found = {reason: np.zeros(self._index.size, np.bool_) for reason in REASONS}
+        found = {reason: np.zeros(self._index.size, np.bool_) for reason in CHECK_REASONS}
         left = self._index.has_host.copy()
         for reason, fails in self._failing(need, besides, used=used):
             found[reason] |= left & fails

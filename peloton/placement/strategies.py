@@ -16,7 +16,7 @@ from peloton.placement.index import CPU, DISK, GPU, MEMORY, PORTS, Fitting, Host
 from peloton.placement.labels import Ints
 from peloton.runtime.vocabulary import Value
 
-Columns = tuple[Ints, ...]
+RankColumns = tuple[Ints, ...]
 
 
 class Strategy(Value, frozen=True):
@@ -27,7 +27,7 @@ class Strategy(Value, frozen=True):
     """
 
     name: str
-    columns: Callable[[HostIndex], Columns]
+    columns: Callable[[HostIndex], RankColumns]
     each_max: int = COUNT_MAX
     sign: int = 0
 
@@ -37,13 +37,13 @@ class Strategy(Value, frozen=True):
         return self.each_max == COUNT_MAX
 
 
-def tightest(index: HostIndex) -> Columns:
+def tightest(index: HostIndex) -> RankColumns:
     """Least room first, hosts without GPU before others: keeps large gaps whole."""
     room = index.room
     return index.group, np.maximum(room[GPU], 0), room[CPU], room[MEMORY], room[DISK]
 
 
-def emptiest(index: HostIndex) -> Columns:
+def emptiest(index: HostIndex) -> RankColumns:
     """Most room first, hosts without GPU before others."""
     group, *room = tightest(index)
     return group, *(-column for column in room)

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-FORMAT = 1
+JOURNAL_FORMAT = 1
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait
@@ -140,7 +140,7 @@ class Unclear(Struct, frozen=True, gc=False):
 Answer = Committed | Fenced | Unclear
 
 
-class Cluster(Struct, frozen=True, gc=False):
+class ClusterRecord(Struct, frozen=True, gc=False):
     """The cluster record, written once: who we are, in what format, with how many shards."""
 
     cluster_id: bytes
@@ -177,11 +177,11 @@ class Unreachable(JournalError):
     """A read got no answer; claim again later."""
 
 
-class Refused(JournalError):
+class JournalRefused(JournalError):
     """The caller or the configuration is wrong, and nothing was written."""
 
 
-class Broken(JournalError):
+class JournalBroken(JournalError):
     """The store lost what it had acknowledged, or cannot be trusted with more: stop the process."""
 
 
@@ -189,11 +189,11 @@ class Journal(Protocol):
     """Durable, fenced history of shards: one writer each, told from all others by its epoch.
 
     After `Unclear` a shard's work is *pending*: only `settle`, `claim` and `drop` may follow for
-    that shard, anything else is `Refused`. After `Fenced` the shard is forgotten here.
+    that shard, anything else is `JournalRefused`. After `Fenced` the shard is forgotten here.
     One thread commits; `claim` and `read_ended` may be called from others.
     """
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
         """Write the cluster record and empty registers, or return the record that is there.
 
         A group that is not in the record is added, and a record without a name takes this one.
@@ -269,7 +269,7 @@ class MemberNode(Struct, frozen=True, gc=False):
     level: int = 0  # the highest feature level that its program knows
 
 
-class View(Struct, frozen=True, gc=False):
+class MembershipView(Struct, frozen=True, gc=False):
     """Everything there is, whole, as `member` last read it; in between much may have gone unseen.
 
     Every change up to `version` is in it, perhaps later ones too. Once nothing changes any more,
@@ -317,7 +317,7 @@ class NodeAnswer(Struct, frozen=True, gc=False):
     owner: str = ""  # whose node it is, when it is another's
 
 
-MembershipNews = View | Session | NodeAnswer
+MembershipNews = MembershipView | Session | NodeAnswer
 
 
 class Membership(Protocol):
@@ -369,7 +369,7 @@ class Membership(Protocol):
 # ---- streams between daemons -----------------------------------------------------------------
 
 
-class Ears(Protocol):
+class StreamListener(Protocol):
     """Who is told what happens to streams. Callable from any thread, and it never waits."""
 
     def accepted(self, stream: int) -> None:
@@ -389,7 +389,7 @@ class Exchange(Protocol):
     Its number is the adapter's own, and names no second stream as long as the process lives.
     """
 
-    def listen(self, ears: Ears) -> None:
+    def listen(self, listener: StreamListener) -> None:
         """From now on tell these; called once, before all else."""
 
     def dial(self, address: str) -> int:

@@ -270,7 +270,7 @@ class Absent(Value, frozen=True, gc=False, array_like=True):
     key: Key
 
 
-class SetAside(Value, frozen=True, gc=False, array_like=True):
+class DeadLettered(Value, frozen=True, gc=False, array_like=True):
     """An answer: the message failed again and again and is kept for a person to look at."""
 
     text: str
@@ -346,7 +346,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     messages: Mapping[int, type]
     facts: Mapping[int, type]
     answers: Mapping[int, type] = {}
-    route: Callable[[Key], str | int]
+    partition: Callable[[Key], str | int]
     deadline: Callable[[Any], tuple[str, float] | None] = no_deadline
     owed: Callable[[Any], tuple[Send, ...]] = owes_nothing
     ended: Callable[[Any, Any], bool] = never_ends  # of (state, index)

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.jobs import JobQuery, Jobs
-from peloton.sdk.ops import Ended, Ops
-from peloton.sdk.places import Found, Places, Written, addresses_of
-from peloton.sdk.pools import Pools
-from peloton.sdk.tasks import TaskQuery, Tasks
+from peloton.sdk.ops import OpsCalls, WaitResult
+from peloton.sdk.pools import PoolCalls
+from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.wire import SERVICES, Login, Wire
-from peloton.sdk.zookeeper import LOOK_S_MAX, ROOT, leaders
+from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOK_S_MAX, leaders
 
-__all__ = ["Client", "Ended", "JobQuery", "Login", "TaskQuery"]
+__all__ = ["Client", "WaitResult", "JobQuery", "Login", "TaskQuery"]
 
 API = "127.0.0.1:5397"
 TIMEOUT_S = 20.0
@@ -37,7 +37,7 @@ class Client:
 
     def __init__(
         self,
-        api: str | Sequence[str] | Places = API,
+        api: str | Sequence[str] | Addresses = API,
         *,
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
@@ -45,24 +45,26 @@ class Client:
     ) -> None:
         places = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
         self._wire = Wire(places, timeout_s=timeout_s, login=login)
-        self.pools = Pools(self._wire)
+        self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
-        self.tasks = Tasks(self._wire)
-        self.ops = Ops(self._wire)
+        self.tasks = TaskCalls(self._wire)
+        self.ops = OpsCalls(self._wire)
 
     @classmethod
     def found(
         cls,
         zookeeper: str | Sequence[str],
         *,
-        root: str = ROOT,
+        root: str = DEFAULT_ZK_ROOT,
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         login: Login | None = None,
     ) -> Client:
         """A client of the daemons that are leaders in ZooKeeper, whoever they are at the time."""
         servers, look_s = addresses_of(zookeeper), min(timeout_s, LOOK_S_MAX)
-        places = Found(lambda: leaders(servers, root=root, timeout_s=look_s), roles=_known(roles))
+        places = ZooKeeperAddresses(
+            lambda: leaders(servers, root=root, timeout_s=look_s), roles=_known(roles)
+        )
         return cls(places, timeout_s=timeout_s, login=login)
 
     def __enter__(self) -> Client:

@@ -57,10 +57,10 @@ class Denied(PelotonError):
 
 
 NO_CONNECTION = "NO_CONNECTION"
-"""Kind of an `Unavailable`: nobody listens there, so nothing was said."""
+"""Kind of an `ServiceUnavailable`: nobody listens there, so nothing was said."""
 
 
-class Unavailable(PelotonError):
+class ServiceUnavailable(PelotonError):
     """Nobody answered for it; nothing is known to have happened. Asking later may help.
 
     `retry_s` is after how long, where a server said so; 0 where none did.
@@ -71,7 +71,7 @@ class Unavailable(PelotonError):
         self.retry_s = retry_s
 
 
-class TimedOut(Unavailable):
+class TimedOut(ServiceUnavailable):
     """The deadline passed first. A change may have happened all the same: look before repeating."""
 
 

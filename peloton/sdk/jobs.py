@@ -18,11 +18,11 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import specs, translate
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.pools import Pools
-from peloton.sdk.wire import ONCE, Method, Wire, keyed
+from peloton.sdk.pools import PoolCalls
+from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 
 DAY_S = 24 * 3600
-TERMINAL = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
+TERMINAL_STATES = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class JobQuery:
 ALL_JOBS = JobQuery()
 
 
-def method(name: str) -> Method:
-    return Method("jobmgr", job_pb2_grpc.JobManagerStub, name)
+def method(name: str) -> RpcName:
+    return RpcName("jobmgr", job_pb2_grpc.JobManagerStub, name)
 
 
 def job_id(value: str) -> peloton_pb2.JobID:
@@ -67,7 +67,7 @@ def state_of(info: job.JobInfo) -> str:
 class Jobs:
     """The calls about jobs."""
 
-    def __init__(self, wire: Wire, pools: Pools) -> None:
+    def __init__(self, wire: Wire, pools: PoolCalls) -> None:
         self._wire = wire
         self._pools = pools
 
@@ -106,7 +106,7 @@ class Jobs:
     def stop(self, job: str) -> task.StopResponse:
         """Stops the job: what runs of it is ended, and nothing of it runs again."""
         request = task.StopRequest(jobId=job_id(job))
-        stop = Method("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
+        stop = RpcName("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
         return translate.inside(self._wire.call(stop, request, how=keyed(None)))
 
     def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:

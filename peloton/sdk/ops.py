@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
-from peloton.sdk.errors import TryLater, Unavailable
-from peloton.sdk.wire import ONCE, READ, Method, Wire
+from peloton.sdk.errors import ServiceUnavailable, TryLater
+from peloton.sdk.wire import ONCE, READ, RpcName, Wire
 
 # One question of a wait; the server may answer earlier, and is asked again.
 WAIT_ASK_S = 20.0
@@ -32,7 +32,7 @@ BREATH_S = 0.05
 CROWDED_PAUSE_S = 1.0
 
 
-class Ended(NamedTuple):
+class WaitResult(NamedTuple):
     """What a wait came to. `done` false: the time was over first, and the job goes on.
 
     `state` is empty where nobody ever answered. `signal` is what ended the instance whose code
@@ -54,7 +54,7 @@ class Silence:
         self._since: float | None = None
         self._was_told = False
 
-    def goes_on(self, since: float, error: Unavailable) -> None:
+    def goes_on(self, since: float, error: ServiceUnavailable) -> None:
         """Nobody answered a question asked at `since`; raises the error when it was too long."""
         self._since = since if self._since is None else self._since
         silent_s = time.monotonic() - self._since
@@ -70,11 +70,11 @@ class Silence:
         self._since, self._was_told = None, False
 
 
-def method(name: str) -> Method:
-    return Method("api", ops_pb2_grpc.OpsStub, name)
+def method(name: str) -> RpcName:
+    return RpcName("api", ops_pb2_grpc.OpsStub, name)
 
 
-class Ops:
+class OpsCalls:
     """The calls of peloton.ops.v1."""
 
     def __init__(self, wire: Wire) -> None:
@@ -90,8 +90,8 @@ class Ops:
         *,
         timeout_s: float | None = None,
         silent: Callable[[str], None] | None = None,
-        seen: Callable[[Ended], None] | None = None,
-    ) -> Ended:
+        seen: Callable[[WaitResult], None] | None = None,
+    ) -> WaitResult:
         """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes.
 
         `silent` is told in a sentence when nobody answers for a while, and when somebody does
@@ -99,7 +99,7 @@ class Ops:
         every second or so how far the job is.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        silence, last = Silence(silent), Ended("", False, {}, 0)
+        silence, last = Silence(silent), WaitResult("", False, {}, 0)
         ask_s = WAIT_FIRST_S
         while True:
             now = time.monotonic()
@@ -114,19 +114,19 @@ class Ops:
             except TryLater:
                 # Others wait already, as many as the server lets; it is there, so go on asking.
                 pause_s = CROWDED_PAUSE_S
-            except Unavailable as error:
+            except ServiceUnavailable as error:
                 silence.goes_on(now, error)
                 pause_s, ask_s = SILENCE_PAUSE_S, WAIT_FIRST_S
             if last.done or (until is not None and time.monotonic() >= until):
                 return last
             time.sleep(pause_s if until is None else _no_longer(pause_s, until))
 
-    def _wait(self, job: str, ask_s: float) -> Ended:
+    def _wait(self, job: str, ask_s: float) -> WaitResult:
         request = ops.WaitJobRequest(job_id=job, timeout_s=ask_s)
         answer = self._wire.call(
             method("WaitJob"), request, how=READ, timeout_s=ask_s + WAIT_GRACE_S
         )
-        return Ended(
+        return WaitResult(
             answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal
         )
 
@@ -155,11 +155,11 @@ class Ops:
                     if message.events or message.gaps or not begun:
                         begun = True
                         yield message
-                raise Unavailable("the stream ended")
+                raise ServiceUnavailable("the stream ended")
             except TryLater:
                 # Too many streams, or we read too slowly and were cut off.
                 pause_s = CROWDED_PAUSE_S
-            except Unavailable as error:
+            except ServiceUnavailable as error:
                 silence.goes_on(time.monotonic(), error)
                 pause_s = SILENCE_PAUSE_S
             time.sleep(pause_s)

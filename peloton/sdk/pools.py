@@ -12,13 +12,13 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.sdk import specs, translate
 from peloton.sdk.errors import BadSpec, NotFound
-from peloton.sdk.wire import ONCE, Method, Wire, keyed
+from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 
 ROOT = "/"
 
 
-def method(name: str) -> Method:
-    return Method("resmgr", respool_pb2_grpc.ResourceManagerStub, name)
+def method(name: str) -> RpcName:
+    return RpcName("resmgr", respool_pb2_grpc.ResourceManagerStub, name)
 
 
 def split(path: str) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def split(path: str) -> tuple[str, str]:
     return parent or ROOT, name
 
 
-class Pools:
+class PoolCalls:
     """The calls about pools."""
 
     def __init__(self, wire: Wire) -> None:

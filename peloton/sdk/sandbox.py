@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from peloton.sdk.errors import NotFound, ServerError, TimedOut, Unavailable
+from peloton.sdk.errors import NotFound, ServerError, ServiceUnavailable, TimedOut
 
 CHUNK_BYTES = 64 * 1024
 PORT = "5051"
@@ -56,7 +56,7 @@ def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]
         raise TimedOut(f"{file.host}:{file.port} did not answer in time") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
-        raise Unavailable(f"{file.host}:{file.port} does not answer: {reason}") from None
+        raise ServiceUnavailable(f"{file.host}:{file.port} does not answer: {reason}") from None
     whole = answer.status != http.HTTPStatus.PARTIAL_CONTENT
     return pieces(answer, file, skip=start if whole else 0)
 
@@ -68,7 +68,7 @@ def pieces(answer: http.client.HTTPResponse, file: File, *, skip: int = 0) -> It
             try:
                 piece = answer.read(CHUNK_BYTES)
             except (http.client.HTTPException, OSError) as error:
-                raise Unavailable(f"{file.path} broke off: {error}") from None
+                raise ServiceUnavailable(f"{file.path} broke off: {error}") from None
             if not piece:
                 return
             skipped = min(skip, len(piece))

@@ -102,7 +102,7 @@ def fill(message: Any, data: Any, *, path: str) -> None:
             raise BadSpec(f"given twice, once as {seen[name]}", field=here)
         seen[name] = key
         if value is not None:
-            put(message, fields[name], value=Value(value, here))
+            put(message, fields[name], value=SpecValue(value, here))
 
 
 def unknown(key: str, descriptor: Any) -> str:
@@ -113,7 +113,7 @@ def unknown(key: str, descriptor: Any) -> str:
     return f"no such key, there is {', '.join(sorted(names.values()))}"
 
 
-class Value:
+class SpecValue:
     """A value and the path it was found under; knows how to become what a field wants."""
 
     def __init__(self, raw: Any, path: str) -> None:
@@ -199,7 +199,7 @@ class Value:
         raise self.wrong("bytes, as base64 or as a list of numbers")
 
 
-def put(message: Any, field: Any, *, value: Value) -> None:
+def put(message: Any, field: Any, *, value: SpecValue) -> None:
     if is_map(field):
         put_map(getattr(message, field.name), field, value=value)
     elif field.is_repeated:
@@ -207,7 +207,7 @@ def put(message: Any, field: Any, *, value: Value) -> None:
             raise value.wrong("a list")
         target = getattr(message, field.name)
         for index, item in enumerate(value.raw):
-            one = Value(item, f"{value.path}[{index}]")
+            one = SpecValue(item, f"{value.path}[{index}]")
             if field.message_type:
                 fill(target.add(), item, path=one.path)
             else:
@@ -225,14 +225,14 @@ def is_map(field: Any) -> bool:
     return bool(field.message_type and field.message_type.GetOptions().map_entry)
 
 
-def put_map(target: Any, field: Any, *, value: Value) -> None:
+def put_map(target: Any, field: Any, *, value: SpecValue) -> None:
     if not isinstance(value.raw, dict):
         raise value.wrong("keys and values")
     key_field = field.message_type.fields_by_name["key"]
     value_field = field.message_type.fields_by_name["value"]
     for raw_key, raw in value.raw.items():
-        one = Value(raw, below(value.path, raw_key))
-        key = Value(raw_key, one.path).scalar(key_field)
+        one = SpecValue(raw, below(value.path, raw_key))
+        key = SpecValue(raw_key, one.path).scalar(key_field)
         if raw is None:
             raise one.wrong("a value")
         if value_field.message_type:
@@ -242,7 +242,7 @@ def put_map(target: Any, field: Any, *, value: Value) -> None:
             guarded(one, lambda key=key, scalar=scalar: target.__setitem__(key, scalar))
 
 
-def guarded(value: Value, write: Any) -> None:
+def guarded(value: SpecValue, write: Any) -> None:
     """Writes; a number too large for its field is the writer's mistake, not a crash."""
     try:
         write()

@@ -14,13 +14,13 @@ from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import sandbox, translate
-from peloton.sdk.errors import NotFound, OutOfRange, Unavailable
+from peloton.sdk.errors import NotFound, OutOfRange, ServiceUnavailable
 from peloton.sdk.jobs import number_of
 from peloton.sdk.ops import Silence
-from peloton.sdk.wire import ONCE, Method, Wire, keyed
+from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 
 INSTANCE_MAX = 2**31 - 1
-ALL = (0, INSTANCE_MAX)
+EVERY_INSTANCE = (0, INSTANCE_MAX)
 Range = tuple[int, int]
 # How often a file that is followed is looked at.
 FOLLOW_PAUSE_S = 0.5
@@ -40,8 +40,8 @@ class TaskQuery(NamedTuple):
     order: str = "ASC"
 
 
-def method(name: str) -> Method:
-    return Method("jobmgr", task_pb2_grpc.TaskManagerStub, name)
+def method(name: str) -> RpcName:
+    return RpcName("jobmgr", task_pb2_grpc.TaskManagerStub, name)
 
 
 def job_id(value: str) -> peloton_pb2.JobID:
@@ -53,7 +53,7 @@ def range_of(pair: Range) -> task.InstanceRange:
     return task.InstanceRange(**{"from": pair[0], "to": pair[1]})
 
 
-class Tasks:
+class TaskCalls:
     """The calls about the instances of one job."""
 
     def __init__(self, wire: Wire) -> None:
@@ -64,7 +64,7 @@ class Tasks:
         request = task.GetRequest(jobId=job_id(job), instanceId=instance)
         return translate.inside(self._wire.call(method("Get"), request), fields=BESIDE)
 
-    def list(self, job: str, *, only: Range = ALL) -> task.ListResponse:
+    def list(self, job: str, *, only: Range = EVERY_INSTANCE) -> task.ListResponse:
         request = task.ListRequest(jobId=job_id(job), range=range_of(only))
         return translate.inside(self._wire.call(method("List"), request), fields=("notFound",))
 
@@ -156,7 +156,7 @@ class Tasks:
                 if over:
                     raise
                 silence.is_over()
-            except Unavailable as error:
+            except ServiceUnavailable as error:
                 silence.goes_on(asked_s, error)
                 over = False
             if over:

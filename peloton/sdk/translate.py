@@ -21,7 +21,7 @@ BY_CODE: dict[grpc.StatusCode, type[errors.PelotonError]] = {
     grpc.StatusCode.FAILED_PRECONDITION: errors.Conflict,
     grpc.StatusCode.PERMISSION_DENIED: errors.Denied,
     grpc.StatusCode.UNAUTHENTICATED: errors.Denied,
-    grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
+    grpc.StatusCode.UNAVAILABLE: errors.ServiceUnavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.TimedOut,
     grpc.StatusCode.RESOURCE_EXHAUSTED: errors.TryLater,
     grpc.StatusCode.UNIMPLEMENTED: errors.Unsupported,
@@ -62,13 +62,13 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
     text = error.details() or code.name
     if code is grpc.StatusCode.UNAVAILABLE and NO_HTTP2 in text:
         text = f"{address} is there and speaks no gRPC: is that the address of its --http?"
-        return errors.Unavailable(text, kind=NO_GRPC)
+        return errors.ServiceUnavailable(text, kind=NO_GRPC)
     if code is grpc.StatusCode.UNAVAILABLE and NOBODY_LISTENS in text:
         text = f"{address} does not answer: {text}"
-        return errors.Unavailable(text, kind=errors.NO_CONNECTION)
+        return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
     if code is grpc.StatusCode.UNAVAILABLE:
         text = f"{address} cannot answer now: {text}"
-        return errors.Unavailable(text, kind=code.name, retry_s=details(error).retry_s)
+        return errors.ServiceUnavailable(text, kind=code.name, retry_s=details(error).retry_s)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         text = f"{address} did not answer in time"
     if code is grpc.StatusCode.INTERNAL and STILL_RUNNING in text:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from peloton.sdk import errors, translate
-from peloton.sdk.places import Places
+from peloton.sdk.addresses import Addresses
 
 CALLER = "peloton-python"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
@@ -67,7 +67,7 @@ class Login(NamedTuple):
     password: str
 
 
-class Method(NamedTuple):
+class RpcName(NamedTuple):
     """One call: whose it is, the generated stub it is in, and its name there."""
 
     role: str
@@ -91,10 +91,10 @@ def keyed(key: str | None) -> How:
     return How(repeat=True, key=key or str(uuid.uuid4()))
 
 
-class Call(NamedTuple):
+class RpcCall(NamedTuple):
     """One call under way; `until` is when its time is over."""
 
-    method: Method
+    method: RpcName
     request: Any
     how: How
     until: float
@@ -103,7 +103,7 @@ class Call(NamedTuple):
 class Wire:
     """Channels by address, opened when first used."""
 
-    def __init__(self, places: Places, *, timeout_s: float, login: Login | None = None) -> None:
+    def __init__(self, places: Addresses, *, timeout_s: float, login: Login | None = None) -> None:
         self.timeout_s = timeout_s
         self._places = places
         self._login = login
@@ -118,17 +118,17 @@ class Wire:
             channel.close()
 
     def call(
-        self, method: Method, request: Any, *, how: How = READ, timeout_s: float | None = None
+        self, method: RpcName, request: Any, *, how: How = READ, timeout_s: float | None = None
     ) -> Any:
         """The answer, or an exception of `errors`. The deadline is over all attempts together."""
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-        call = Call(method, request, how, until)
+        call = RpcCall(method, request, how, until)
         pause_s = PAUSE_FIRST_S
         trouble: errors.PelotonError
         for turn in itertools.count(1):
             try:
                 addresses = self._places.of(method.role)
-            except errors.Unavailable as error:
+            except errors.ServiceUnavailable as error:
                 # Nobody knows where they are. Whoever was there before may be found again.
                 trouble, again = error, turn > 1
             else:
@@ -148,7 +148,7 @@ class Wire:
             self._places.look_again()
         raise AssertionError("the last turn returns or raises")
 
-    def stream(self, method: Method, request: Any) -> Iterator[Any]:
+    def stream(self, method: RpcName, request: Any) -> Iterator[Any]:
         """The messages of a server's stream, of the first address that answers; it has no deadline.
 
         Raises when the stream ends with a status; whoever calls knows how to go on. Closing the
@@ -170,7 +170,7 @@ class Wire:
                 return
             except grpc.RpcError as error:
                 trouble = translate.status(error, address)
-                if begun or not isinstance(trouble, errors.Unavailable):
+                if begun or not isinstance(trouble, errors.ServiceUnavailable):
                     raise trouble from None
                 troubles.append(trouble)
             finally:
@@ -178,7 +178,7 @@ class Wire:
         self._places.look_again()
         raise _together(troubles)
 
-    def _ask_all(self, call: Call, addresses: tuple[str, ...]) -> Any:
+    def _ask_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
         """The first answer of one after the other; raises `_Over`, or what one said is wrong."""
         troubles: list[errors.PelotonError] = []
         for at, address in enumerate(addresses, 1):
@@ -193,7 +193,7 @@ class Wire:
                 left_s = _left_s(call)
             try:
                 answer = self._ask(call, address, wait_s=left_s)
-            except errors.Unavailable as error:
+            except errors.ServiceUnavailable as error:
                 self._reached.discard(address)
                 if not call.how.repeat or isinstance(error, errors.TimedOut):
                     raise
@@ -203,7 +203,7 @@ class Wire:
                 return answer
         raise _Over(_together(troubles))
 
-    def _ask(self, call: Call, address: str, *, wait_s: float) -> Any:
+    def _ask(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
         rpc = getattr(call.method.stub(self._channel(address)), call.method.name)
         metadata = self._metadata(self._places.who(call.method.role), call.how)
         try:
@@ -211,7 +211,9 @@ class Wire:
         except grpc.RpcError as error:
             raise translate.status(error, address) from None
 
-    def _reach(self, call: Call, address: str, *, wait_s: float) -> errors.Unavailable | None:
+    def _reach(
+        self, call: RpcCall, address: str, *, wait_s: float
+    ) -> errors.ServiceUnavailable | None:
         """Ask for its health before anything is said; why not, if that fails: nothing was said.
 
         Not by watching the channel: its watcher is a thread of gRPC's own, which fails aloud if the
@@ -219,14 +221,14 @@ class Wire:
         """
         if call.how.repeat and address in self._reached:
             return None
-        ask = self._channel(address).unary_unary(HEALTH)
+        ask = self._channel(address).unary_unary(HEALTH_CHECK)
         try:
             ask(b"", timeout=wait_s)
         except grpc.RpcError as error:
             # Whoever says anything at all, such as that he does not know that call, is there.
             if error.code() in _NOBODY:
                 text = f"{address} does not answer: no connection"
-                return errors.Unavailable(text, kind=errors.NO_CONNECTION)
+                return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
         self._reached.add(address)
         return None
 
@@ -251,11 +253,11 @@ class Wire:
         return metadata
 
 
-HEALTH = "/grpc.health.v1.Health/Check"  # of all that a server does, asked with no bytes
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"  # of all that a server does, asked with no bytes
 _NOBODY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-def _left_s(call: Call) -> float:
+def _left_s(call: RpcCall) -> float:
     return max(call.until - time.monotonic(), 0.001)
 
 
@@ -269,7 +271,7 @@ class _Over(Exception):
 
 def _retry_s(trouble: errors.PelotonError) -> float:
     """After how long the server wants to be asked again; 0 where it did not say."""
-    return trouble.retry_s if isinstance(trouble, errors.Unavailable) else 0.0
+    return trouble.retry_s if isinstance(trouble, errors.ServiceUnavailable) else 0.0
 
 
 def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
@@ -278,5 +280,5 @@ def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
         text = "; ".join(str(one) for one in troubles)
         kinds = {one.kind for one in troubles}
         kind = kinds.pop() if len(kinds) == 1 else "UNAVAILABLE"
-        return errors.Unavailable(text, kind=kind, retry_s=max(map(_retry_s, troubles)))
+        return errors.ServiceUnavailable(text, kind=kind, retry_s=max(map(_retry_s, troubles)))
     return troubles[0]

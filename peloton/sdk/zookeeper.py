@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from peloton import INSTALL_FLEET
-from peloton.sdk.errors import BadSpec, ServerError, Unavailable, Unsupported
+from peloton.sdk.errors import BadSpec, ServerError, ServiceUnavailable, Unsupported
 
-ROOT = "/peloton"
+DEFAULT_ZK_ROOT = "/peloton"
 LOOK_S_MAX = 5.0
-ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
+LEADER_NAMES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
 """Under which name the leader of each role is found."""
 NO_ZOOKEEPER, NO_LEADER = "NO_ZOOKEEPER", "NO_LEADER"
 PORT_MAX = 65_535
@@ -41,25 +41,29 @@ def children(
 
 
 def leaders(
-    servers: Sequence[str], *, root: str = ROOT, timeout_s: float = LOOK_S_MAX
+    servers: Sequence[str], *, root: str = DEFAULT_ZK_ROOT, timeout_s: float = LOOK_S_MAX
 ) -> dict[str, str]:
-    """The address of each role's leader, those that have one; `Unavailable` where none has."""
+    """The address of each role's leader, those that have one; `ServiceUnavailable` where none
+    has.
+    """
     hosts = ",".join(servers)
     with _asked(servers, timeout_s) as client:
-        told = {role: _read(client, _path(root, name)) for role, name in ROLES.items()}
+        told = {role: _read(client, _path(root, name)) for role, name in LEADER_NAMES.items()}
     found = {
-        role: address_in(data, _path(root, ROLES[role])) for role, data in told.items() if data
+        role: address_in(data, _path(root, LEADER_NAMES[role]))
+        for role, data in told.items()
+        if data
     }
     if not found:
-        names = ", ".join(_path(root, name) for name in ROLES.values())
+        names = ", ".join(_path(root, name) for name in LEADER_NAMES.values())
         text = f"no leader in ZooKeeper at {hosts}: nothing at {names}"
-        raise Unavailable(text, kind=NO_LEADER)
+        raise ServiceUnavailable(text, kind=NO_LEADER)
     return found
 
 
 @contextmanager
 def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
-    """A session for a few questions. What goes wrong meanwhile is `Unavailable`."""
+    """A session for a few questions. What goes wrong meanwhile is `ServiceUnavailable`."""
     try:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
@@ -76,10 +80,10 @@ def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
         yield client
     except KazooTimeoutError:
         text = f"ZooKeeper at {hosts} does not answer within {timeout_s:g} s"
-        raise Unavailable(text, kind=NO_ZOOKEEPER) from None
+        raise ServiceUnavailable(text, kind=NO_ZOOKEEPER) from None
     except (KazooException, OSError) as error:
         text = f"ZooKeeper at {hosts}: {type(error).__name__} {error}".rstrip()
-        raise Unavailable(text, kind=NO_ZOOKEEPER) from None
+        raise ServiceUnavailable(text, kind=NO_ZOOKEEPER) from None
     finally:
         client.stop()
         client.close()

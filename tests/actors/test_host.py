@@ -12,14 +12,14 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
-from peloton.actors.host.goals import LOOK_EVERY_S, HostNotes, deadline
+from peloton.actors.host.goals import INSPECT_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import HOLDING, RUN_TABLE, About, Phase, Step
+from peloton.actors.host.ledger import HOLDING, RUN_TABLE, About, RunPhase, RunStep
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
-from peloton.actors.task.messages import End, Outcome
-from peloton.runtime.core.turn import Outcome as Turn
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue, Refused
 
@@ -28,7 +28,7 @@ HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
 CROWD = Key(f"task/{JOB}/0")
 SPEC = m.RunSpec(Resources(UNIT), "true")
 ROOM = Resources(4 * UNIT, 0, 0, 0)
-DONE = Outcome(End.SUCCEEDED, 0)
+DONE = RunOutcome(End.SUCCEEDED, 0)
 EPOCH = 3
 
 
@@ -62,16 +62,16 @@ def up(ports: tuple[int, int] = (31000, 31003)) -> Host:
     return host  # type: ignore[no-any-return]
 
 
-def with_run(phase: Phase, member: int = 0) -> Host:
+def with_run(phase: RunPhase, member: int = 0) -> Host:
     """A host that holds one run in this phase."""
     host = up()
-    spec = SPEC if phase != Phase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
+    spec = SPEC if phase != RunPhase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
     host = hears(host, m.Launch(1, spec), member).state
-    if phase in (Phase.STARTED, Phase.ENDED):
+    if phase in (RunPhase.STARTED, RunPhase.ENDED):
         host = hears(host, m.RunsStarted((pod(member),))).state
-    if phase == Phase.KILLING:
+    if phase == RunPhase.KILLING:
         host = hears(host, m.KillRun(1, 5.0), member).state
-    if phase == Phase.ENDED:
+    if phase == RunPhase.ENDED:
         host = hears(host, m.RunsEnded((m.RunEnd(pod(member), DONE),))).state
     assert host.runs[pod(member)].phase == phase
     return host
@@ -82,7 +82,7 @@ def test_a_host_is_up_once_its_backend_was_compared() -> None:
     assert turn.state.state == HostStates.UNREACHABLE
     turn = hears(turn.state, m.BackendUp())
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
-    assert turn.state.state == HostStates.UNSURE
+    assert turn.state.state == HostStates.RECONCILING
     assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 
@@ -128,14 +128,14 @@ def test_the_name_of_a_run_is_in_memory_once() -> None:
 @pytest.mark.parametrize(
     ("phase", "answer"),
     [
-        (Phase.ACCEPTED, t.Accepted(1)),
-        (Phase.STARTED, t.Started(1)),
-        (Phase.KILLING, t.Accepted(1)),
-        (Phase.ENDED, t.Ended(1, DONE)),
-        (Phase.REFUSED, t.RunRefused(1, "no room on the host: cpu")),
+        (RunPhase.ACCEPTED, t.Accepted(1)),
+        (RunPhase.STARTED, t.Started(1)),
+        (RunPhase.KILLING, t.Accepted(1)),
+        (RunPhase.ENDED, t.Ended(1, DONE)),
+        (RunPhase.REFUSED, t.RunRefused(1, "no room on the host: cpu")),
     ],
 )
-def test_a_repeated_launch_is_answered_from_the_ledger(phase: Phase, answer: Message) -> None:
+def test_a_repeated_launch_is_answered_from_the_ledger(phase: RunPhase, answer: Message) -> None:
     turn = hears(with_run(phase), m.Launch(1, SPEC), 0)
     assert not turn.facts and not orders(turn) and said(turn) == [(answer, [0])]
 
@@ -143,16 +143,16 @@ def test_a_repeated_launch_is_answered_from_the_ledger(phase: Phase, answer: Mes
 @pytest.mark.parametrize(
     ("phase", "after", "told", "stops"),
     [
-        (Phase.ACCEPTED, Phase.KILLING, [], True),
-        (Phase.STARTED, Phase.KILLING, [], True),
-        (Phase.KILLING, Phase.KILLING, [], True),
-        (Phase.ENDED, Phase.ENDED, [(t.Ended(1, DONE), [0])], False),
-        (Phase.REFUSED, Phase.REFUSED,
+        (RunPhase.ACCEPTED, RunPhase.KILLING, [], True),
+        (RunPhase.STARTED, RunPhase.KILLING, [], True),
+        (RunPhase.KILLING, RunPhase.KILLING, [], True),
+        (RunPhase.ENDED, RunPhase.ENDED, [(t.Ended(1, DONE), [0])], False),
+        (RunPhase.REFUSED, RunPhase.REFUSED,
          [(t.RunRefused(1, "no room on the host: cpu"), [0])], False),
     ],
 )  # fmt: skip
 def test_a_kill_is_answered_from_every_phase(
-    phase: Phase, after: Phase, told: Any, stops: bool
+    phase: RunPhase, after: RunPhase, told: Any, stops: bool
 ) -> None:
     turn = hears(with_run(phase), m.KillRun(1, 5.0), 0)
     assert turn.state.runs[pod(0)].phase == after and said(turn) == told
@@ -161,28 +161,28 @@ def test_a_kill_is_answered_from_every_phase(
 
 
 def test_what_is_killed_and_unknown_is_gone() -> None:
-    assert said(hears(up(), m.KillRun(4, 5.0), 0, 2)) == [(t.Gone(4), [0, 2])]
+    assert said(hears(up(), m.KillRun(4, 5.0), 0, 2)) == [(t.RunGone(4), [0, 2])]
 
 
-@pytest.mark.parametrize("phase", [Phase.ENDED, Phase.REFUSED])
-def test_what_is_over_is_remembered_until_it_was_seen(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RunPhase.ENDED, RunPhase.REFUSED])
+def test_what_is_over_is_remembered_until_it_was_seen(phase: RunPhase) -> None:
     host = with_run(phase)
     assert len(owed(host)) == 1 and host.free == ROOM
     assert not hears(host, m.RunSeen(2), 0).facts, "another run was seen"
     assert not hears(host, m.RunSeen(1), 0).state.runs
 
 
-@pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.STARTED, Phase.KILLING])
-def test_what_is_not_over_is_not_forgotten(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
+def test_what_is_not_over_is_not_forgotten(phase: RunPhase) -> None:
     host = with_run(phase)
     assert not hears(host, m.RunSeen(1), 0).facts and not owed(host)
 
 
 def test_a_killed_run_that_fails_was_killed() -> None:
-    end = m.RunEnd(pod(0), Outcome(End.FAILED, signal="SIGTERM"))
-    turn = hears(with_run(Phase.KILLING), m.RunsEnded((end,)))
+    end = m.RunEnd(pod(0), RunOutcome(End.FAILED, signal="SIGTERM"))
+    turn = hears(with_run(RunPhase.KILLING), m.RunsEnded((end,)))
     assert said(turn)[0][0].outcome.end == End.KILLED  # type: ignore[attr-defined]
-    well = hears(with_run(Phase.KILLING), m.RunsEnded((m.RunEnd(pod(0), DONE),)))
+    well = hears(with_run(RunPhase.KILLING), m.RunsEnded((m.RunEnd(pod(0), DONE),)))
     assert said(well)[0][0].outcome.end == End.SUCCEEDED, "it was faster"  # type: ignore[attr-defined]
 
 
@@ -197,14 +197,14 @@ def test_ports_are_picked_and_never_given_twice() -> None:
     one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
     again = hears(turn.state, m.Launch(1, one), 2, 3)
     assert [members for _, members in said(again)] == [[2], [3]]
-    held = [run.ports for run in again.state.runs.values() if run.phase == Phase.ACCEPTED]
+    held = [run.ports for run in again.state.runs.values() if run.phase == RunPhase.ACCEPTED]
     assert sorted(held) == [(31001, 31000), (31002,)]
 
 
-@pytest.mark.parametrize("state", [HostStates.UNSURE, HostStates.UNREACHABLE, HostStates.LOST])
+@pytest.mark.parametrize("state", [HostStates.RECONCILING, HostStates.UNREACHABLE, HostStates.LOST])
 def test_a_host_that_is_not_up_grants_nothing(state: HostStates) -> None:
     host = up()
-    if state == HostStates.UNSURE:
+    if state == HostStates.RECONCILING:
         host = hears(host, m.BackendUp()).state
     else:
         host = hears(host, m.BackendDown("gone")).state
@@ -216,7 +216,7 @@ def test_a_host_that_is_not_up_grants_nothing(state: HostStates) -> None:
 
 
 def test_a_silent_backend_loses_the_runs_in_time() -> None:
-    host = hears(with_run(Phase.STARTED), m.BackendDown("gone")).state
+    host = hears(with_run(RunPhase.STARTED), m.BackendDown("gone")).state
     assert deadline(host) == ("unreachable", 60.0) and host.used == Resources(UNIT)
     turn = hears(host, Due("unreachable"))
     assert turn.state.state == HostStates.LOST and turn.state.used == Resources()
@@ -227,24 +227,24 @@ def test_a_silent_backend_loses_the_runs_in_time() -> None:
 
 RECONCILE = [
     # phase, what the backend lists of it, phase afterwards, orders, words
-    (Phase.ACCEPTED, None, Phase.ACCEPTED, ["StartRuns"], []),
-    (Phase.ACCEPTED, "running", Phase.STARTED, [], ["Started"]),
-    (Phase.ACCEPTED, "ended", Phase.ENDED, ["ForgetRuns"], ["Ended"]),
-    (Phase.STARTED, None, Phase.ENDED, [], ["Ended"]),
-    (Phase.STARTED, "running", Phase.STARTED, [], []),
-    (Phase.STARTED, "ended", Phase.ENDED, ["ForgetRuns"], ["Ended"]),
-    (Phase.KILLING, None, Phase.ENDED, [], ["Ended"]),
-    (Phase.KILLING, "running", Phase.KILLING, ["StopRuns"], []),
-    (Phase.KILLING, "ended", Phase.ENDED, ["ForgetRuns"], ["Ended"]),
-    (Phase.ENDED, None, Phase.ENDED, [], []),
-    (Phase.ENDED, "ended", Phase.ENDED, ["ForgetRuns"], []),
-    (Phase.REFUSED, None, Phase.REFUSED, [], []),
+    (RunPhase.ACCEPTED, None, RunPhase.ACCEPTED, ["StartRuns"], []),
+    (RunPhase.ACCEPTED, "running", RunPhase.STARTED, [], ["Started"]),
+    (RunPhase.ACCEPTED, "ended", RunPhase.ENDED, ["ForgetRuns"], ["Ended"]),
+    (RunPhase.STARTED, None, RunPhase.ENDED, [], ["Ended"]),
+    (RunPhase.STARTED, "running", RunPhase.STARTED, [], []),
+    (RunPhase.STARTED, "ended", RunPhase.ENDED, ["ForgetRuns"], ["Ended"]),
+    (RunPhase.KILLING, None, RunPhase.ENDED, [], ["Ended"]),
+    (RunPhase.KILLING, "running", RunPhase.KILLING, ["StopRuns"], []),
+    (RunPhase.KILLING, "ended", RunPhase.ENDED, ["ForgetRuns"], ["Ended"]),
+    (RunPhase.ENDED, None, RunPhase.ENDED, [], []),
+    (RunPhase.ENDED, "ended", RunPhase.ENDED, ["ForgetRuns"], []),
+    (RunPhase.REFUSED, None, RunPhase.REFUSED, [], []),
 ]
 
 
 @pytest.mark.parametrize(("phase", "listed", "after", "ordered", "told"), RECONCILE)
 def test_the_ledger_is_compared_row_by_row(
-    phase: Phase, listed: str | None, after: Phase, ordered: list[str], told: list[str]
+    phase: RunPhase, listed: str | None, after: RunPhase, ordered: list[str], told: list[str]
 ) -> None:
     host = hears(with_run(phase), m.BackendUp()).state
     running = (pod(0),) if listed == "running" else ()
@@ -256,14 +256,14 @@ def test_the_ledger_is_compared_row_by_row(
     assert [type(word).__name__ for word, _ in said(turn)] == told
 
 
-@pytest.mark.parametrize("phase", [None, Phase.ENDED, Phase.REFUSED])
-def test_an_old_run_is_gone_before_the_host_is_up(phase: Phase | None) -> None:
+@pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
+def test_an_old_run_is_gone_before_the_host_is_up(phase: RunPhase | None) -> None:
     host = up() if phase is None else with_run(phase)
     host = hears(host, m.BackendUp()).state
     turn = hears(host, m.RunsListed((pod(0),)))
-    assert turn.state.state == HostStates.UNSURE
+    assert turn.state.state == HostStates.RECONCILING
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
-    end = m.RunsEnded((m.RunEnd(pod(0), Outcome(End.KILLED)),))
+    end = m.RunsEnded((m.RunEnd(pod(0), RunOutcome(End.KILLED)),))
     look = hears(turn.state, end)
     assert [type(order).__name__ for order in orders(look)] == ["ForgetRuns", "ListRuns"]
     assert hears(look.state, m.RunsListed(())).state.state == HostStates.UP
@@ -280,7 +280,7 @@ def test_a_list_from_before_an_outage_is_not_believed() -> None:
     ("message", "answer"),
     [
         (m.Launch(1, SPEC), [t.RunRefused(1, "no such host")]),
-        (m.KillRun(1, 5.0), [t.Gone(1)]),
+        (m.KillRun(1, 5.0), [t.RunGone(1)]),
         (m.RunSeen(1), []),
     ],
 )
@@ -305,23 +305,23 @@ def gone(host: Host) -> Host:
 @pytest.mark.parametrize("state", HostStates)
 def test_who_looks_again_takes_nothing_for_granted(state: HostStates) -> None:
     """A host out of reach asks whether the backend is up; only that answer makes it unsure."""
-    host = up() if state != HostStates.UNSURE else hears(up(), m.BackendUp()).state
+    host = up() if state != HostStates.RECONCILING else hears(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
         host = hears(host, m.BackendDown("gone")).state
     if state == HostStates.LOST:
         host = hears(host, Due("unreachable")).state
-    turn = hears(host, m.LookAgain())
-    if state in (HostStates.UP, HostStates.UNSURE):
-        assert turn.state.state == HostStates.UNSURE
+    turn = hears(host, m.RecheckBackend())
+    if state in (HostStates.UP, HostStates.RECONCILING):
+        assert turn.state.state == HostStates.RECONCILING
         assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
         return
-    assert turn.state == host and orders(turn) == [m.AskBackend(HOST)]
+    assert turn.state == host and orders(turn) == [m.PingBackend(HOST)]
     asked = hears(turn.state, m.BackendUp())
     assert hears(asked.state, m.RunsListed(())).state.state == HostStates.UP
 
 
-@pytest.mark.parametrize("phase", [None, Phase.ENDED, Phase.REFUSED])
-def test_a_start_that_nobody_owns_is_killed(phase: Phase | None) -> None:
+@pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
+def test_a_start_that_nobody_owns_is_killed(phase: RunPhase | None) -> None:
     host = up() if phase is None else with_run(phase)
     turn = hears(host, m.RunsStarted((pod(0),)))
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)] and not turn.facts
@@ -329,7 +329,7 @@ def test_a_start_that_nobody_owns_is_killed(phase: Phase | None) -> None:
 
 def test_an_end_heard_of_late_has_its_own_time() -> None:
     """A run ended while nobody listened: the task is told when, now and at every repeat."""
-    host = with_run(Phase.STARTED)
+    host = with_run(RunPhase.STARTED)
     end = m.RunsEnded((m.RunEnd(pod(0), DONE, 50.03),))
     assert said(hears(host, end, now=51.0)) == [(t.Ended(1, DONE), [0])], "just now"
     late = hears(host, end, now=90.0)
@@ -341,8 +341,8 @@ def test_an_end_heard_of_late_has_its_own_time() -> None:
     assert said(hears(host, early, now=90.0)) == [(t.Ended(1, DONE, 9.0), [0])], "a clock set back"
 
 
-@pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.STARTED, Phase.KILLING])
-def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
+def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: RunPhase) -> None:
     turn = hears(with_run(phase), m.HostGone())
     assert turn.state.removed and turn.state.free == ROOM
     assert said(turn)[0][0].outcome.end == End.LOST  # type: ignore[attr-defined]
@@ -351,8 +351,8 @@ def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: Phase) -> None:
     assert len(owed(turn.state)) == 1, "its tasks are told until they have seen it"
 
 
-@pytest.mark.parametrize("phase", [Phase.ACCEPTED, Phase.STARTED, Phase.KILLING])
-def test_whether_runs_may_be_lost_is_decided_where_they_are_granted(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
+def test_whether_runs_may_be_lost_is_decided_where_they_are_granted(phase: RunPhase) -> None:
     """Who looked at the host, and then said that it is gone, may have missed a launch."""
     host = with_run(phase)
     turn = hears(host, m.HostGone(lose_runs=False))
@@ -362,16 +362,16 @@ def test_whether_runs_may_be_lost_is_decided_where_they_are_granted(phase: Phase
     assert hears(host, m.HostGone()).reply == 1
 
 
-@pytest.mark.parametrize("phase", [Phase.ENDED, Phase.REFUSED])
-def test_a_host_whose_runs_are_over_is_forgotten_without_asking(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [RunPhase.ENDED, RunPhase.REFUSED])
+def test_a_host_whose_runs_are_over_is_forgotten_without_asking(phase: RunPhase) -> None:
     turn = hears(with_run(phase), m.HostGone(lose_runs=False))
     assert turn.state.removed and turn.reply == 0
     assert hears(turn.state, m.HostGone(lose_runs=False)).reply == 0
 
 
 def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:
-    host = gone(with_run(Phase.STARTED))
-    for word in (m.BackendUp(), m.LookAgain()):
+    host = gone(with_run(RunPhase.STARTED))
+    for word in (m.BackendUp(), m.RecheckBackend()):
         turn = hears(host, word)
         assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     ends = (m.RunEnd(pod(1), DONE),)
@@ -418,8 +418,8 @@ def test_what_is_so_of_many_is_written_as_a_set_and_folds_the_same() -> None:
 def test_ends_of_several_ways_are_several_sets() -> None:
     """What differs in outcome or time is not lumped together; what is alone goes by name."""
     host = hears(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
-    failed = Outcome(End.FAILED, 1)
-    ways = (DONE, failed, DONE, Outcome(End.FAILED, 2))
+    failed = RunOutcome(End.FAILED, 1)
+    ways = (DONE, failed, DONE, RunOutcome(End.FAILED, 2))
     ends = tuple(m.RunEnd(pod(member), way) for member, way in enumerate(ways))
     turn = hears(host, m.RunsEnded(ends))
     assert [type(fact).__name__ for fact in turn.facts] == ["SetEnded", "ProcessesEnded"]
@@ -440,7 +440,9 @@ def test_a_host_that_holds_runs_asks_for_them_from_time_to_time():
     """The end of a run may be a word that was lost: nobody else would ever say it again."""
     host = hears(up(), t_launch(), 0).state
     first = looks(host, None, 100.0)
-    assert not orders(first) and KIND.recall_s(first.notes) == 100.0 + LOOK_EVERY_S[HostStates.UP]
+    assert (
+        not orders(first) and KIND.recall_s(first.notes) == 100.0 + INSPECT_EVERY_S[HostStates.UP]
+    )
     early = looks(host, first.notes, 399.0)
     assert not orders(early) and early.notes is None
     due = looks(host, first.notes, 400.0)
@@ -458,13 +460,13 @@ def test_a_host_that_became_idle_looks_once_more_and_then_leaves_its_backend_alo
 
 
 @pytest.mark.parametrize(
-    ("word", "asked"), [(m.BackendDown("gone"), m.AskBackend), (m.BackendUp(), m.ListRuns)]
+    ("word", "asked"), [(m.BackendDown("gone"), m.PingBackend), (m.BackendUp(), m.ListRuns)]
 )
 def test_a_host_that_waits_for_a_word_asks_for_it(word: Message, asked: type):
     host = hears(hears(up(), m.BackendDown("away")).state, word).state
     begun = looks(host, HostNotes(HostStates.UP, 1.0), 100.0)
     assert not orders(begun), "another state: its time begins anew"
-    due = looks(host, begun.notes, 100.0 + LOOK_EVERY_S[host.state])
+    due = looks(host, begun.notes, 100.0 + INSPECT_EVERY_S[host.state])
     assert [type(order) for order in orders(due)] == [asked]
 
 
@@ -487,7 +489,7 @@ def test_a_host_is_up_only_when_a_list_has_judged_every_run() -> None:
     host = hears(up(), t_launch(), 0, now=20.0).state
     unsure = hears(host, m.BackendUp(), now=20.0).state
     turn = hears(unsure, m.RunsListed((), (), 20.0), now=20.0)
-    assert turn.state.state == HostStates.UNSURE, "the list may be older than the run"
+    assert turn.state.state == HostStates.RECONCILING, "the list may be older than the run"
     later = hears(turn.state, m.RunsListed((), (), 25.0), now=25.0)
     assert later.state.state == HostStates.UP
     assert any(isinstance(send.message, m.StartRuns) for send in later.sends)
@@ -515,8 +517,8 @@ def test_a_host_knows_the_first_keeper_it_was_compared_with() -> None:
 def test_the_list_of_another_keeper_loses_no_run_and_launches_nothing() -> None:
     turn = hears(met(), OTHER_LIST)
     host = turn.state
-    assert host.state == HostStates.UNSURE and deadline(host) is None
-    assert host.runs[pod(0)].phase == Phase.STARTED and said(turn) == [] == orders(turn)
+    assert host.state == HostStates.RECONCILING and deadline(host) is None
+    assert host.runs[pod(0)].phase == RunPhase.STARTED and said(turn) == [] == orders(turn)
     for name in ("x1", "/x", "y2", "/y", "peloton host forget h --lose-runs"):
         assert name in host.because
     refusal, _ = said(hears(host, m.Launch(1, SPEC), 1))[0]
@@ -530,11 +532,11 @@ def test_a_host_goes_on_when_its_own_keeper_answers_again() -> None:
     waiting = hears(met(), OTHER_LIST).state
     back = hears(waiting, m.RunsListed((pod(0),), keeper="x1", keeper_at="/moved")).state
     assert (back.state, back.because, back.keeper_at) == (HostStates.UP, "", "/moved")
-    assert back.runs[pod(0)].phase == Phase.STARTED
+    assert back.runs[pod(0)].phase == RunPhase.STARTED
 
 
 def test_a_host_of_an_earlier_version_takes_the_keeper_it_meets() -> None:
-    host = hears(with_run(Phase.STARTED), m.RunsListed((pod(0),), keeper="x1")).state
+    host = hears(with_run(RunPhase.STARTED), m.RunsListed((pod(0),), keeper="x1")).state
     assert host.keeper == "x1" and host.state == HostStates.UP
     assert not hears(host, m.RunsListed((pod(0),), keeper="x1")).facts, "once is enough"
 
@@ -593,7 +595,7 @@ def test_a_summary_counts_the_launches_that_were_decided() -> None:
 
 def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared() -> None:
     turn = hears(None, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
-    assert turn.state.state == HostStates.UNSURE and turn.state.capacity == ROOM
+    assert turn.state.state == HostStates.RECONCILING and turn.state.capacity == ROOM
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     up_now = hears(turn.state, m.RunsListed(())).state
     assert up_now == msgspec.structs.replace(up(), version=up_now.version)
@@ -602,7 +604,7 @@ def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared()
 @pytest.mark.parametrize("state", HostStates)
 def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
     """Also where nothing has changed: the answer is how its backend knows that it was heard."""
-    host = up() if state != HostStates.UNSURE else hears(up(), m.BackendUp()).state
+    host = up() if state != HostStates.RECONCILING else hears(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
         host = hears(host, m.HostLeft("unplugged")).state
         assert (host.state, host.because) == (HostStates.UNREACHABLE, "unplugged")
@@ -611,24 +613,24 @@ def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
     assert host.state == state
     turn = hears(host, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
-    still = HostStates.UP if state == HostStates.UP else HostStates.UNSURE
+    still = HostStates.UP if state == HostStates.UP else HostStates.RECONCILING
     assert turn.state.state == still and bool(turn.facts) == (state > HostStates.UP)
     assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 
 def test_a_machine_comes_back_with_another_capacity_and_keeps_its_runs() -> None:
-    host = hears(with_run(Phase.STARTED), m.HostLeft()).state
+    host = hears(with_run(RunPhase.STARTED), m.HostLeft()).state
     assert (host.state, host.because) == (HostStates.UNREACHABLE, "the host has left")
     host = hears(host, m.HostAppeared(ROOM + ROOM, (), BACKEND, (31000, 31003))).state
     back = hears(host, m.RunsListed((pod(0),))).state
-    assert back.state == HostStates.UP and back.runs[pod(0)].phase == Phase.STARTED
+    assert back.state == HostStates.UP and back.runs[pod(0)].phase == RunPhase.STARTED
     assert back.capacity == ROOM + ROOM and back.used == SPEC.resources
 
 
 def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears() -> None:
     host = hears(up(), m.HostGone()).state
     turn = hears(host, m.HostAppeared(ROOM, (), BACKEND))
-    assert not turn.state.removed and turn.state.state == HostStates.UNSURE
+    assert not turn.state.removed and turn.state.state == HostStates.RECONCILING
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
 
 
@@ -643,31 +645,31 @@ ABOUT: dict[About, tuple[Message, tuple[int, ...]]] = {
 }
 
 
-def taken(before: Host, turn: Turn) -> Step:
+def taken(before: Host, turn: Turn) -> RunStep:
     """The step that a host has taken with the run of member 0, by what can be seen of it."""
     old, new = before.runs.get(pod(0)), turn.state.runs.get(pod(0))
     if old is None or new is None:
         if old is not new:
-            return Step.FORGET if new is None else Step.GRANT
+            return RunStep.FORGET if new is None else RunStep.GRANT
     elif new.phase != old.phase:
-        if new.phase == Phase.ENDED:
-            return Step.LOST if new.outcome is not None and new.outcome.system else Step.ENDED
-        return Step.KILL if new.phase == Phase.KILLING else Step.STARTED
+        if new.phase == RunPhase.ENDED:
+            return RunStep.LOST if new.outcome is not None and new.outcome.system else RunStep.ENDED
+        return RunStep.KILL if new.phase == RunPhase.KILLING else RunStep.STARTED
     ordered = {type(order) for order in orders(turn)}
     if m.StopRuns in ordered:
         held = old is not None and old.phase in HOLDING
-        return Step.KILL_AGAIN if held else Step.KILL_STRANGER
+        return RunStep.KILL_AGAIN if held else RunStep.KILL_STRANGER
     if m.StartRuns in ordered:
-        return Step.START_AGAIN
+        return RunStep.START_AGAIN
     answers = [message for message, _ in said(turn)]
-    if t.Gone(1) in answers:
-        return Step.ANSWER_GONE
-    return Step.ANSWER if answers else Step.NOTHING
+    if t.RunGone(1) in answers:
+        return RunStep.ANSWER_GONE
+    return RunStep.ANSWER if answers else RunStep.NOTHING
 
 
 @pytest.mark.parametrize("about", About, ids=lambda about: about.name)
 @pytest.mark.parametrize("phase", RUN_TABLE, ids=lambda phase: phase.name if phase else "unknown")
-def test_a_host_does_with_a_run_what_the_table_says(phase: Phase | None, about: About) -> None:
+def test_a_host_does_with_a_run_what_the_table_says(phase: RunPhase | None, about: About) -> None:
     host = up() if phase is None else with_run(phase)
     message, members = ABOUT[about]
     assert taken(host, hears(host, message, *members)) == RUN_TABLE[phase][about]

@@ -10,7 +10,7 @@ import msgspec
 from peloton.actors.host.inventory.decide import list_hosts, report
 from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import LookAgain
+from peloton.actors.host.messages import RecheckBackend
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
@@ -50,7 +50,7 @@ def test_the_sum_leaves_out_what_is_lost() -> None:
 
 def test_only_what_changed_is_told_and_numbered() -> None:
     index = hosts(a=host(HostStates.UNREACHABLE), b=host(HostStates.LOST))
-    words = [word for word in told(index) if word[1] != LookAgain()]
+    words = [word for word in told(index) if word[1] != RecheckBackend()]
     assert [to for to, _ in words] == [PLACERS_ALL, ROOT]
     first = words[0][1]
     assert isinstance(first, HostDeltas) and first.snapshot and first.sequence == 1
@@ -73,9 +73,9 @@ def test_after_a_recovery_every_host_looks_again_once() -> None:
     """Also a lost one: the word that its backend is up again may have been lost with the shard."""
     states = {state.name.lower(): host(state) for state in HostStates}
     index = hosts(**states, removed=removed())
-    asked = [to for to, message in told(index) if message == LookAgain()]
+    asked = [to for to, message in told(index) if message == RecheckBackend()]
     assert asked == [f"host/{name}" for name in (*states, "removed")]
-    assert not [to for to, message in told(index) if message == LookAgain()]
+    assert not [to for to, message in told(index) if message == RecheckBackend()]
 
 
 def test_a_host_that_is_no_more_is_counted_nowhere() -> None:

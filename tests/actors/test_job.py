@@ -21,7 +21,7 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.totals import has_begun, state_of
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
-from peloton.runtime.core.turn import Outcome, take_turn
+from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Refused
 
 ID = "0" * 36
@@ -31,7 +31,7 @@ POOL = Key("respool/p")
 DEFAULT = TaskConfig(resources=Resources(1, 1), command=Command("true"))
 
 
-def hears(job: Job | None, message: Message) -> Outcome:
+def hears(job: Job | None, message: Message) -> TurnOutcome:
     """One turn of a job."""
     return take_turn(KIND, job, message=message, at=AT)
 
@@ -45,7 +45,7 @@ def made(instances: int = 2500, **fields: Any) -> Job:
     return job
 
 
-def goals(turn: Outcome) -> list[tuple[int, int, TaskGoals, Bits]]:
+def goals(turn: TurnOutcome) -> list[tuple[int, int, TaskGoals, Bits]]:
     """(slice, version, goal, stopped) of every goal said."""
     words = [send.message for send in turn.sends]
     return [(w.number, w.version, w.goal, w.stopped) for w in words if isinstance(w, SetSliceGoal)]
@@ -149,7 +149,7 @@ def test_more_tries_than_a_hundred_are_not_had() -> None:
     assert rows[0].policy.max_failures == 100
 
 
-def _opening(turn: Outcome, *, number: int) -> Any:
+def _opening(turn: TurnOutcome, *, number: int) -> Any:
     words = [send.message for send in turn.sends]
     return next(w.opening for w in words if isinstance(w, SetSliceGoal) and w.number == number)
 

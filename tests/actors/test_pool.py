@@ -83,7 +83,7 @@ def admit(into: Tree) -> list[tuple[str, int]]:
     for key, members in found:
         old = into.lots[key]
         new = Lot(
-            old.shape, old.crowd, old.arrived, old.asks,
+            old.shape, old.crowd, old.arrived, old.tickets,
             old.waiting - members, old.admitted | members,
         )  # fmt: skip
         into.put(key, old=old, new=new)
@@ -297,7 +297,7 @@ def test_pools_are_listed_parents_first() -> None:
     assert found.find("/a/a1") == A1 and found.find("/a/x") is None
 
 
-def ask(tree_: Tree, query: Any) -> list[str]:
+def ticket(tree_: Tree, query: Any) -> list[str]:
     at = At(now=0.0, key=ROOT, index=tree_)
     return [view.path for view in KIND.inspect[type(query)](root(), query, at)]
 
@@ -316,11 +316,11 @@ def wide() -> Tree:
 @pytest.mark.parametrize("most", [1, 2, 3, 10])
 def test_pages_together_are_the_list(most: int) -> None:
     found = wide()
-    whole = ask(found, m.ListPools())
+    whole = ticket(found, m.ListPools())
     assert len(whole) == 10
     pages: list[str] = []
     after = None
-    while page := ask(found, m.ListPools(most, after)):
+    while page := ticket(found, m.ListPools(most, after)):
         assert len(page) <= most
         pages += page
         names = page[-1].split("/")[1:] if page[-1] != "/" else []
@@ -333,24 +333,24 @@ def test_the_next_page_is_found_after_a_pool_that_is_gone() -> None:
     a2, b = Key("respool/a2"), Key("respool/b")
     after = (("a", A), ("a2", a2))
     found.put(a2, old=found.pools[a2], new=None)
-    assert ask(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
+    assert ticket(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
     for key in (Key("respool/b1"), Key("respool/b2"), b):
         found.put(key, old=found.pools[key], new=None)
-    assert ask(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
+    assert ticket(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
 
 
 def test_children_alone_are_listed_by_name() -> None:
-    assert ask(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
-    assert ask(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
-    assert ask(wide(), m.ListPools(parent=Key("respool/x"))) == []
+    assert ticket(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
+    assert ticket(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
+    assert ticket(wide(), m.ListPools(parent=Key("respool/x"))) == []
 
 
 def test_one_pool_is_answered_with_those_above_it() -> None:
     found = wide()
-    assert ask(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
-    assert ask(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
-    assert ask(found, m.GetPool()) == ask(found, m.GetPool(path="/")) == ["/"]
-    assert ask(found, m.GetPool(Key("respool/x"))) == ask(found, m.GetPool(path="/a/x")) == []
+    assert ticket(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
+    assert ticket(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
+    assert ticket(found, m.GetPool()) == ticket(found, m.GetPool(path="/")) == ["/"]
+    assert ticket(found, m.GetPool(Key("respool/x"))) == ticket(found, m.GetPool(path="/a/x")) == []
     at = At(now=0.0, key=ROOT, index=found)
     views = KIND.inspect[m.GetPool](root(), m.GetPool(A, children=True), at)
     assert [view.child_count for view in views] == [2, 3]

@@ -145,7 +145,7 @@ def release(tree: Tree) -> None:
     assert len(serve(tree)) == 1
 
 
-def ask(tree: Tree) -> None:
+def ticket(tree: Tree) -> None:
     put_lot(tree, "more", pool=leaf(2), waiting=5)
     assert serve(tree) == []
 
@@ -183,7 +183,7 @@ def page(tree: Tree) -> None:
     assert len(views) == 5
 
 
-DONE = (page, create, update, delete, release, ask, leave, host_comes_and_goes, explain, why)
+DONE = (page, create, update, delete, release, ticket, leave, host_comes_and_goes, explain, why)
 
 
 @pytest.fixture(scope="module")

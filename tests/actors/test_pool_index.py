@@ -113,7 +113,7 @@ class Pools(RuleBasedStateMachine):
         at=st.integers(0, 99), job=small, number=small, need=needs, priority=small,
         members=st.integers(1, 3), again=st.booleans(),
     )  # fmt: skip
-    def ask(
+    def ticket(
         self, at: int, job: int, number: int, need: Resources, priority: int, members: int,
         again: bool,
     ) -> None:  # fmt: skip

@@ -17,18 +17,24 @@ from peloton.actors.job.slice.tally import client_state, list_instances, tally, 
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.kind import KIND as TASK
-from peloton.actors.task.messages import Place, Policy, SetTaskGoal, Shelve, TaskGoals
-from peloton.actors.task.state import Room, Task, TaskStates
+from peloton.actors.task.messages import (
+    AssignHosts,
+    MarkUnschedulable,
+    Policy,
+    SetTaskGoal,
+    TaskGoals,
+)
+from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.placement.messages import HostSummary, Placed, Unplaced, Wish
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.turn import Outcome, take_turn
+from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue
 
 JOB, SLICE, CROWD = Key("job/j"), Key("slice/j/0"), Key("task/j/0")
 DEFAULT = TaskConfig(resources=Resources(1), command=Command("x"))
 OPENING = m.SliceOpening("j", "name", Key("respool/p"), 10, DEFAULT)
-READY = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Room.ADMITTED)
-ENDED = Task(TaskGoals.SUCCEEDED, TaskStates.SUCCEEDED, Policy(), 1, 1, Room.NONE)
+READY = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Admission.ADMITTED)
+ENDED = Task(TaskGoals.SUCCEEDED, TaskStates.SUCCEEDED, Policy(), 1, 1, Admission.NONE)
 
 
 def crowd(**classes: Bits) -> Crowd:
@@ -36,7 +42,9 @@ def crowd(**classes: Bits) -> Crowd:
     states = {
         "ready": READY,
         "ended": ENDED,
-        "running": Task(TaskGoals.SUCCEEDED, TaskStates.RUNNING, Policy(), 1, 1, Room.ADMITTED),
+        "running": Task(
+            TaskGoals.SUCCEEDED, TaskStates.RUNNING, Policy(), 1, 1, Admission.ADMITTED
+        ),
     }
     found = Crowd(TASK, CROWD)
     for name, members in classes.items():
@@ -50,7 +58,7 @@ def at(tasks: Crowd, now: float = 0.0, notes: Any = None, members: Bits | None =
     return At(now=now, key=SLICE, index=tasks, notes=notes, members=members)
 
 
-def opened(goal: TaskGoals = TaskGoals.SUCCEEDED, stopped: Bits = Bits()) -> Outcome:  # noqa: B008
+def opened(goal: TaskGoals = TaskGoals.SUCCEEDED, stopped: Bits = Bits()) -> TurnOutcome:  # noqa: B008
     message = m.SetSliceGoal(1, JOB, 0, goal, stopped, OPENING)
     return take_turn(KIND, None, message=message, at=at(crowd()))
 
@@ -142,7 +150,7 @@ def test_the_first_answer_wins() -> None:
     turn = take_turn(
         KIND, SOME, message=Placed(1, Bits.of(1, 2, 3), hosts), at=at(tasks, 0.1, notes)
     )
-    places = [s for s in turn.sends if isinstance(s.message, Place)]
+    places = [s for s in turn.sends if isinstance(s.message, AssignHosts)]
     assert [(s.members, s.values) for s in places] == [(Bits.of(1), (hosts[0],))]
 
 
@@ -158,7 +166,7 @@ def test_a_refusal_travels_with_the_next_wish() -> None:
     assert found.notes.refused == ()
 
 
-def limited(grant: int, goal: TaskGoals = TaskGoals.SUCCEEDED, *stopped: int) -> Outcome:
+def limited(grant: int, goal: TaskGoals = TaskGoals.SUCCEEDED, *stopped: int) -> TurnOutcome:
     message = m.SetSliceGoal(1, JOB, 0, goal, Bits.of(*stopped), OPENING, grant)
     return take_turn(KIND, None, message=message, at=at(crowd()))
 
@@ -211,40 +219,42 @@ def test_members_that_wait_for_others_are_counted_and_say_so() -> None:
 @pytest.mark.parametrize(
     ("state", "room", "shown"),
     [
-        (TaskStates.WAITING, Room.NONE, "INITIALIZED"),
-        (TaskStates.WAITING, Room.QUEUED, "PENDING"),
-        (TaskStates.WAITING, Room.ADMITTED, "PENDING"),
-        (TaskStates.LAUNCHING, Room.ADMITTED, "LAUNCHED"),
-        (TaskStates.RUNNING, Room.ADMITTED, "RUNNING"),
-        (TaskStates.THROTTLED, Room.NONE, "PENDING"),
-        (TaskStates.LOST, Room.NONE, "LOST"),
+        (TaskStates.WAITING, Admission.NONE, "INITIALIZED"),
+        (TaskStates.WAITING, Admission.QUEUED, "PENDING"),
+        (TaskStates.WAITING, Admission.ADMITTED, "PENDING"),
+        (TaskStates.LAUNCHING, Admission.ADMITTED, "LAUNCHED"),
+        (TaskStates.RUNNING, Admission.ADMITTED, "RUNNING"),
+        (TaskStates.THROTTLED, Admission.NONE, "PENDING"),
+        (TaskStates.LOST, Admission.NONE, "LOST"),
     ],
 )
-def test_states_have_the_names_clients_know(state: TaskStates, room: Room, shown: str) -> None:
-    assert client_state(Task(TaskGoals.SUCCEEDED, state, Policy(), room=room)) == shown
+def test_states_have_the_names_clients_know(state: TaskStates, room: Admission, shown: str) -> None:
+    assert client_state(Task(TaskGoals.SUCCEEDED, state, Policy(), admission=room)) == shown
 
 
 @pytest.mark.parametrize(
     ("state", "room", "code"),
     [
-        (TaskStates.WAITING, Room.NONE, "NEW"),
-        (TaskStates.WAITING, Room.QUEUED, "POOL"),
-        (TaskStates.WAITING, Room.ADMITTED, "HOST"),
-        (TaskStates.LAUNCHED, Room.ADMITTED, "LAUNCH"),
-        (TaskStates.KILLING, Room.ADMITTED, "LAUNCH"),
-        (TaskStates.RUNNING, Room.ADMITTED, ""),
-        (TaskStates.FAILED, Room.NONE, ""),
-        (TaskStates.THROTTLED, Room.NONE, "RETRY"),
+        (TaskStates.WAITING, Admission.NONE, "NEW"),
+        (TaskStates.WAITING, Admission.QUEUED, "POOL"),
+        (TaskStates.WAITING, Admission.ADMITTED, "HOST"),
+        (TaskStates.LAUNCHED, Admission.ADMITTED, "LAUNCH"),
+        (TaskStates.KILLING, Admission.ADMITTED, "LAUNCH"),
+        (TaskStates.RUNNING, Admission.ADMITTED, ""),
+        (TaskStates.FAILED, Admission.NONE, ""),
+        (TaskStates.THROTTLED, Admission.NONE, "RETRY"),
     ],
 )
-def test_every_state_that_waits_says_why(state: TaskStates, room: Room, code: str) -> None:
-    found, because = why(Task(TaskGoals.SUCCEEDED, state, Policy(), room=room), at(crowd()))
+def test_every_state_that_waits_says_why(state: TaskStates, room: Admission, code: str) -> None:
+    found, because = why(Task(TaskGoals.SUCCEEDED, state, Policy(), admission=room), at(crowd()))
     assert found == code and bool(because) == bool(code)
 
 
 # ---- members that no host could ever run ----
 
-SHELVED = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Room.NONE, shelved=True)
+SHELVED = Task(
+    TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Admission.NONE, unschedulable=True
+)
 
 
 def shelf(*members: int) -> Crowd:
@@ -256,11 +266,11 @@ def shelf(*members: int) -> Crowd:
     return found
 
 
-def shelves(turn: Outcome) -> list[tuple[bool, list[int]]]:
+def shelves(turn: TurnOutcome) -> list[tuple[bool, list[int]]]:
     return [
-        (send.message.shelved, [*send.members])
+        (send.message.unschedulable, [*send.members])
         for send in turn.sends
-        if isinstance(send.message, Shelve) and send.members is not None
+        if isinstance(send.message, MarkUnschedulable) and send.members is not None
     ]
 
 
@@ -280,10 +290,10 @@ def test_who_can_never_run_gives_its_room_back_at_the_second_word() -> None:
 
 def test_a_word_between_that_it_could_run_begins_anew() -> None:
     tasks = crowd(ready=Bits.of(2))
-    notes = WishNotes(Bits.of(2), 0.0, 1, doomed=Bits.of(2))
+    notes = WishNotes(Bits.of(2), 0.0, 1, unschedulable=Bits.of(2))
     full = Unplaced(1, Bits.of(2), (("no room", 3),))
     turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes))
-    assert shelves(turn) == [] and not turn.notes.doomed
+    assert shelves(turn) == [] and not turn.notes.unschedulable
 
 
 def test_who_holds_no_room_goes_on_looking_for_a_host() -> None:
@@ -304,10 +314,10 @@ def test_who_holds_no_room_goes_on_looking_for_a_host() -> None:
     ],
 )
 def test_when_a_host_could_run_it_it_asks_for_room_and_is_not_launched(answer: Any) -> None:
-    notes = WishNotes(Bits.of(3), 0.0, 1, doomed=Bits.of(3))
+    notes = WishNotes(Bits.of(3), 0.0, 1, unschedulable=Bits.of(3))
     turn = take_turn(KIND, SOME, message=answer, at=at(shelf(3), 0.5, notes))
-    assert shelves(turn) == [(False, [3])] and not turn.notes.doomed
-    assert not [send for send in turn.sends if isinstance(send.message, Place)]
+    assert shelves(turn) == [(False, [3])] and not turn.notes.unschedulable
+    assert not [send for send in turn.sends if isinstance(send.message, AssignHosts)]
 
 
 def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None:
@@ -315,18 +325,18 @@ def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None
     tasks.classes[SHELVED] = Bits.of(3).raw
     tasks.columns.add(Bits.of(3).raw)
     tasks.columns.write("spec", Bits.of(3).raw, value=0)
-    notes = WishNotes(Bits.of(1, 3), 0.0, 1, doomed=Bits.of(1, 3))
+    notes = WishNotes(Bits.of(1, 3), 0.0, 1, unschedulable=Bits.of(1, 3))
     answer = Placed(1, Bits.of(1, 3), (Key("host/a"), Key("host/b")))
     turn = take_turn(KIND, SOME, message=answer, at=at(tasks, 0.5, notes))
     assert shelves(turn) == [(False, [3])]
-    places = [send for send in turn.sends if isinstance(send.message, Place)]
+    places = [send for send in turn.sends if isinstance(send.message, AssignHosts)]
     assert [(send.members, send.values) for send in places] == [(Bits.of(1), (Key("host/a"),))]
-    assert 1 in turn.notes.wished and not turn.notes.doomed, "else it were wished for twice"
+    assert 1 in turn.notes.wished and not turn.notes.unschedulable, "else it were wished for twice"
 
 
 def test_it_is_pending_and_says_that_it_can_never_run() -> None:
     assert client_state(SHELVED) == "PENDING"
-    notes = WishNotes(reasons=(("no room", 3),), lack="no host fits", never=True)
+    notes = WishNotes(reasons=(("no room", 3),), shortfall="no host fits", never=True)
     assert why(SHELVED, at(shelf(3), notes=notes)) == ("NEVER", "no host fits")
     assert why(SHELVED, at(shelf(3)))[0] == "NEVER", "a daemon that has just started knows it too"
 

@@ -22,7 +22,7 @@ from peloton.actors.respool import goals as respool
 from peloton.actors.respool.lot import goals as lot
 from peloton.actors.task import goals as task
 from peloton.actors.task.messages import Policy, TaskGoals
-from peloton.actors.task.state import Room, Task, TaskStates
+from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.kinds import GROUPS, kinds
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Due, Key, Kind, Pursue, no_deadline
@@ -63,8 +63,8 @@ def test_tables_name_nothing_else(kind: str) -> None:
 
 
 INNER: Mapping[str, tuple[Any, list[Any], type[enum.Enum]]] = {
-    "room of a task": (task.ROOM_TABLE, [*Room], task.RoomGoals),
-    "run of a host": (ledger.RUN_TABLE, [None, *ledger.Phase], ledger.About),
+    "room of a task": (task.ADMISSION_TABLE, [*Admission], task.AdmissionGoals),
+    "run of a host": (ledger.RUN_TABLE, [None, *ledger.RunPhase], ledger.About),
 }
 """State machines inside of a kind."""
 
@@ -113,7 +113,7 @@ def heard(kind: Kind) -> set[type]:
 
 TASK_STEPS = """
              SUCCEEDED     RUNNING       KILLED    DELETED
-WAITING      ask_for_room  ask_for_room  withdraw  withdraw
+WAITING      request_admission  request_admission  withdraw  withdraw
 LAUNCHING    wait          wait          kill      kill
 LAUNCHED     wait          wait          kill      kill
 STARTING     wait          wait          kill      kill
@@ -159,16 +159,18 @@ def test_the_tables_are_as_drawn(kind: str, drawn: str) -> None:
     assert found == steps
 
 
-@pytest.mark.parametrize("room", Room)
+@pytest.mark.parametrize("room", Admission)
 @pytest.mark.parametrize("goal", TaskGoals)
 @pytest.mark.parametrize("state", TaskStates)
 def test_a_task_comes_to_rest_from_everywhere(
-    state: TaskStates, goal: TaskGoals, room: Room
+    state: TaskStates, goal: TaskGoals, room: Admission
 ) -> None:
     """A goal that is pursued for ever would be a turn that never ends."""
     at = At(now=0.0, key=Key("task/j/0"))
     for failures in (0, 1, 5):
-        before = Task(goal, state, Policy(max_failures=3), ask=1, room=room, failures=failures)
+        before = Task(
+            goal, state, Policy(max_failures=3), ticket=1, admission=room, failures=failures
+        )
         after = take_turn(KINDS["task"], before, message=Pursue(), at=at).state
         if after is not None:
             again = take_turn(KINDS["task"], after, message=Pursue(), at=at)

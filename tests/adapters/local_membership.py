@@ -14,12 +14,12 @@ from collections.abc import Callable
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
+    MembershipView,
     NodeAnswer,
     NodeOutcome,
     Session,
     SessionState,
     ShardId,
-    View,
 )
 
 
@@ -81,7 +81,9 @@ class LocalMembership:
         service = self._service
         with service.lock:
             if self.member:
-                view = View(self.member, service.version, {**service.members}, {**service.owners})
+                view = MembershipView(
+                    self.member, service.version, {**service.members}, {**service.owners}
+                )
                 self._tell(view)
 
     def create_owner(self, shard: ShardId) -> None:

@@ -20,7 +20,7 @@ from cassandra.io.asyncioreactor import AsyncioConnection
 from cassandra.policies import FallthroughRetryPolicy, NoSpeculativeExecutionPolicy
 
 from peloton.runtime.adapters import cassandra_schema, cassandra_session
-from peloton.runtime.adapters.cassandra_doctor import judge, look
+from peloton.runtime.adapters.cassandra_doctor import findings_of, read_cluster
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
     LEVEL,
@@ -30,7 +30,7 @@ from peloton.runtime.adapters.cassandra_session import (
 )
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.statements import Done, Found, FrameRow, InsertRow, ReadSegment
+from peloton.runtime.core.statements import FrameRow, InsertRow, ReadSegment, RowsFound, WriteStored
 from peloton.runtime.ports import (
     FRAME_PART_BYTES_MAX,
     CheckpointPart,
@@ -39,7 +39,7 @@ from peloton.runtime.ports import (
     Cut,
     Floor,
     Frame,
-    Refused,
+    JournalRefused,
     ShardId,
     Unreachable,
     Work,
@@ -91,7 +91,7 @@ def test_nobody_there_is_unreachable_and_soon() -> None:
 @pytest.mark.parametrize("keyspace", ["no_such_keyspace", "system"])
 def test_without_the_tables_it_says_how_to_make_them(keyspace: str) -> None:
     settings = CassandraSettings(port=cassandra.shared().port, keyspace=keyspace)
-    with pytest.raises(Refused, match="peloton schema apply"):
+    with pytest.raises(JournalRefused, match="peloton schema apply"):
         CassandraRows.open(settings)
 
 
@@ -113,9 +113,9 @@ def test_more_than_may_be_under_way_at_once_comes_back_in_order() -> None:
         for position in (1, 2, 3, 4)
         for part in range(20)
     ]
-    assert rows.run(asked) == [Done()] * len(asked)
+    assert rows.run(asked) == [WriteStored()] * len(asked)
     (found,) = rows.run([ReadSegment(SHARD, 0)])
-    assert isinstance(found, Found)
+    assert isinstance(found, RowsFound)
     assert [row.part for row in found.rows if isinstance(row, FrameRow)] == [*range(20)] * 4
 
 
@@ -208,7 +208,7 @@ def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) ->
         connected = cassandra_session.connect(where, keyspace=False)
         try:
             outcomes.append(cassandra_schema.apply(connected, "together", replication=COPIES))
-        except Refused as refused:
+        except JournalRefused as refused:
             outcomes.append(refused)
         finally:
             connected.close()
@@ -218,8 +218,8 @@ def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) ->
         thread.start()
     for thread in threads:
         thread.join()
-    done = [one for one in outcomes if isinstance(one, cassandra_schema.Applied)]
-    others = [str(one) for one in outcomes if not isinstance(one, cassandra_schema.Applied)]
+    done = [one for one in outcomes if isinstance(one, cassandra_schema.SchemaApplied)]
+    others = [str(one) for one in outcomes if not isinstance(one, cassandra_schema.SchemaApplied)]
     assert [bool(one.made) for one in done].count(True) == 1
     assert all("another command changes the schema" in text for text in others)
     last = cassandra_schema.apply(server, "together", replication=COPIES)
@@ -249,7 +249,7 @@ def test_tables_that_differ_are_told_and_not_touched(server: Connected) -> None:
 def test_names_that_are_none_are_refused(
     server: Connected, keyspace: str, copies: dict[str, int], text: str
 ) -> None:
-    with pytest.raises(Refused, match=re.escape(text)):
+    with pytest.raises(JournalRefused, match=re.escape(text)):
         cassandra_schema.apply(server, keyspace, replication=copies)
 
 
@@ -258,9 +258,9 @@ def test_names_that_are_none_are_refused(
 
 def test_the_doctor_reads_a_real_server(server: Connected) -> None:
     keyspace = keyspaces.settings().keyspace
-    (finding,) = judge(look(server, keyspace))
+    (finding,) = findings_of(read_cluster(server, keyspace))
     assert not finding.wrong and "1 copy" in finding.text
-    (missing,) = judge(look(server, "no_such_keyspace"))
+    (missing,) = findings_of(read_cluster(server, "no_such_keyspace"))
     assert missing.wrong and missing.remedy == "peloton schema apply --replication dc1:1"
 
 
@@ -274,7 +274,9 @@ def test_the_doctor_names_what_was_done_to_the_keyspace(server: Connected) -> No
         "ALTER KEYSPACE ill WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 3}"
         " AND durable_writes = false"
     )
-    texts = " | ".join(finding.text for finding in judge(look(server, "ill")) if finding.wrong)
+    texts = " | ".join(
+        finding.text for finding in findings_of(read_cluster(server, "ill")) if finding.wrong
+    )
     for words in ("gc_grace_seconds is 60", "vanish after 60 s", "ended is missing",
                   "3 copies, 1 servers", "durable_writes is off"):  # fmt: skip
         assert words in texts

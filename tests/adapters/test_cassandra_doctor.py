@@ -8,16 +8,21 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.adapters.cassandra_doctor import Looked, Server, judge, milliseconds
+from peloton.runtime.adapters.cassandra_doctor import (
+    ClusterReading,
+    ServerReading,
+    findings_of,
+    milliseconds,
+)
 
 GOOD_SETTINGS = {
     "commitlog_sync": "batch", "commitlog_sync_group_window": "0ms", "paxos_variant": "v2",
     "write_request_timeout": "2000ms", "cas_contention_timeout": "2000ms",
 }  # fmt: skip
 SERVERS = tuple(
-    Server(f"10.0.0.{n}:9042", "dc1", "5.0.9", "schema-1", GOOD_SETTINGS) for n in (1, 2, 3)
+    ServerReading(f"10.0.0.{n}:9042", "dc1", "5.0.9", "schema-1", GOOD_SETTINGS) for n in (1, 2, 3)
 )
-GOOD = Looked(
+GOOD = ClusterReading(
     SERVERS,
     "peloton",
     {"class": "org.apache.cassandra.locator.NetworkTopologyStrategy", "dc1": "3"},
@@ -25,21 +30,21 @@ GOOD = Looked(
 )
 
 
-def with_setting(name: str, value: str) -> Looked:
+def with_setting(name: str, value: str) -> ClusterReading:
     first = replace(SERVERS[0], settings=GOOD_SETTINGS | {name: value})
     return replace(GOOD, servers=(first, *SERVERS[1:]))
 
 
-def with_options(name: str, value: int) -> Looked:
+def with_options(name: str, value: int) -> ClusterReading:
     return replace(GOOD, table_options={"register": GOOD.table_options["register"] | {name: value}})
 
 
-def with_server(**changes: object) -> Looked:
+def with_server(**changes: object) -> ClusterReading:
     return replace(GOOD, servers=(replace(SERVERS[0], **changes), *SERVERS[1:]))
 
 
 def test_a_good_cluster_has_no_findings() -> None:
-    assert judge(GOOD) == []
+    assert findings_of(GOOD) == []
 
 
 @pytest.mark.parametrize(
@@ -64,19 +69,19 @@ def test_a_good_cluster_has_no_findings() -> None:
         (with_options("default_time_to_live", 60), True, "vanish after 60 s"),
     ],
 )
-def test_what_is_not_kept_is_named(looked: Looked, wrong: bool, words: str) -> None:
-    findings = [finding for finding in judge(looked) if words in finding.text]
+def test_what_is_not_kept_is_named(looked: ClusterReading, wrong: bool, words: str) -> None:
+    findings = [finding for finding in findings_of(looked) if words in finding.text]
     assert [finding.wrong for finding in findings] == [wrong]
     assert findings[0].remedy
 
 
 def test_a_window_counts_only_where_there_is_one() -> None:
     wide = with_setting("commitlog_sync_group_window", "20ms")
-    assert judge(wide) == []
+    assert findings_of(wide) == []
     group = replace(SERVERS[0], settings={**GOOD_SETTINGS, "commitlog_sync": "group"})
-    assert judge(replace(GOOD, servers=(group, *SERVERS[1:]))) == []
+    assert findings_of(replace(GOOD, servers=(group, *SERVERS[1:]))) == []
     late = replace(group, settings={**group.settings, "commitlog_sync_group_window": "20ms"})
-    (finding,) = judge(replace(GOOD, servers=(late, *SERVERS[1:])))
+    (finding,) = findings_of(replace(GOOD, servers=(late, *SERVERS[1:])))
     assert "waits for four" in finding.text and not finding.wrong
 
 

@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from peloton.runtime.adapters import cassandra_schema, cassandra_session
-from peloton.runtime.adapters.cassandra_doctor import judge, look
+from peloton.runtime.adapters.cassandra_doctor import findings_of, read_cluster
 from peloton.runtime.adapters.cassandra_session import CassandraSettings
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import (
     Applied,
     Bump,
-    Failed,
-    Found,
     NotApplied,
     ReadRegister,
     RegisterRow,
+    RowsFound,
+    StatementFailed,
 )
 from peloton.runtime.ports import (
     Answer,
@@ -34,7 +34,7 @@ from peloton.runtime.ports import (
     Committed,
     Fenced,
     Frame,
-    Refused,
+    JournalRefused,
     ShardId,
     Unclear,
     Unreachable,
@@ -130,10 +130,10 @@ def test_a_conditional_write_that_was_frozen_lands_later_and_its_repeat_says_so(
     bump = Bump(SHARD, before.epoch, uuid.uuid4().bytes, "somebody")
     server.pause()
     (reply,) = rows.run([bump])
-    assert isinstance(reply, Failed)
+    assert isinstance(reply, StatementFailed)
     server.go_on()
     pause = threading.Event()
-    while isinstance(reply, Failed):
+    while isinstance(reply, StatementFailed):
         pause.wait(AGAIN_S)
         (reply,) = rows.run([bump])
     # Refused with our own op: the first copy, which had "failed", was done when the server thawed.
@@ -145,7 +145,7 @@ def test_a_conditional_write_that_was_frozen_lands_later_and_its_repeat_says_so(
 
 def register(rows: CassandraRows) -> RegisterRow:
     (found,) = rows.run([ReadRegister(SHARD)])
-    assert isinstance(found, Found)
+    assert isinstance(found, RowsFound)
     (row,) = found.rows
     assert isinstance(row, RegisterRow)
     return row
@@ -221,7 +221,11 @@ def test_planted_a_server_that_syncs_periodically_loses_what_it_acknowledged(
     try:
         bootstrap(server)
         connected = cassandra_session.connect(CassandraSettings(port=server.port), keyspace=False)
-        texts = [finding.text for finding in judge(look(connected, "peloton")) if finding.wrong]
+        texts = [
+            finding.text
+            for finding in findings_of(read_cluster(connected, "peloton"))
+            if finding.wrong
+        ]
         connected.close()
         assert len(texts) == 1 and "commitlog_sync is periodic" in texts[0]
         owner = journal(server)
@@ -239,6 +243,6 @@ def test_planted_a_server_that_syncs_periodically_loses_what_it_acknowledged(
 
 def frames_left(server: Cassandra) -> int:
     """0 as well when the shard, or its tables, are not even there."""
-    with contextlib.suppress(Refused), contextlib.closing(journal(server)) as heir:
+    with contextlib.suppress(JournalRefused), contextlib.closing(journal(server)) as heir:
         return claim(heir).last_position
     return 0

@@ -29,7 +29,7 @@ from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
 from tests.e2e.cluster import until_there
-from tests.gateway.town import CHANNEL, Town, default_config, named
+from tests.gateway.fleet_fixture import CHANNEL, Town, default_config, named
 from tests.servers import cassandra
 from tests.servers.zookeeper import ZooKeeper
 

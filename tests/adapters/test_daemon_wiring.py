@@ -21,19 +21,19 @@ import pytest
 import yaml
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import CannotStart, Failed
-from peloton.assembly_daemon import Daemon, Outside
-from peloton.muster import Muster
+from peloton.assembly import CannotStart, ClusterFailed
+from peloton.assembly_daemon import Daemon, ExternalServices
+from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core.ownership import ranked
-from peloton.runtime.core.statements import Reply, Statement
+from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import Sizes
 from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
-from tests.gateway.town import CHANNEL, Town, named
+from tests.gateway.fleet_fixture import CHANNEL, Town, named
 
 HERE = Path("/nowhere")
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
@@ -49,7 +49,7 @@ class SharedRows(MemoryRows):
         super().__init__()
         self._one = threading.Lock()
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         with self._one:
             return super().run(statements)
 
@@ -86,7 +86,7 @@ class Fleet:
             raw["tls"] = {field: str(path) for field, path in files.items()}
         self.lines[name] = LocalMembership(self.service)
         journal = FencedRows(self.rows, process=name.encode().ljust(16, b"-"))
-        outside = Outside(journal, self.lines[name])
+        outside = ExternalServices(journal, self.lines[name])
         daemon = Daemon(parse(raw, HERE), failed=lambda: None, outside=outside)
         self.daemons[name] = daemon
         return daemon
@@ -105,7 +105,7 @@ class Fleet:
 
     def close(self) -> None:
         for daemon in self.daemons.values():
-            with contextlib.suppress(Failed):
+            with contextlib.suppress(ClusterFailed):
                 daemon.stop()
 
 
@@ -131,7 +131,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
 def town(daemon: Daemon) -> Iterator[Town]:
     """What clients of this daemon see, once the root pool has heard of all hosts."""
 
-    muster = Muster(daemon._region, daemon._inventories)
+    muster = Readiness(daemon._region, daemon._inventories)
     until(lambda: muster.all_up([key("host", host["name"]) for host in HOSTS], alone=True))
     with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
         yield Town(daemon._region, channel, http=daemon.http)
@@ -228,7 +228,7 @@ def test_a_machine_that_comes_after_the_session_began_is_told_its_name(fleet: Fl
     daemon = fleet.start("one")
     until(fleet.settled)
     late = Named()
-    daemon._region.register_soft("late", late)
+    daemon._region.register_service("late", late)
     assert until(lambda: late.name) == fleet.lines["one"].member
 
 
@@ -280,7 +280,7 @@ def test_a_daemon_that_cannot_go_on_says_why(tmp_path: Path) -> None:
     daemon = Daemon(alone(tmp_path), failed=failed.set)
     daemon._root.broken("the thread of the shards ended")
     assert failed.wait(WAIT_S_MAX)
-    with pytest.raises(Failed, match="the thread of the shards ended"):
+    with pytest.raises(ClusterFailed, match="the thread of the shards ended"):
         daemon.stop()
     assert Daemon(alone(tmp_path), failed=lambda: None).stop()
 

@@ -20,9 +20,9 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.assembly_daemon import Daemon
 from peloton.config import Address
 from peloton.sdk.client import Client
-from peloton.sdk.errors import PelotonError, ServerError, Unavailable
+from peloton.sdk.errors import PelotonError, ServerError, ServiceUnavailable
 from tests.adapters.test_daemon_wiring import WAIT_S_MAX, alone, town, until
-from tests.gateway.town import CHANNEL, named
+from tests.gateway.fleet_fixture import CHANNEL, named
 
 
 def damage(file: Path, group: str) -> int:
@@ -79,7 +79,9 @@ def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> N
             began_s = time.monotonic()
             with pytest.raises(PelotonError) as seen:
                 client.jobs.query()
-            assert isinstance(seen.value, ServerError) and not isinstance(seen.value, Unavailable)
+            assert isinstance(seen.value, ServerError) and not isinstance(
+                seen.value, ServiceUnavailable
+            )
             assert name in str(seen.value)
             assert time.monotonic() - began_s < 15, "it does not ask again and again"
         assert not daemon.greeted.done(), "it is never ready"

@@ -20,11 +20,11 @@ from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
-    Failed,
     FrameRow,
     InsertRow,
     NotApplied,
     ReadRegister,
+    StatementFailed,
 )
 from peloton.runtime.ports import Claimed, Committed, Frame, ShardId, Unclear, Work
 from tests.adapters import cql_stub
@@ -80,7 +80,7 @@ def test_a_write_that_was_done_comes_back_in_doubt_and_was_sent_once(
     rows = CassandraRows(connected)
     stub.fault = fault
     (reply,) = rows.run([WRITE])
-    assert isinstance(reply, Failed), reply
+    assert isinstance(reply, StatementFailed), reply
     assert (stub.arrived[Advance], stub.done[Advance]) == (1, 1)
 
 
@@ -117,7 +117,7 @@ def test_no_server_at_all_is_a_doubt_too(stub: Stub, connected: Connected) -> No
     rows = CassandraRows(connected)
     connected.close()
     (reply,) = rows.run([WRITE])
-    assert isinstance(reply, Failed)
+    assert isinstance(reply, StatementFailed)
     assert stub.arrived[Advance] == 0
 
 
@@ -130,7 +130,7 @@ def test_plain_statements_are_sent_once_too(
     stub.faulty = FrameRow if isinstance(ask, InsertRow) else ReadRegister
     stub.fault = fault
     (reply,) = rows.run([ask])
-    assert isinstance(reply, Failed), reply
+    assert isinstance(reply, StatementFailed), reply
     assert stub.arrived[stub.faulty] == 1
 
 
@@ -153,7 +153,7 @@ def test_one_fault_among_many_statements_leaves_the_others_their_answers(
     stub.fault = "overloaded"
     first, failed, last = rows.run([ROW, WRITE, ROW])
     assert first == last != failed
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, StatementFailed)
 
 
 @pytest.mark.parametrize("fault", RESENT_BY_DEFAULT)

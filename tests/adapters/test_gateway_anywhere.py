@@ -37,7 +37,7 @@ from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core import listing, views
 from peloton.runtime.ports import Session, SessionState, ShardId
 from tests.adapters.test_daemon_wiring import SHARDS, Fleet, town, until
-from tests.gateway.town import Town, default_config, named, pool_config
+from tests.gateway.fleet_fixture import Town, default_config, named, pool_config
 
 BOUND_S = 12.0
 """Nobody has to wait for a timeout, of 15 s, to learn that nobody is there."""
@@ -193,9 +193,11 @@ def ready(door: Daemon, known: Known) -> set[bool]:
 
 def known_owners(door: Daemon, group: str) -> list[ShardId]:
     """Shards that this daemon believes to have an owner: it is told of changes a moment later."""
-    standing = door._region.places.standing
+    membership_status = door._region.places.membership_status
     shards = [ShardId(group, number) for number in range(SHARDS[group])]
-    return [shard for shard in shards if standing is None or standing.owner_of(shard)]
+    return [
+        shard for shard in shards if membership_status is None or membership_status.owner_of(shard)
+    ]
 
 
 def test_the_table_has_every_call_that_is_served() -> None:

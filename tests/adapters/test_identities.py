@@ -18,10 +18,10 @@ import yaml
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.assembly import CannotStart, Failed
-from peloton.assembly_daemon import Daemon, Outside
-from peloton.muster import Muster
+from peloton.assembly import CannotStart, ClusterFailed
+from peloton.assembly_daemon import Daemon, ExternalServices
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
+from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.settings import parse
 from tests.adapters.local_membership import LocalMembership, Service
@@ -33,7 +33,7 @@ from tests.adapters.test_daemon_wiring import (
     until,
 )
 from tests.e2e.cluster import until_there
-from tests.gateway.town import CHANNEL, Town, default_config
+from tests.gateway.fleet_fixture import CHANNEL, Town, default_config
 
 WAIT_S_MAX = 60.0
 HOSTS = [{"name": "a", "cpus": 12.0, "memory_mb": 6144, "disk_mb": 60000}]
@@ -57,7 +57,7 @@ class Fleet:
             "shards": SHARDS,
         }
         journal = FencedRows(self.rows, process=name.encode().ljust(16, b"-"))
-        outside = Outside(journal, LocalMembership(self.service))
+        outside = ExternalServices(journal, LocalMembership(self.service))
         daemon = Daemon(parse(raw, self.folder), failed=lambda: None, outside=outside)
         self.daemons.append(daemon)
         return daemon
@@ -72,7 +72,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path)
     yield fleet
     for daemon in fleet.daemons:
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(ClusterFailed):
             daemon.stop()
     for keeper in tmp_path.glob("keeper*"):
         shutil.rmtree(keeper, ignore_errors=True)  # its keeper ends its runs, and leaves
@@ -94,7 +94,7 @@ def marking_until(file: Path) -> task_pb2.TaskConfig:
 
 
 def why_down(daemon: Daemon) -> str:
-    return " ".join(Muster(daemon._region, daemon._inventories).down())
+    return " ".join(Readiness(daemon._region, daemon._inventories).down())
 
 
 @pytest.mark.timeout(300)

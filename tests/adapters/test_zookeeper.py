@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from peloton.chaos.nemesis.door import Door
+from peloton.chaos.nemesis.proxy import Door
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
 from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Paths
-from peloton.runtime.adapters.zookeeper_writes import Found, Writes
+from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
 from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState, ShardId
 from tests.adapters.zookeeper_bench import SHORT_SESSION_S, Bench
 from tests.contracts.memberships import (
@@ -129,11 +129,11 @@ def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: B
     a = bench.daemon("a", proxy.address, session_s=6.0)
     session = a.client._session
     committed: list[float] = []
-    answers: list[Found] = []
-    writes = Writes(session._line, committed=committed.append)
+    answers: list[NodeStatus] = []
+    writes = Writes(session._connection, committed=committed.append)
     proxy.silence()
     asked_s = now_s()
-    session._put(lambda: writes.beat(bench.paths.nowhere, answers.append))
+    session._put(lambda: writes.heartbeat(bench.paths.nowhere, answers.append))
     rest(1.0)
     mended_s = now_s()
     proxy.mend()
@@ -250,7 +250,7 @@ def leader(bench: Bench) -> str | None:
 
 
 def session_of(daemon: Daemon) -> str:
-    return str(daemon.client._session._line.session_id)
+    return str(daemon.client._session._connection.session_id)
 
 
 def test_the_owner_of_a_first_shard_writes_what_existing_clients_look_for(bench: Bench):
@@ -291,9 +291,7 @@ def test_whose_owner_node_an_operator_removed_leads_no_more(bench: Bench):
 
 
 @pytest.mark.parametrize("name", ["east", ""], ids=["another name", "another journal of the name"])
-def test_a_root_of_another_cluster_is_refused_and_nothing_there_is_touched(
-    bench: Bench, name: str
-):
+def test_a_root_of_another_cluster_is_refused_and_nothing_there_is_touched(bench: Bench, name: str):
     root = f"/{bench.cluster}"
     a = Daemon(bench, "a", client=bench.client(cluster_id="01")).join()
     assert a.create().outcome is HELD

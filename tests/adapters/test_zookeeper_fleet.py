@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 
 from peloton.runtime.adapters.zookeeper_lease import now_s
 from peloton.runtime.adapters.zookeeper_nodes import Paths
-from tests.adapters.zookeeper_town import Town
+from tests.adapters.zookeeper_fixture import Town
 from tests.contracts.memberships import end_session, identity_of, rest, wait
 from tests.servers import zookeeper
 
@@ -80,7 +80,7 @@ def test_one_that_was_cut_drops_all_it_had_and_begins_anew(town: Town):
     mine, before = len(cut.root.running), ordered(cut, "drop")
     cut.proxy.cut()
     wait(town.settled)
-    wait(lambda: not cut.root.standing.current)
+    wait(lambda: not cut.root.membership_status.current)
     assert len(cut.root.running) == mine
     town.daemons["d1"] = cut
     cut.proxy.mend()

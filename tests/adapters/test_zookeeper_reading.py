@@ -15,8 +15,8 @@ import pytest
 from kazoo.exceptions import NoNodeError
 
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_bytes
-from peloton.runtime.adapters.zookeeper_reading import Reading
-from peloton.runtime.ports import MemberNode, ShardId, View
+from peloton.runtime.adapters.zookeeper_reading import ViewReading
+from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 PATHS = Paths("c")
 NAMES = ("a", "b", "c")
@@ -87,10 +87,10 @@ class Line:
             then(request(self._tree))
 
 
-def read(tree: Tree) -> tuple[View, bool]:
+def read(tree: Tree) -> tuple[MembershipView, bool]:
     """A view, and whether it was torn."""
     line, found = Line(tree), []
-    reading = Reading(
+    reading = ViewReading(
         line,  # type: ignore[arg-type]
         paths=PATHS,
         watch=lambda event: None,
@@ -136,9 +136,11 @@ def test_every_change_up_to_its_version_is_in_a_view(seed: int) -> None:
     for path, (at, data) in last.items():
         if at <= view.version:  # nothing came after it, so it must be shown
             folder, _, name = path.rpartition("/")
-            known = view.members if folder == PATHS.members else {
-                f"{shard.group}-{shard.number}": who for shard, who in view.owners.items()
-            }
+            known = (
+                view.members
+                if folder == PATHS.members
+                else {f"{shard.group}-{shard.number}": who for shard, who in view.owners.items()}
+            )
             assert (name in known) == (data is not None), (path, at, view.version, torn)
 
 

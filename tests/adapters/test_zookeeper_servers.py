@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.chaos.nemesis.door import Door
+from peloton.chaos.nemesis.proxy import Door
 from peloton.runtime.adapters.zookeeper_lease import now_s
 from peloton.runtime.ports import NodeOutcome, SessionState, ShardId
 from tests.adapters.zookeeper_bench import SESSION_S, Bench, Watched

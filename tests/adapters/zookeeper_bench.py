@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kazoo.client import KazooClient
 
 from peloton.runtime.adapters.zookeeper_lease import now_s
-from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
 from tests.contracts.memberships import Daemon, rest, wait
 
@@ -41,7 +41,7 @@ class Bench:
         self, address: str = "", *, session_s: float = 0, cluster: str = "", cluster_id: str = ""
     ) -> ZooKeeperMembership:
         """Of this bench's cluster, or of another one below the same root."""
-        config = Config(
+        config = ZooKeeperConfig(
             address or self.address,
             cluster or self.cluster,
             cluster_id=cluster_id,

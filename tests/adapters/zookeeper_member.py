@@ -13,7 +13,7 @@ import sys
 import threading
 
 from peloton.runtime.adapters.zookeeper_lease import now_s
-from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.ports import MemberNode, MembershipNews, NodeAnswer, Session, ShardId
 
 SAMPLE_EVERY_S = 0.005
@@ -28,7 +28,7 @@ def say(*words: object) -> None:
 
 
 def main(hosts: str, cluster: str, session_s: str) -> None:
-    client = ZooKeeperMembership(Config(hosts, cluster, session_s=float(session_s)))
+    client = ZooKeeperMembership(ZooKeeperConfig(hosts, cluster, session_s=float(session_s)))
 
     def told(news: MembershipNews) -> None:
         if isinstance(news, Session):

@@ -8,7 +8,7 @@ import pytest
 
 from peloton.features import raise_level
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
-from peloton.runtime.ports import MemberNode, Refused
+from peloton.runtime.ports import JournalRefused, MemberNode
 from tests.cli.terminal import typed
 
 
@@ -31,13 +31,13 @@ def test_it_is_raised_when_all_members_know_it() -> None:
 @pytest.mark.parametrize("other", [member(1), MemberNode("old:1", ("jobmgr",)), None])
 def test_one_member_that_does_not_know_it_is_named(other: MemberNode | None) -> None:
     made = journal()
-    with pytest.raises(Refused, match="level 2 is not known to d2: upgrade"):
+    with pytest.raises(JournalRefused, match="level 2 is not known to d2: upgrade"):
         raise_level(made, {"d1": member(2), "d2": other}, known=2)
     assert made.level() == 0
 
 
 def test_a_fleet_that_is_down_says_nothing() -> None:
-    with pytest.raises(Refused, match="no daemon is up"):
+    with pytest.raises(JournalRefused, match="no daemon is up"):
         raise_level(journal(), {}, known=1)
 
 

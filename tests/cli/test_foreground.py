@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peloton.assembly import CannotStart, Failed
+from peloton.assembly import CannotStart, ClusterFailed
 from peloton.foreground import CANNOT_START, Manner, run
 
 MANNER = Manner("peloton thing", "leaving", failed=7, left=1, left_text="some is left")
@@ -29,16 +29,16 @@ def as_before() -> Iterator[None]:
 class Thing:
     """Ends as it was told to."""
 
-    def __init__(self, end: bool | Failed) -> None:
+    def __init__(self, end: bool | ClusterFailed) -> None:
         self.end = end
 
     def stop(self) -> bool:
-        if isinstance(self.end, Failed):
+        if isinstance(self.end, ClusterFailed):
             raise self.end
         return self.end
 
 
-def ran(end: bool | Failed, leave: Callable[[], object] | None = None) -> int:
+def ran(end: bool | ClusterFailed, leave: Callable[[], object] | None = None) -> int:
     """Runs until it fails of itself, or `leave` makes it leave."""
 
     def start(failed: Callable[[], None]) -> Thing:
@@ -53,10 +53,12 @@ def ran(end: bool | Failed, leave: Callable[[], object] | None = None) -> int:
     [
         (True, 0, "leaving\n"),
         (False, 1, "leaving\nsome is left\n"),
-        (Failed("out of room"), 7, "leaving\npeloton thing: out of room\n"),
+        (ClusterFailed("out of room"), 7, "leaving\npeloton thing: out of room\n"),
     ],
 )
-def test_the_end(end: bool | Failed, code: int, said: str, capsys: pytest.CaptureFixture) -> None:
+def test_the_end(
+    end: bool | ClusterFailed, code: int, said: str, capsys: pytest.CaptureFixture
+) -> None:
     assert ran(end) == code
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("ready\n", said)

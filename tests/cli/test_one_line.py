@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from peloton.sdk.addresses import with_port
 from peloton.sdk.client import Client
-from peloton.sdk.places import with_port
 from tests.cli.terminal import typed
 from tests.sdk.fakes import Cluster, serving
 

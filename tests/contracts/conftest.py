@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts import houses
+from tests.contracts import journals
 
 
-@pytest.fixture(params=houses.HOUSES + houses.SERVED)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[houses.House]:
-    built = houses.build(request.param, tmp_path)
-    built.open().bootstrap(houses.GROUPS)
+@pytest.fixture(params=journals.HOUSES + journals.SERVED)
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[journals.House]:
+    built = journals.build(request.param, tmp_path)
+    built.open().bootstrap(journals.GROUPS)
     yield built
     built.close()

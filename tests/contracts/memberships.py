@@ -14,22 +14,22 @@ from typing import Protocol
 
 from kazoo.client import KazooClient
 
-from peloton.chaos.nemesis.door import Door
-from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.chaos.nemesis.proxy import Door
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.ports import (
     MemberNode,
     Membership,
     MembershipNews,
+    MembershipView,
     NodeAnswer,
     NodeOutcome,
     Session,
     SessionState,
     ShardId,
-    View,
 )
-from peloton.runtime.simulation.later import begun
-from peloton.runtime.simulation.member import Client
+from peloton.runtime.simulation.member import SimulatedMembership
 from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import Stepper
 from tests.servers import zookeeper
 
@@ -79,7 +79,7 @@ class Simulated:
         self._names = itertools.count(1)
 
     def client(self) -> Membership:
-        return Client(self.ensemble, f"client-{next(self._names)}")
+        return SimulatedMembership(self.ensemble, f"client-{next(self._names)}")
 
     def wait(self, until: Callable[[], bool]) -> None:
         self.stepper.run(until)
@@ -90,15 +90,15 @@ class Simulated:
         self.stepper.run(lambda: self.stepper.clock.now() >= end_s)
 
     def cut(self, client: Membership) -> None:
-        assert isinstance(client, Client)
+        assert isinstance(client, SimulatedMembership)
         client.cut()
 
     def mend(self, client: Membership) -> None:
-        assert isinstance(client, Client)
+        assert isinstance(client, SimulatedMembership)
         client.heal()
 
     def expire(self, client: Membership) -> None:
-        assert isinstance(client, Client)
+        assert isinstance(client, SimulatedMembership)
         client.expire()
 
     def elsewhere(self) -> None:
@@ -122,7 +122,7 @@ class Real:
 
     def client(self) -> Membership:
         proxy = Door(self.server.port)
-        config = Config(proxy.address, self.cluster, session_s=self.session_s)
+        config = ZooKeeperConfig(proxy.address, self.cluster, session_s=self.session_s)
         client = ZooKeeperMembership(config)
         self._proxies[id(client)] = proxy
         self._clients.append(client)
@@ -193,10 +193,10 @@ class Daemon:
     def outcomes(self, shard: ShardId = SHARD) -> list[NodeOutcome]:
         return [answer.outcome for answer in self.answers(shard)]
 
-    def views(self) -> list[View]:
-        return [news for news in self.of_session() if isinstance(news, View)]
+    def views(self) -> list[MembershipView]:
+        return [news for news in self.of_session() if isinstance(news, MembershipView)]
 
-    def view(self) -> View | None:
+    def view(self) -> MembershipView | None:
         return next(reversed(self.views()), None)
 
     def owners(self) -> dict[ShardId, str]:
@@ -233,7 +233,7 @@ def expire(client: ZooKeeperMembership, address: str) -> None:
 def identity_of(client: ZooKeeperMembership) -> tuple[int, bytes] | None:
     """Of its session; None while it has none."""
     session = client._session
-    found: tuple[int, bytes] | None = session._line.client.client_id if session else None
+    found: tuple[int, bytes] | None = session._connection.client.client_id if session else None
     return found
 
 

@@ -60,7 +60,7 @@ def test_it_has_an_address_of_its_own(house: BackendHouse) -> None:
 
 
 def test_every_host_is_told_that_it_can_ask(house: BackendHouse) -> None:
-    house.order(m.AskBackend(HOST), m.AskBackend(OTHER))
+    house.order(m.PingBackend(HOST), m.PingBackend(OTHER))
     house.hear(m.BackendUp)
     house.hear(m.BackendUp, OTHER)
 
@@ -193,7 +193,7 @@ def test_a_host_that_left_gets_nothing_done_and_is_told_so(house: BackendHouse) 
     house.order(m.RemoveHost(HOST, "unplugged"))
     assert house.hear(m.HostLeft).text == "unplugged"
     for order in (
-        m.AskBackend(HOST),
+        m.PingBackend(HOST),
         m.ListRuns(HOST, 1),
         m.StartRuns(HOST, 1, (run("late-0-1"),)),
         m.StopRuns(HOST, 1, ("r-0-1",), 0.0),
@@ -202,7 +202,7 @@ def test_a_host_that_left_gets_nothing_done_and_is_told_so(house: BackendHouse) 
         assert house.hear(m.HostLeft).text == "unplugged"
     before = len(house.told)
     house.backend.reset()
-    house.order(m.AskBackend(OTHER))
+    house.order(m.PingBackend(OTHER))
     house.hear(m.BackendUp, OTHER)
     assert not [to for to, _ in house.told[before:] if to == HOST], "up is not for all"
     house.order(m.AddHost(HOST, ROOM))

@@ -38,8 +38,8 @@ def test_strangers_beside_a_journal_outlive_a_new_beginning(tmp_path: Path) -> N
     (tmp_path / "photographs").mkdir()
     (tmp_path / "photographs" / "1.jpg").write_text("precious")
     claimed_folder.check_ours(tmp_path)
-    claimed_folder.claim(tmp_path, "process")
-    claimed_folder.empty(tmp_path)
+    claimed_folder.claim_folder(tmp_path, "process")
+    claimed_folder.empty_folder(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "photographs"]
     assert (tmp_path / "photographs" / "1.jpg").read_text() == "precious"
 
@@ -50,20 +50,20 @@ def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:
     folder.mkdir()
     (elsewhere / "1.jpg").write_text("precious")
     (folder / "keeper").symlink_to(elsewhere)
-    claimed_folder.empty(folder)
+    claimed_folder.empty_folder(folder)
     assert not (folder / "keeper").is_symlink()
     assert (elsewhere / "1.jpg").read_text() == "precious"
 
 
 def test_another_backend_is_refused_and_told_which_one_it_is(tmp_path: Path) -> None:
-    claimed_folder.claim(tmp_path, "process")
-    claimed_folder.claim(tmp_path, "process")
+    claimed_folder.claim_folder(tmp_path, "process")
+    claimed_folder.claim_folder(tmp_path, "process")
     with pytest.raises(NotOurs, match="--backend process"):
-        claimed_folder.claim(tmp_path, "simulated")
-    claimed_folder.empty(tmp_path)
-    claimed_folder.claim(tmp_path, "simulated")
+        claimed_folder.claim_folder(tmp_path, "simulated")
+    claimed_folder.empty_folder(tmp_path)
+    claimed_folder.claim_folder(tmp_path, "simulated")
 
 
 def test_a_folder_from_before_is_known_by_its_keeper(tmp_path: Path) -> None:
     with pytest.raises(NotOurs, match="--backend process"):
-        claimed_folder.claim(held(tmp_path), "simulated")
+        claimed_folder.claim_folder(held(tmp_path), "simulated")

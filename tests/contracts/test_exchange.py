@@ -16,7 +16,7 @@ import pytest
 
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.core.parcels import STREAM_FRAME_BYTES_MAX
-from peloton.runtime.ports import Ears, Exchange
+from peloton.runtime.ports import Exchange, StreamListener
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.stepper import Stepper
 
@@ -96,23 +96,23 @@ class Belled:
         self._inner = inner
         self._bell = bell
 
-    def listen(self, ears: Ears) -> None:
-        self._ears = ears
+    def listen(self, listener: StreamListener) -> None:
+        self._listener = listener
         self._inner.listen(self)
 
     def accepted(self, stream: int) -> None:
         with self._bell:
-            self._ears.accepted(stream)
+            self._listener.accepted(stream)
             self._bell.notify_all()
 
     def arrived(self, stream: int, data: bytes) -> None:
         with self._bell:
-            self._ears.arrived(stream, data)
+            self._listener.arrived(stream, data)
             self._bell.notify_all()
 
     def closed(self, stream: int, text: str) -> None:
         with self._bell:
-            self._ears.closed(stream, text)
+            self._listener.closed(stream, text)
             self._bell.notify_all()
 
 

@@ -17,12 +17,12 @@ from peloton.runtime.ports import (
     Floor,
     Frame,
     Journal,
+    JournalRefused,
     Overtaken,
-    Refused,
     ShardId,
     Work,
 )
-from tests.contracts.houses import GROUPS, OTHER, SHARD, House
+from tests.contracts.journals import GROUPS, OTHER, SHARD, House
 
 
 def claim(journal: Journal, shard: ShardId = SHARD) -> Claimed:
@@ -96,13 +96,13 @@ def test_a_new_group_is_added_to_a_living_cluster(house: House) -> None:
     assert again.bootstrap(GROUPS).shards == {**GROUPS, "c": 2}, "what it does not know, it keeps"
     assert claim(again).last_position == 2
     assert house.open().bootstrap({**GROUPS, "c": 2, "d": 1}).shards["d"] == 1
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         house.open().bootstrap({"c": 3})
 
 
 @pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 1}, {"a": 3, "c": 1}])
 def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         house.open().bootstrap(groups)
 
 
@@ -111,12 +111,12 @@ def test_a_record_without_a_name_takes_the_first_one_and_refuses_any_other(house
     named = house.open().bootstrap(GROUPS, name="west")
     assert named.name == "west" and house.open().bootstrap(GROUPS, name="west") == named
     assert house.open().bootstrap(GROUPS) == named, "who gives no name is not asked for it"
-    with pytest.raises(Refused, match="'west'.*'east'"):
+    with pytest.raises(JournalRefused, match="'west'.*'east'"):
         house.open().bootstrap(GROUPS, name="east")
 
 
 def test_who_is_refused_for_shard_counts_names_nothing(house: House) -> None:
-    with pytest.raises(Refused, match="shard counts"):
+    with pytest.raises(JournalRefused, match="shard counts"):
         house.open().bootstrap({"a": 9}, name="east")
     assert house.open().bootstrap(GROUPS, name="west").name == "west"
 
@@ -132,7 +132,7 @@ def test_the_feature_level_only_rises_and_every_process_sees_it(house: House) ->
 
 
 def test_a_shard_nobody_bootstrapped_is_refused(house: House) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         house.open().claim(ShardId("nowhere", 0), "somebody")
 
 
@@ -180,7 +180,7 @@ def test_a_position_is_the_last_plus_one_and_never_used_again(house: House, posi
     journal = house.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         journal.commit([Work(SHARD, epoch, Frame(position, b"again"))])
     append(journal, epoch, 3)
 
@@ -286,7 +286,7 @@ def test_in_a_round_one_shard_is_fenced_and_the_others_commit(house: House) -> N
 def test_a_shard_comes_once_in_a_round(house: House) -> None:
     journal = house.open()
     epoch = claim(journal).epoch
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         journal.commit([Work(SHARD, epoch, Frame(1, b"")), Work(SHARD, epoch, Frame(1, b""))])
 
 
@@ -402,10 +402,10 @@ def test_the_floor_needs_its_whole_checkpoint(house: House) -> None:
         Work(SHARD, epoch, parts=parts[1:]),
         Work(SHARD, epoch, parts=checkpoint(3, b"beyond")),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(JournalRefused):
             journal.commit([wrong])
     move_floor(journal, epoch, 1, b"x", b"y")
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         journal.commit([Work(SHARD, epoch, parts=checkpoint(1, b"again"))])
 
 
@@ -444,7 +444,7 @@ def test_the_next_owner_goes_on_cutting(house: House) -> None:
     move_floor(journal, epoch, 520)
     heir = house.open()
     epoch = claim(heir).epoch
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         heir.commit([Work(SHARD, epoch, cut=Cut())])
     assert len(tail(heir)) == 80
     move_floor(heir, epoch, 600)
@@ -503,6 +503,6 @@ def test_a_deleted_key_is_gone_until_it_ends_again(house: House) -> None:
 def test_a_row_cannot_end_beyond_what_is_committed(house: House) -> None:
     journal = house.open()
     epoch = claim(journal).epoch
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         journal.commit([Work(SHARD, epoch, ended=(EndedRow("k", "x", 1, b""),))])
     assert journal.read_ended(SHARD, kind="k", key="x") is None

@@ -24,7 +24,7 @@ from peloton.runtime.ports import (
     ShardId,
     Work,
 )
-from tests.contracts.houses import GROUPS, HOUSES, OTHER, SERVED, SHARD, build
+from tests.contracts.journals import GROUPS, HOUSES, OTHER, SERVED, SHARD, build
 
 SERVED_EXAMPLES = 100
 STEPS = st.lists(

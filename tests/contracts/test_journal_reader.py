@@ -20,11 +20,11 @@ from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.journal_reading import Contents, read_shard
 from peloton.runtime.core.statements import (
     CreateRegister,
-    Found,
     ReadCluster,
     ReadEnded,
     ReadName,
     Rows,
+    RowsFound,
 )
 from peloton.runtime.ports import (
     CheckpointPart,
@@ -35,27 +35,27 @@ from peloton.runtime.ports import (
     Floor,
     Frame,
     Journal,
-    Refused,
+    JournalRefused,
     ShardId,
     Work,
 )
-from tests.contracts import houses
-from tests.contracts.houses import OTHER, SHARD
+from tests.contracts import journals
+from tests.contracts.journals import OTHER, SHARD
 
-READABLE = [name for name in (*houses.HOUSES, *houses.SERVED) if name != "memory"]
+READABLE = [name for name in (*journals.HOUSES, *journals.SERVED) if name != "memory"]
 """The journal in memory has no rows."""
 
 
 @pytest.fixture(params=READABLE)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> houses.House:
-    built = houses.build(request.param, tmp_path)
-    built.open().bootstrap(houses.GROUPS)
+def house(request: pytest.FixtureRequest, tmp_path: Path) -> journals.House:
+    built = journals.build(request.param, tmp_path)
+    built.open().bootstrap(journals.GROUPS)
     yield built
     built.close()
 
 
-def rows_of(house: houses.House) -> Rows:
-    if isinstance(house, houses.SqliteHouse):
+def rows_of(house: journals.House) -> Rows:
+    if isinstance(house, journals.SqliteHouse):
         return SqliteRows(house.path.parent)
     return house.open().rows  # type: ignore[attr-defined]
 
@@ -86,7 +86,7 @@ def write(journal: Journal, count: int, *, checkpoint_at: int = 0) -> None:
             assert isinstance(journal.commit([work])[0], Committed)
 
 
-def test_what_was_committed_is_read_beside_the_owner(house: houses.House) -> None:
+def test_what_was_committed_is_read_beside_the_owner(house: journals.House) -> None:
     journal = house.open()
     write(journal, 5, checkpoint_at=3)
     found = contents(rows_of(house))
@@ -98,7 +98,7 @@ def test_what_was_committed_is_read_beside_the_owner(house: houses.House) -> Non
     assert len(contents(rows_of(house)).frames) == 7, "the owner was not disturbed"
 
 
-def test_frames_of_two_epochs_are_one_history(house: houses.House) -> None:
+def test_frames_of_two_epochs_are_one_history(house: journals.House) -> None:
     write(house.open(), 2)
     write(house.open(), 2)
     found = contents(rows_of(house))
@@ -106,30 +106,30 @@ def test_frames_of_two_epochs_are_one_history(house: houses.House) -> None:
     assert [frame.epoch for frame in found.frames] == [1, 1, 2, 2]
 
 
-def test_a_shard_without_frames(house: houses.House) -> None:
+def test_a_shard_without_frames(house: journals.House) -> None:
     found = contents(rows_of(house), OTHER)
     assert (found.frames, found.findings) == ((), ())
 
 
-def test_the_cluster_and_ended_rows_are_found(house: houses.House) -> None:
+def test_the_cluster_and_ended_rows_are_found(house: journals.House) -> None:
     write(house.open(), 2)
     record, row, none = rows_of(house).run(
         [ReadCluster(), ReadEnded(SHARD, "k", "k/2"), ReadEnded(SHARD, "k", "k/3")]
     )
-    assert isinstance(record, Found) and record.rows[0].shards == houses.GROUPS  # type: ignore[attr-defined]
-    assert row == Found((EndedRow("k", "k/2", 2, b"row"),))
-    assert none == Found(())
+    assert isinstance(record, RowsFound) and record.rows[0].shards == journals.GROUPS  # type: ignore[attr-defined]
+    assert row == RowsFound((EndedRow("k", "k/2", 2, b"row"),))
+    assert none == RowsFound(())
 
 
-def test_the_clusters_name_is_found_once_it_has_one(house: houses.House) -> None:
+def test_the_clusters_name_is_found_once_it_has_one(house: journals.House) -> None:
     house.open()
-    assert rows_of(house).run([ReadName()]) == [Found(())]
-    house.open().bootstrap(houses.GROUPS, name="west")
-    assert rows_of(house).run([ReadName()]) == [Found(("west",))]
+    assert rows_of(house).run([ReadName()]) == [RowsFound(())]
+    house.open().bootstrap(journals.GROUPS, name="west")
+    assert rows_of(house).run([ReadName()]) == [RowsFound(("west",))]
 
 
 @pytest.mark.parametrize("damage", ["tamper", "lose", "rot"])
-def test_damage_is_found(house: houses.House, damage: str) -> None:
+def test_damage_is_found(house: journals.House, damage: str) -> None:
     write(house.open(), 5, checkpoint_at=2)
     if damage == "rot":
         house.rot(SHARD)
@@ -175,7 +175,7 @@ print(len(found.frames), len(found.findings))
 def folder(tmp_path: Path) -> Path:
     """A data folder whose journal was closed."""
     journal = SqliteJournal(tmp_path / "journal.sqlite")
-    journal.bootstrap(houses.GROUPS)
+    journal.bootstrap(journals.GROUPS)
     write(journal, 300)
     journal.close()
     return tmp_path
@@ -228,7 +228,7 @@ def test_what_a_crash_or_a_copy_left(folder: Path, tmp_path: Path, index: bool) 
 
 
 def test_beside_a_writer_that_never_pauses_and_after_it_is_killed(tmp_path: Path) -> None:
-    SqliteJournal(tmp_path / "journal.sqlite").bootstrap(houses.GROUPS)
+    SqliteJournal(tmp_path / "journal.sqlite").bootstrap(journals.GROUPS)
     script = Path(__file__).parent / "sqlite_writer.py"
     writer = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "journal.sqlite")],
@@ -252,7 +252,7 @@ def test_beside_a_writer_that_never_pauses_and_after_it_is_killed(tmp_path: Path
 
 
 def test_a_folder_without_a_journal_is_refused_and_stays_empty(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="is no data folder"):
+    with pytest.raises(JournalRefused, match="is no data folder"):
         SqliteRows(tmp_path)
     assert files(tmp_path) == {}
 
@@ -264,7 +264,7 @@ def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_through_it(folder: Path) -> None:
-    with pytest.raises(Refused, match="only read"):
+    with pytest.raises(JournalRefused, match="only read"):
         SqliteRows(folder).run([CreateRegister(SHARD, b"op")])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peloton.runtime.adapters.memory import Call, Lost, MemoryJournal, MemoryStore
+from peloton.runtime.adapters.memory import AnswerLost, MemoryJournal, MemoryStore, StoreCall
 from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,
@@ -41,7 +41,7 @@ def works(epoch: int) -> Iterator[Work]:
         yield Work(SHARD, epoch, parts=(part,), floor=Floor(position), cut=Cut())
 
 
-def history(store: MemoryStore, hook: Callable[[Call], None]) -> int:
+def history(store: MemoryStore, hook: Callable[[StoreCall], None]) -> int:
     """Claims, and does all works, settling whatever is unclear; the last acknowledged position."""
     journal = MemoryJournal(store, process=bytes(16), hook=hook)
     journal.bootstrap({"g": 1})
@@ -59,10 +59,12 @@ def history(store: MemoryStore, hook: Callable[[Call], None]) -> int:
     return last
 
 
-def at_call(number: int, error: type[Exception]) -> tuple[list[Call], Callable[[Call], None]]:
-    calls: list[Call] = []
+def at_call(
+    number: int, error: type[Exception]
+) -> tuple[list[StoreCall], Callable[[StoreCall], None]]:
+    calls: list[StoreCall] = []
 
-    def hook(call: Call) -> None:
+    def hook(call: StoreCall) -> None:
         calls.append(call)
         if len(calls) == number:
             raise error(f"{call}")
@@ -70,7 +72,7 @@ def at_call(number: int, error: type[Exception]) -> tuple[list[Call], Callable[[
     return calls, hook
 
 
-CALLS, COUNT = at_call(0, Lost)
+CALLS, COUNT = at_call(0, AnswerLost)
 history(MemoryStore(), COUNT)
 
 
@@ -90,7 +92,7 @@ def check_heir(store: MemoryStore, acknowledged: int) -> int:
 
 @pytest.mark.parametrize("number", range(1, len(CALLS) + 1))
 def test_a_lost_answer_is_settled_and_nothing_happens_twice(number: int) -> None:
-    calls, hook = at_call(number, Lost)
+    calls, hook = at_call(number, AnswerLost)
     store = MemoryStore()
     assert history(store, hook) == 4
     assert check_heir(store, 4) == 4
@@ -118,7 +120,7 @@ def test_the_hook_hears_each_step_before_and_after() -> None:
 
 def test_a_lost_commit_that_another_owner_followed_is_fenced_and_unknown() -> None:
     store = MemoryStore()
-    _, hook = at_call(4, Lost)
+    _, hook = at_call(4, AnswerLost)
     journal = MemoryJournal(store, process=bytes(16), hook=hook)
     journal.bootstrap({"g": 1})
     journal.claim(SHARD, "x")
@@ -131,9 +133,9 @@ def test_a_lost_commit_that_another_owner_followed_is_fenced_and_unknown() -> No
 
 @pytest.mark.parametrize("name", ["read_checkpoint", "read_tail", "read_ended"])
 def test_a_lost_read_is_unreachable(name: str) -> None:
-    def hook(call: Call) -> None:
+    def hook(call: StoreCall) -> None:
         if call.name == name:
-            raise Lost(name)
+            raise AnswerLost(name)
 
     store = MemoryStore()
     history(store, lambda call: None)

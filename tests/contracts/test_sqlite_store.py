@@ -20,7 +20,6 @@ import pytest
 from peloton.runtime.adapters import sqlite_schema, sqlite_wal
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import (
-    Broken,
     CheckpointPart,
     Claimed,
     Committed,
@@ -29,13 +28,14 @@ from peloton.runtime.ports import (
     Fenced,
     Floor,
     Frame,
-    Refused,
+    JournalBroken,
+    JournalRefused,
     ShardId,
     Unclear,
     Unreachable,
     Work,
 )
-from tests.contracts.houses import GROUPS, OTHER, SHARD
+from tests.contracts.journals import GROUPS, OTHER, SHARD
 from tests.contracts.sqlite_writer import SHARDS, body
 
 WRITER = Path(__file__).with_name("sqlite_writer.py")
@@ -148,7 +148,7 @@ def test_three_journals_fight_over_three_shards_and_lose_nothing(
 
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(b"not a database, whatever it is" * 100)
-    with pytest.raises(Broken):
+    with pytest.raises(JournalBroken):
         SqliteJournal(tmp_path / "j")
     with pytest.raises(Unreachable):
         SqliteJournal(tmp_path / "missing" / "j")
@@ -174,7 +174,7 @@ def test_a_full_disk_is_unclear_and_work_goes_on_when_there_is_room(tmp_path: Pa
     assert all(isinstance(answer, Unclear) and answer.absent for answer in answers)
     again = journal.settle([SHARD])[0]
     assert isinstance(again, Unclear) and again.absent, "seen without it, and still no room"
-    with pytest.raises(Refused):
+    with pytest.raises(JournalRefused):
         journal.commit([works[0]])
     assert journal.settle([OTHER])[0] == Committed(), "a small one still fits"
     journal.page_count_max = 10_000
@@ -267,7 +267,7 @@ def test_a_position_in_the_file_twice_is_an_alarm(tmp_path: Path) -> None:
     journal._writer.execute(
         "INSERT INTO journal VALUES ('a', 0, 1, 0, 1, 1, x'00', x'00', x'00', x'00')"
     )
-    with pytest.raises(Broken):
+    with pytest.raises(JournalBroken):
         journal.commit([Work(SHARD, epoch, Frame(1, b"one"))])
     journal.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
-from peloton.runtime.core.statements import Advance, Failed, Reply, Statement
+from peloton.runtime.core.statements import Advance, Statement, StatementFailed, StatementReply
 from peloton.runtime.ports import Claimed, Committed, Fenced, Frame, ShardId, Unclear, Work
 
 SHARDS = [ShardId("g", number) for number in range(3)]
@@ -20,10 +20,10 @@ class Frozen(MemoryRows):
         self.frozen = False
         self.calls = 0
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         self.calls += bool(statements)
         if self.frozen and any(isinstance(each, Advance) for each in statements):
-            return [Failed("no answer") for _ in statements]
+            return [StatementFailed("no answer") for _ in statements]
         return super().run(statements)
 
 
@@ -51,12 +51,12 @@ class Late(MemoryRows):
         super().__init__()
         self.meanwhile: Callable[[], object] | None = None
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         meanwhile = self.meanwhile
         if meanwhile is not None and any(isinstance(each, Advance) for each in statements):
             self.meanwhile = None
             meanwhile()
-            return [Failed("no answer") for _ in statements]
+            return [StatementFailed("no answer") for _ in statements]
         return super().run(statements)
 
 

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.deferred import ASIDE_BYTES_MAX
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.held import ASIDE_BYTES_MAX
-from peloton.runtime.core.inspection import Redrive, Redriven, shard_key
+from peloton.runtime.core.inspection import Redrive, RedriveDone, shard_key
 from peloton.runtime.core.pump import FRAME_BYTES_SOFT
-from peloton.runtime.core.records import MessageSetAside, Quarantined
+from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.shard import Shard
@@ -35,7 +35,7 @@ from peloton.runtime.vocabulary import (
     Value,
     key,
 )
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 
 
@@ -108,10 +108,10 @@ class Desk:
             self.now += 1.0
 
     def redrive(self, of: Key) -> None:
-        self.tell(shard_key(self.shard.id), Redrive(of), ask=1)
+        self.tell(shard_key(self.shard.id), Redrive(of), reply_to=1)
 
     def facts(self, of: Key) -> list[Any]:
-        return list(self.shard.held.dump().get(of, []))
+        return list(self.shard.deferred.dump().get(of, []))
 
     def puts(self) -> int:
         crowd = self.shard.population.crowds.get(DOTS)
@@ -136,7 +136,7 @@ class Desk:
             evolve={WasPut: lambda dot, fact: Dot((dot.puts if dot else 0) + 1)},
             messages={1: Put},
             facts={1: WasPut},
-            route=lambda name: "0",
+            partition=lambda name: "0",
         )
 
     def _dots(self) -> Kind:
@@ -173,12 +173,12 @@ def test_after_a_checkpoint_the_bytes_are_still_there():
     twin = desk.fresh()
     twin.population.put(BOX, desk.shard.population.cells[BOX])
     for fact in desk.facts(DOTS):
-        twin.held.fold(DOTS, fact)
+        twin.deferred.fold(DOTS, fact)
     assert digest(twin) == digest(desk.shard)
     desk.bad, desk.shard = False, twin
     desk.redrive(DOTS)
     desk.rest()
-    assert desk.replies == [Redriven()] and desk.puts() == 0b111
+    assert desk.replies == [RedriveDone()] and desk.puts() == 0b111
 
 
 def test_what_one_member_costs_does_not_grow_with_the_others():
@@ -238,7 +238,7 @@ def test_one_that_cannot_be_read_keeps_back_no_other():
     desk.bad = False
     desk.redrive(DOTS)
     desk.rest()
-    assert desk.puts() == 1 and [type(fact) for fact in desk.facts(DOTS)] == [MessageSetAside]
+    assert desk.puts() == 1 and [type(fact) for fact in desk.facts(DOTS)] == [MessageDeadLettered]
     same(desk)
 
 
@@ -264,7 +264,7 @@ def test_a_redrive_is_spread_over_frames_that_the_journal_takes():
     sizes = [len(frame.body) for frame in desk.frames[before:]]
     assert max(sizes) <= FRAME_BYTES_SOFT + ASIDE_BYTES_MAX + 10_000 < FRAME_BYTES_MAX
     assert len(sizes) >= kept * 900_000 // (FRAME_BYTES_SOFT + ASIDE_BYTES_MAX)
-    assert desk.replies == [Redriven()], "once, when all are tried"
+    assert desk.replies == [RedriveDone()], "once, when all are tried"
     same(desk)
 
 
@@ -279,7 +279,7 @@ def test_a_crash_in_the_middle_of_a_redrive_loses_nothing():
     desk.shard = desk.replay()
     desk.redrive(DOTS)
     desk.rest()
-    assert desk.replies == [Redriven()] and desk.puts() == (1 << 20) - 1
+    assert desk.replies == [RedriveDone()] and desk.puts() == (1 << 20) - 1
     assert not desk.facts(DOTS)
     same(desk)
 
@@ -289,24 +289,24 @@ def test_who_fails_again_on_one_word_is_in_quarantine_again():
     for body in (b"a", b"b", b"c"):
         desk.tell(DOTS, Put(body), 0b11)
         desk.fail()
-    assert desk.shard.held.quarantined == {DOTS: 0b11}
+    assert desk.shard.deferred.quarantined == {DOTS: 0b11}
     desk.redrive(DOTS)
     desk.rest()
-    assert desk.shard.held.quarantined == {DOTS: 0b11}
+    assert desk.shard.deferred.quarantined == {DOTS: 0b11}
     same(desk)
     desk.bad = False
     desk.redrive(DOTS)
     desk.rest()
-    assert not desk.shard.held.quarantined and not desk.shard.held.aside
+    assert not desk.shard.deferred.quarantined and not desk.shard.deferred.aside
     same(desk)
 
 
 def test_a_quarantine_alone_is_lifted():
     desk = Desk()
-    desk.shard.held.fold(BOX, Quarantined())
+    desk.shard.deferred.fold(BOX, Quarantined())
     desk.redrive(BOX)
     desk.rest()
-    assert not desk.shard.held.quarantined and desk.replies == [Redriven()]
+    assert not desk.shard.deferred.quarantined and desk.replies == [RedriveDone()]
 
 
 def test_a_word_of_many_senders_is_known_for_each_of_them():
@@ -319,7 +319,7 @@ def test_a_word_of_many_senders_is_known_for_each_of_them():
     told = len(desk.shard.turns.story._lines)
     desk.tell(DOTS, Put(), 0b111, origins=origins)
     desk.rest()
-    assert desk.shard.held.retrying[DOTS].members == 0b100
+    assert desk.shard.deferred.retrying[DOTS].members == 0b100
     assert len(desk.shard.turns.story._lines) == told + 1
 
 
@@ -334,7 +334,7 @@ def test_a_message_without_bytes_and_an_endless_error_are_set_aside_too():
         raise ValueError("x" * 20_000_000)
 
     desk.kinds["box"].absent[Open] = fails  # type: ignore[index]
-    desk.tell(BOX, Open(object()), ask=2)
+    desk.tell(BOX, Open(object()), reply_to=2)
     desk.fail()
     (fact,) = desk.facts(BOX)
     assert "bytes are not kept" in fact.error and len(fact.error) < 10_000
@@ -344,7 +344,7 @@ def test_a_message_without_bytes_and_an_endless_error_are_set_aside_too():
 def test_an_order_for_an_entity_that_cannot_be_read_is_answered():
     bench = Bench()
     note = key("note", "x")
-    bench.tell(shard_key(bench.id), Redrive(note), ask=1)
+    bench.tell(shard_key(bench.id), Redrive(note), reply_to=1)
     ready = bench.shard.ready(bench.now)
     bench.write(ready)
     bench.shard.committed()
@@ -353,20 +353,20 @@ def test_an_order_for_an_entity_that_cannot_be_read_is_answered():
     bench.once()
     (answer,) = bench.answers()
     assert isinstance(answer, Unavailable) and "torn" in answer.text
-    bench.tell(shard_key(bench.id), Redrive(note), ask=2)
+    bench.tell(shard_key(bench.id), Redrive(note), reply_to=2)
     bench.rest()
-    assert bench.answers() == [Redriven()], "the next one is looked up anew"
+    assert bench.answers() == [RedriveDone()], "the next one is looked up anew"
 
 
 def test_mail_behind_an_order_that_waits_asks_for_no_second_row():
     bench = Bench()
     note = key("note", "x")
-    bench.tell(shard_key(bench.id), Redrive(note), ask=1)
+    bench.tell(shard_key(bench.id), Redrive(note), reply_to=1)
     assert bench.shard.ready(bench.now).load == (note,)
     bench.shard.committed()
-    bench.tell(note, w.Add(1), ask=2)
+    bench.tell(note, w.Add(1), reply_to=2)
     assert bench.shard.ready(bench.now).load == (), "it waits for the same"
     bench.shard.committed()
     bench.shard.loaded(note, None)
     bench.rest()
-    assert bench.answers() == [Redriven(), w.Total(1)]
+    assert bench.answers() == [RedriveDone(), w.Total(1)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from peloton.runtime.core.changes import PAGE_BYTES_MAX, Changes, Mark
-from peloton.runtime.core.story import Line, Story
+from peloton.runtime.core.changes import CHANGES_PAGE_BYTES_MAX, Changes, Mark
+from peloton.runtime.core.story import Story, StoryLine
 from peloton.runtime.vocabulary import key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 
 X = key("note", "x")
@@ -63,8 +63,8 @@ def test_what_a_checkpoint_swallowed_is_a_gap():
     assert totals(bench, page.mark) == []
 
 
-def line(at: int) -> Line:
-    return Line(float(at), X, 0, "Add", (w.Added(at),), "")
+def line(at: int) -> StoryLine:
+    return StoryLine(float(at), X, 0, "Add", (w.Added(at),), "")
 
 
 def test_readers_of_any_pace_see_each_change_once_or_a_gap():
@@ -98,7 +98,7 @@ def test_a_mark_ahead_of_the_feed_is_a_gap():
     assert feed.after(Mark(9, 0)).gap
 
 
-def fat(at: int, size: int) -> Line:
+def fat(at: int, size: int) -> StoryLine:
     return line(at)._replace(size=size)
 
 
@@ -118,7 +118,7 @@ def test_a_page_ends_where_it_would_become_too_large_to_travel():
     feed = Changes()
     begin = feed.after(None).mark
     for at in range(5):
-        feed.add(at + 1, (fat(at, PAGE_BYTES_MAX // 2),))
+        feed.add(at + 1, (fat(at, CHANGES_PAGE_BYTES_MAX // 2),))
     seen: list[float] = []
     mark, more = begin, True
     while more:
@@ -132,7 +132,7 @@ def test_a_page_ends_where_it_would_become_too_large_to_travel():
 def test_a_story_is_bounded_by_bytes_too_and_a_turn_says_how_large_it_was():
     story = Story(bytes_max=100)
     for at in range(10):
-        story.tell(fat(at, 30))
+        story.add(fat(at, 30))
     assert [told.at for told in story.of(X)] == [7.0, 8.0, 9.0]
     bench = Bench()
     bench.tell(X, w.Add(1))

@@ -16,7 +16,7 @@ from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.population import Population
 from peloton.runtime.vocabulary import Key, Message, members_of
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
 

@@ -14,7 +14,7 @@ from peloton.runtime.core.pump import Budget
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.vocabulary import Absent, Decision, Key, Refused, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
 
@@ -23,7 +23,7 @@ X = key("note", "x")
 
 def closed() -> Bench:
     bench = Bench()
-    bench.tell(X, w.Add(5), ask=0, request=("k", b"5"))
+    bench.tell(X, w.Add(5), reply_to=0, request=("k", b"5"))
     bench.tell(X, w.Close())
     bench.rest()
     bench.rest()
@@ -54,11 +54,11 @@ def test_what_has_ended_leaves_memory_once_its_row_is_safe():
 
 def test_an_ended_entity_answers_queries_and_repeats_unchanged():
     bench = closed()
-    bench.tell(X, w.Show(), ask=1)
+    bench.tell(X, w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     assert X not in bench.shard.population.cells, "a query wakes nobody"
-    bench.tell(X, w.Add(5), ask=2, request=("k", b"5"))
+    bench.tell(X, w.Add(5), reply_to=2, request=("k", b"5"))
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     same(bench)
@@ -69,22 +69,22 @@ def test_a_final_state_that_cannot_be_read_harms_nobody_else(message: Any):
     bench = closed()
     row = bench.ended[X]
     bench.ended[X] = msgspec.structs.replace(row, body=b"\xc1 torn")
-    bench.tell(X, message, ask=1)
-    bench.tell(key("note", "y"), w.Add(2), ask=2)
+    bench.tell(X, message, reply_to=1)
+    bench.tell(key("note", "y"), w.Add(2), reply_to=2)
     bench.rest()
     total, torn = sorted(bench.answers(), key=lambda answer: isinstance(answer, Unavailable))
     assert total == w.Total(2)
     assert isinstance(torn, Unavailable) and f"{X} cannot be read: DecodeError" in torn.text
     assert X not in bench.shard.population.cells
     bench.ended[X] = row
-    bench.tell(X, w.Show(), ask=3)
+    bench.tell(X, w.Show(), reply_to=3)
     bench.rest()
     assert bench.answers() == [w.Total(5)], "once it is mended it is read again"
 
 
 def test_the_first_fact_of_a_second_life_carries_the_whole_state():
     bench = closed()
-    bench.tell(X, w.Add(3), ask=1)
+    bench.tell(X, w.Add(3), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Total(8)]
     bench.ended.clear()  # recovery reads no row
@@ -97,7 +97,7 @@ def test_a_deletion_writes_one_more_row():
     bench.tell(X, w.Forget())
     bench.rest()
     assert not bench.ended
-    bench.tell(X, w.Show(), ask=1)
+    bench.tell(X, w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers()[-1] == Absent(X)
     same(bench)
@@ -132,7 +132,7 @@ def test_a_crowd_leaves_and_returns_with_its_parent():
     assert panel("a") in bench.ended
     assert bulbs("a") not in bench.shard.population.crowds
     same(bench)
-    bench.tell(panel("a"), w.Show(), ask=1)
+    bench.tell(panel("a"), w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [0]
     bench.tell(panel("a"), w.Switch(True))
@@ -152,7 +152,7 @@ def test_a_member_that_would_begin_without_its_parent_does_not_delete_the_parent
     bench.after(5)
     assert bench.ended[panel("a")] == row
     assert bulbs("a") not in bench.shard.population.crowds
-    (aside,) = bench.shard.held.dump()[bulbs("a")]
+    (aside,) = bench.shard.deferred.dump()[bulbs("a")]
     assert "NoParent: bulb/a would change, but panel/a is not in memory" in aside.error
     same(bench)
     bench.tell(panel("a"), w.Switch(True))
@@ -165,7 +165,7 @@ def test_checkpoints_are_cut_while_the_shard_goes_on():
     bench = Bench(checkpoint_bytes_min=400)
     bench.tell(panel("a"), w.Install(5))
     for number in range(60):
-        bench.tell(key("note", number % 7), w.Add(1), ask=number, request=(f"k{number}", b"x"))
+        bench.tell(key("note", number % 7), w.Add(1), reply_to=number, request=(f"k{number}", b"x"))
         bench.tell(panel("a"), w.Switch(number % 2 == 0))
         bench.tell(bulbs("a"), w.Granted(number // 2), 0b10101, sender=Key("meter/0"))
         bench.once()
@@ -285,7 +285,7 @@ class Piecemeal(Bench):
 def test_a_refusal_outlives_pieces_that_were_dropped_after_it():
     bench = Piecemeal()
     request = ("k", b"c")
-    bench.tell(X, w.Close(), ask=1, request=request)
+    bench.tell(X, w.Close(), reply_to=1, request=request)
     bench.rest()
     bench.tell(X, w.Add(-1))
     bench.rest()
@@ -294,7 +294,7 @@ def test_a_refusal_outlives_pieces_that_were_dropped_after_it():
     bench.tell(X, w.Add(5))
     bench.rest()
     bench.shard = bench.replay()
-    bench.tell(X, w.Close(), ask=2, request=request)
+    bench.tell(X, w.Close(), reply_to=2, request=request)
     bench.rest()
     first, late = bench.answers()
     assert isinstance(first, Refused) and late == first, "its client may know that it was refused"

@@ -18,28 +18,27 @@ from peloton.runtime.adapters import memory_rows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import chain, fencing, register
-from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
-    Conditional,
+    ConditionalWrite,
     DeleteSegment,
-    Done,
-    Failed,
-    Found,
     FrameRow,
     InsertRow,
     MoveFloor,
     NotApplied,
-    Plain,
+    PlainWrite,
     ReadRegister,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
+    WriteStored,
 )
 from peloton.runtime.ports import (
-    Broken,
     CheckpointPart,
     Claimed,
     Committed,
@@ -48,6 +47,7 @@ from peloton.runtime.ports import (
     Fenced,
     Floor,
     Frame,
+    JournalBroken,
     Overtaken,
     ShardId,
     Unclear,
@@ -75,10 +75,10 @@ class StormRows(MemoryRows):
         self.pause_steps: list[str] = ["frame", "frame"]
         self.step_other: Callable[[int, str], None] = lambda running, want: None
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         return [self._storm(statement) for statement in statements]
 
-    def _storm(self, statement: Statement) -> Reply:
+    def _storm(self, statement: Statement) -> StatementReply:
         if self.late and self.land():
             super().run([self.late.pop(0)])
         fate = self.fate()
@@ -92,7 +92,7 @@ class StormRows(MemoryRows):
             super().run([statement])
         elif fate == "late":
             self.late.append(statement)
-        return Failed(fate)
+        return StatementFailed(fate)
 
 
 class Owner:
@@ -283,7 +283,9 @@ def test_storms_break_no_promise_and_work_gets_done() -> None:
 # ---- planted faults: each must be found ------------------------------------------------------
 
 
-def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> fencing.Talk[Hold | Fenced]:
+def claim_without_op(
+    shard: ShardId, *, op: bytes, owner: str
+) -> fencing.ProtocolCoroutine[Hold | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
@@ -292,7 +294,9 @@ def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> fencing.Talk[H
     return Hold(shard, after)
 
 
-def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> fencing.Talk[Hold | Fenced]:
+def claim_reads_first(
+    shard: ShardId, *, op: bytes, owner: str
+) -> fencing.ProtocolCoroutine[Hold | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
@@ -301,12 +305,12 @@ def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> fencing.Talk[
     return Hold(shard, msgspec.structs.replace(row, epoch=after.epoch, op=op))
 
 
-def trouble_is_damage(hold: Hold, text: str) -> fencing.Talk[None]:
+def trouble_is_damage(hold: Hold, text: str) -> fencing.ProtocolCoroutine[None]:
     raise Damaged(text)
     yield ()
 
 
-def cut_first(hold: Hold, plan: Plan) -> fencing.Talk[Committed | Fenced]:
+def cut_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
         for segment in range(plan.work.floor.position // 3):
@@ -314,7 +318,7 @@ def cut_first(hold: Hold, plan: Plan) -> fencing.Talk[Committed | Fenced]:
     return (yield from REAL_COMMIT(hold, plan))
 
 
-def commit_first(hold: Hold, plan: Plan) -> fencing.Talk[Committed | Fenced]:
+def commit_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Sends the commit before the frame's parts are acknowledged."""
     if plan.work.frame is None:
         return (yield from REAL_COMMIT(hold, plan))
@@ -325,7 +329,9 @@ def commit_first(hold: Hold, plan: Plan) -> fencing.Talk[Committed | Fenced]:
     return fenced if fenced is not None else Committed()
 
 
-def believe_a_read(hold: Hold, write: Advance | MoveFloor) -> fencing.Talk[Fenced | None]:
+def believe_a_read(
+    hold: Hold, write: Advance | MoveFloor
+) -> fencing.ProtocolCoroutine[Fenced | None]:
     (reply,) = yield (write,)
     if isinstance(reply, Applied):
         return None
@@ -335,7 +341,9 @@ def believe_a_read(hold: Hold, write: Advance | MoveFloor) -> fencing.Talk[Fence
     return Fenced("a read says that it failed", definite=True)
 
 
-def op_not_looked_at(hold: Hold, write: Advance | MoveFloor) -> fencing.Talk[Fenced | None]:
+def op_not_looked_at(
+    hold: Hold, write: Advance | MoveFloor
+) -> fencing.ProtocolCoroutine[Fenced | None]:
     while True:
         (reply,) = yield (write,)
         if isinstance(reply, Applied):
@@ -345,7 +353,7 @@ def op_not_looked_at(hold: Hold, write: Advance | MoveFloor) -> fencing.Talk[Fen
         yield Unclear("")
 
 
-def not_all_durable(statements: Sequence[Statement]) -> fencing.Talk[None]:
+def not_all_durable(statements: Sequence[Statement]) -> fencing.ProtocolCoroutine[None]:
     statements = tuple(statements)
     if statements:
         yield statements
@@ -357,7 +365,7 @@ REAL_PLAIN = MemoryRows._plain
 REAL_CONDITIONAL = MemoryRows._conditional
 
 
-def keyed_without_epoch(rows: MemoryRows, ask: Plain) -> None:
+def keyed_without_epoch(rows: MemoryRows, ask: PlainWrite) -> None:
     """An old owner's late row overwrites the committed one."""
     if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
         segment = rows.journal.get((ask.shard, (ask.row.position - 1) // 3), {})
@@ -366,7 +374,7 @@ def keyed_without_epoch(rows: MemoryRows, ask: Plain) -> None:
     REAL_PLAIN(rows, ask)
 
 
-def condition_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+def condition_without_op(rows: MemoryRows, ask: ConditionalWrite) -> StatementReply:
     """A repeated write applies twice."""
     if isinstance(ask, (Advance, MoveFloor)):
         ask = msgspec.structs.replace(ask, expected=rows.registers[ask.shard].op)
@@ -399,7 +407,7 @@ def test_a_planted_fault_is_found(
     where: object, name: str, fault: object, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, fault)
-    with pytest.raises((Wrong, Damaged, Broken)):
+    with pytest.raises((Wrong, Damaged, JournalBroken)):
         for _ in every_single_fault():
             pass
         for _ in storms(range(3000)):
@@ -418,12 +426,12 @@ def row(**changes: object) -> RegisterRow:
 def test_a_claim_looks_bumps_and_reads_again() -> None:
     talk = fencing.claim(SHARD, op=b"mine", owner="me")
     assert next(talk) == (ReadRegister(SHARD),)
-    assert talk.send((Found((row(),)),)) == (Bump(SHARD, 4, b"mine", "me"),)
-    assert talk.send((Failed("timeout"),)) == Unclear("timeout")
+    assert talk.send((RowsFound((row(),)),)) == (Bump(SHARD, 4, b"mine", "me"),)
+    assert talk.send((StatementFailed("timeout"),)) == Unclear("timeout")
     assert talk.send(()) == (Bump(SHARD, 4, b"mine", "me"),)
     assert talk.send((NotApplied(5, b"mine"),)) == (ReadRegister(SHARD),)
     with pytest.raises(StopIteration) as end:
-        talk.send((Found((row(epoch=5, op=b"mine"),)),))
+        talk.send((RowsFound((row(epoch=5, op=b"mine"),)),))
     assert end.value.value.epoch == 5
 
 
@@ -433,14 +441,14 @@ def test_a_claim_looks_bumps_and_reads_again() -> None:
 def test_a_claim_that_reads_anything_else_is_fenced(after: RegisterRow) -> None:
     talk = fencing.claim(SHARD, op=b"mine", owner="me")
     next(talk)
-    talk.send((Found((row(),)),))
+    talk.send((RowsFound((row(),)),))
     talk.send((Applied(),))
     with pytest.raises(StopIteration) as end:
-        talk.send((Found((after,)),))
+        talk.send((RowsFound((after,)),))
     assert isinstance(end.value.value, Fenced)
 
 
-def advance(*replies: Reply) -> object:
+def advance(*replies: StatementReply) -> object:
     """The talk of one conditional write, sent these replies in turn."""
     hold = Hold(SHARD, row())
     talk = fencing._decide(hold, Advance(SHARD, 4, b"before", b"mine", 1, bytes(32)))
@@ -459,17 +467,20 @@ def advance(*replies: Reply) -> object:
 def test_answers_to_a_commit_and_what_each_means() -> None:
     assert advance(Applied()) is None
     assert advance(NotApplied(4, b"mine")) is None
-    assert isinstance(advance(Failed("timeout")), Unclear)
-    assert isinstance(advance(Done()), Unclear), "an answer out of place is in doubt"
-    assert advance(Failed("x"), Failed("y"), Applied()) is None
-    sure, unsure = advance(NotApplied(5, b"theirs")), advance(Failed("x"), NotApplied(5, b"z"))
+    assert isinstance(advance(StatementFailed("timeout")), Unclear)
+    assert isinstance(advance(WriteStored()), Unclear), "an answer out of place is in doubt"
+    assert advance(StatementFailed("x"), StatementFailed("y"), Applied()) is None
+    sure, unsure = (
+        advance(NotApplied(5, b"theirs")),
+        advance(StatementFailed("x"), NotApplied(5, b"z")),
+    )
     assert isinstance(sure, Fenced) and sure.definite
     assert isinstance(unsure, Fenced) and not unsure.definite
 
 
 @pytest.mark.parametrize("reply", [NotApplied(4, b"theirs"), NotApplied(3, b"x"), NotApplied()])
-def test_answers_that_cannot_be_stop_the_process(reply: Reply) -> None:
-    with pytest.raises(Broken):
+def test_answers_that_cannot_be_stop_the_process(reply: StatementReply) -> None:
+    with pytest.raises(JournalBroken):
         advance(reply)
 
 
@@ -483,7 +494,7 @@ def test_parts_are_durable_before_the_commit_is_sent() -> None:
     rows.fate = lambda: next(fates)
     run_storm = rows._storm
 
-    def note(statement: Statement) -> Reply:
+    def note(statement: Statement) -> StatementReply:
         seen.append(type(statement))
         return run_storm(statement)
 

@@ -11,10 +11,10 @@ from peloton.runtime.core import followers
 from peloton.runtime.core.changes import Changes, Mark
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.followers import FOLLOW_S, Followers
-from peloton.runtime.core.inspection import FollowChanges, Read, changes_of, shard_key
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.inspection import ChangesPage, FollowChanges, changes_of, shard_key
+from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS
 
@@ -25,13 +25,13 @@ CODEC = Codec(KINDS)
 def follow(bench: Bench, mark: Any, *names: str, ask: Any = None) -> Any:
     """Ask the shard; its answer, if there was one at once."""
     query = FollowChanges(mark, names)
-    bench.tell(shard_key(bench.id), query, ask=ask or object())  # type: ignore[arg-type]
+    bench.tell(shard_key(bench.id), query, reply_to=ask or object())  # type: ignore[arg-type]
     bench.rest()
     answers = bench.answers()
     return answers[0] if answers else None
 
 
-def amounts(read: Read) -> list[int]:
+def amounts(read: ChangesPage) -> list[int]:
     return [fact.amount for change in changes_of(CODEC, read) for fact in change.line.facts]
 
 
@@ -68,13 +68,13 @@ def test_who_waits_too_long_is_told_so_and_goes_on_from_there() -> None:
     bench.now += FOLLOW_S + 1
     bench.rest()
     (read,) = bench.answers()
-    assert isinstance(read, Read)
+    assert isinstance(read, ChangesPage)
     assert read.rows == () and not read.gap and read.mark > begin
     assert follow(bench, read.mark, "x") is None
     bench.tell(X, w.Add(2))
     bench.rest()
     (read,) = bench.answers()
-    assert isinstance(read, Read) and amounts(read) == [2]
+    assert isinstance(read, ChangesPage) and amounts(read) == [2]
 
 
 def test_a_follower_that_was_away_for_too_long_hears_of_the_gap() -> None:
@@ -102,15 +102,15 @@ def test_there_are_so_many_followers_and_no_more(monkeypatch: pytest.MonkeyPatch
     assert follow(bench, begin) is None, "there is room again"
 
 
-def line(of: str, amount: int) -> Line:
-    return Line(0.0, key("note", of), 0, "Add", (w.Added(amount),), "", size=10)
+def line(of: str, amount: int) -> StoryLine:
+    return StoryLine(0.0, key("note", of), 0, "Add", (w.Added(amount),), "", size=10)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_followers_of_any_pace_and_taste_miss_nothing_and_hear_nothing_twice(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followers, "PAGE_BYTES_MAX", 25)
+    monkeypatch.setattr(followers, "CHANGES_PAGE_BYTES_MAX", 25)
     chance = random.Random(seed)
     feed = Changes()
     waiting = Followers(feed, CODEC)
@@ -122,9 +122,9 @@ def test_followers_of_any_pace_and_taste_miss_nothing_and_hear_nothing_twice(
 
     def told(replies: list[Any]) -> None:
         for reply in replies:
-            asking[reply.ask] = None
-            heard[reply.ask] += amounts(reply.value)
-            marks[reply.ask] = Mark(*reply.value.mark)
+            asking[reply.reply_to] = None
+            heard[reply.reply_to] += amounts(reply.value)
+            marks[reply.reply_to] = Mark(*reply.value.mark)
             assert not reply.value.gap
 
     for position in range(1, 80):

@@ -8,16 +8,25 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.core import handoff as rules
-from peloton.runtime.core.handoff import Handoff, Unasked
-from peloton.runtime.core.ownership import TABLE, News, Order, State, Step, Verb, Wish, ranked
+from peloton.runtime.core.handoff import Handoff, UnexpectedAnswer
+from peloton.runtime.core.ownership import (
+    TABLE,
+    ActionKind,
+    Assignment,
+    OwnershipEvent,
+    OwnershipState,
+    ShardAction,
+    Transition,
+    ranked,
+)
 from peloton.runtime.ports import (
     MemberNode,
+    MembershipView,
     NodeAnswer,
     NodeOutcome,
     Session,
     SessionState,
     ShardId,
-    View,
 )
 
 ME, OTHER = "me.1", "zz.1"
@@ -32,9 +41,9 @@ class Bench:
         self.handoff = Handoff("me", NODE, sizes={"a": shards})
         self.now = 1000.0
         self.version = 0
-        self.orders: list[Order] = self.handoff.begin(self.now)
+        self.orders: list[ShardAction] = self.handoff.begin(self.now)
 
-    def new(self) -> list[Order]:
+    def new(self) -> list[ShardAction]:
         orders, self.orders = self.orders, []
         return orders
 
@@ -49,7 +58,7 @@ class Bench:
         """Of me and `others`, who have the same role; `nodes` replaces what members say."""
         self.version = self.version + 1 if version is None else version
         members = dict.fromkeys(others, NODE) | {self.handoff.member: self.handoff.node} | nodes
-        return self.hear(View(self.handoff.member, self.version, members, owners or {}))
+        return self.hear(MembershipView(self.handoff.member, self.version, members, owners or {}))
 
     def answer(self, outcome: NodeOutcome, shard: ShardId = A, owner: str = "") -> Bench:
         self.version += 1
@@ -80,12 +89,12 @@ class Bench:
         self.new()
         return self
 
-    def state(self, shard: ShardId = A) -> State:
+    def state(self, shard: ShardId = A) -> OwnershipState:
         return self.handoff.places[shard].state
 
 
-def order(verb: Verb, shard: ShardId | None = A) -> Order:
-    return Order(verb, shard)
+def order(verb: ActionKind, shard: ShardId | None = A) -> ShardAction:
+    return ShardAction(verb, shard)
 
 
 def rival(shard: ShardId = A, *, wins: bool) -> str:
@@ -100,33 +109,37 @@ def rival(shard: ShardId = A, *, wins: bool) -> str:
 # ---- the table ----
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("what", [*News, *Wish], ids=lambda what: what.name)
-def test_every_pair_is_named(state: State, what: News | Wish):
+@pytest.mark.parametrize("state", OwnershipState)
+@pytest.mark.parametrize("what", [*OwnershipEvent, *Assignment], ids=lambda what: what.name)
+def test_every_pair_is_named(state: OwnershipState, what: OwnershipEvent | Assignment):
     assert TABLE[state][what] is not None
 
 
 def test_the_table_names_nothing_else():
-    assert set(TABLE) == set(State)
-    assert all(set(row) == {*News, *Wish} for row in TABLE.values())
+    assert set(TABLE) == set(OwnershipState)
+    assert all(set(row) == {*OwnershipEvent, *Assignment} for row in TABLE.values())
 
 
-def steps_of(state: State) -> list[Step]:
-    return [step for step in TABLE[state].values() if isinstance(step, Step)]
+def steps_of(state: OwnershipState) -> list[Transition]:
+    return [step for step in TABLE[state].values() if isinstance(step, Transition)]
 
 
 def test_no_state_is_a_dead_end_and_each_is_reached():
-    for state in State:
+    for state in OwnershipState:
         assert any(step.state is not state for step in steps_of(state)), state
-    assert {step.state for state in State for step in steps_of(state)} == set(State)
+    assert {step.state for state in OwnershipState for step in steps_of(state)} == set(
+        OwnershipState
+    )
 
 
 def test_a_shard_is_begun_only_while_the_node_is_ours_and_ended_wherever_it_runs():
-    beginning = [s for s in State if any(step.verb is Verb.OWN for step in steps_of(s))]
-    assert beginning == [State.HELD]
-    for state in (State.OPENING, State.OPEN):
-        for end in (News.SESSION_LOST, News.NOT_OURS):
-            assert TABLE[state][end] == Step(State.DROPPING, Verb.DROP)
+    beginning = [
+        s for s in OwnershipState if any(step.action is ActionKind.OWN for step in steps_of(s))
+    ]
+    assert beginning == [OwnershipState.HELD]
+    for state in (OwnershipState.OPENING, OwnershipState.OPEN):
+        for end in (OwnershipEvent.SESSION_LOST, OwnershipEvent.NOT_OURS):
+            assert TABLE[state][end] == Transition(OwnershipState.DROPPING, ActionKind.DROP)
 
 
 # ---- ranking ----
@@ -185,26 +198,26 @@ def test_who_found_a_shard_damaged_does_not_count_for_it_even_where_nobody_else_
 
 def test_joins_looks_makes_the_node_and_only_then_owns():
     bench = Bench()
-    assert bench.new() == [order(Verb.JOIN, None)]
+    assert bench.new() == [order(ActionKind.JOIN, None)]
     assert bench.connected().new() == []
-    assert bench.view().new() == [order(Verb.CREATE)]
+    assert bench.view().new() == [order(ActionKind.CREATE)]
     assert bench.view().tick(100).new() == [], "one order, one answer"
-    assert bench.answer(NodeOutcome.HELD).new() == [order(Verb.OWN)]
+    assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
     assert bench.opened().view({A: ME}).tick(100).new() == []
-    assert bench.state() is State.OPEN
+    assert bench.state() is OwnershipState.OPEN
 
 
 def test_waits_for_another_s_node_to_vanish():
     bench = Bench()
     bench.connected().view({A: "gone.1"}).tick(100)
-    assert bench.new() == [order(Verb.JOIN, None)]
-    assert bench.view().new() == [order(Verb.CREATE)]
+    assert bench.new() == [order(ActionKind.JOIN, None)]
+    assert bench.view().new() == [order(ActionKind.CREATE)]
 
 
 def test_leaves_alone_what_another_should_own():
     bench = Bench()
     bench.connected().view(others=[rival(wins=True)])
-    assert bench.new() == [order(Verb.JOIN, None)]
+    assert bench.new() == [order(ActionKind.JOIN, None)]
 
 
 def test_a_node_that_turned_out_taken_is_asked_for_again_only_when_a_newer_view_is_without():
@@ -213,7 +226,7 @@ def test_a_node_that_turned_out_taken_is_asked_for_again_only_when_a_newer_view_
     bench.answer(NodeOutcome.TAKEN, owner=OTHER)
     assert bench.tick(100).new() == []
     assert bench.view(version=1).new() == [], "older than the answer"
-    assert bench.view(version=bench.version + 2).new() == [order(Verb.CREATE)]
+    assert bench.view(version=bench.version + 2).new() == [order(ActionKind.CREATE)]
 
 
 def test_a_view_that_was_ahead_of_the_answer_counts():
@@ -221,7 +234,7 @@ def test_a_view_that_was_ahead_of_the_answer_counts():
     bench.connected().view(version=5).new()
     bench.view(version=9)
     bench.hear(NodeAnswer(ME, A, NodeOutcome.TAKEN, 7, OTHER))
-    assert bench.new() == [order(Verb.CREATE)], "it was gone by version 9"
+    assert bench.new() == [order(ActionKind.CREATE)], "it was gone by version 9"
 
 
 def test_an_unsure_creation_is_asked_again_after_a_pause_and_removed_if_it_came_true_unwanted():
@@ -229,25 +242,25 @@ def test_an_unsure_creation_is_asked_again_after_a_pause_and_removed_if_it_came_
     bench.connected().view().new()
     bench.answer(NodeOutcome.UNSURE)
     assert bench.new() == [] and bench.handoff.wake_at_s(bench.now) == bench.now + 1.0
-    assert bench.tick(1.0).new() == [order(Verb.CREATE)]
+    assert bench.tick(1.0).new() == [order(ActionKind.CREATE)]
     bench.answer(NodeOutcome.UNSURE)
     winner = rival(wins=True)
     assert bench.view(others=[winner]).new() == []
-    assert bench.view({A: ME}, others=[winner]).tick(1.0).new() == [order(Verb.REMOVE)]
-    assert bench.answer(NodeOutcome.GONE).state() is State.OUT
+    assert bench.view({A: ME}, others=[winner]).tick(1.0).new() == [order(ActionKind.REMOVE)]
+    assert bench.answer(NodeOutcome.GONE).state() is OwnershipState.OUT
 
 
 def test_claims_so_many_at_once_and_the_next_when_one_is_done():
     bench = Bench(shards=20)
     bench.connected().view()
-    made = [one.shard for one in bench.new() if one.verb is Verb.CREATE]
+    made = [one.shard for one in bench.new() if one.action is ActionKind.CREATE]
     assert len(made) == rules.CLAIMS_IN_FLIGHT_MAX
     bench.answer(NodeOutcome.HELD, made[0])
-    assert [one.verb for one in bench.new()] == [Verb.OWN], "opening counts as well"
+    assert [one.action for one in bench.new()] == [ActionKind.OWN], "opening counts as well"
     bench.opened(made[0])
-    assert [one.verb for one in bench.new()] == [Verb.CREATE]
+    assert [one.action for one in bench.new()] == [ActionKind.CREATE]
     bench.answer(NodeOutcome.TAKEN, made[1], owner=OTHER)
-    assert [one.verb for one in bench.new()] == [Verb.CREATE]
+    assert [one.action for one in bench.new()] == [ActionKind.CREATE]
 
 
 # ---- giving ----
@@ -256,9 +269,9 @@ def test_claims_so_many_at_once_and_the_next_when_one_is_done():
 def test_drains_and_only_then_removes_the_node():
     bench = Bench().open()
     winner = rival(wins=True)
-    assert bench.view({A: ME}, others=[winner]).new() == [order(Verb.DRAIN)]
+    assert bench.view({A: ME}, others=[winner]).new() == [order(ActionKind.DRAIN)]
     assert bench.view({A: ME}, others=[winner]).tick(100).new() == []
-    assert bench.closed().new() == [order(Verb.REMOVE)]
+    assert bench.closed().new() == [order(ActionKind.REMOVE)]
     assert bench.answer(NodeOutcome.GONE).view({A: winner}, others=[winner]).new() == []
 
 
@@ -266,8 +279,8 @@ def test_a_shard_wanted_back_while_it_drains_is_drained_first():
     bench = Bench().open()
     bench.view({A: ME}, others=[rival(wins=True)]).new()
     assert bench.view({A: ME}).new() == []
-    assert bench.closed().new() == [order(Verb.CREATE)], "the service says whose it is"
-    assert bench.answer(NodeOutcome.HELD).new() == [order(Verb.OWN)]
+    assert bench.closed().new() == [order(ActionKind.CREATE)], "the service says whose it is"
+    assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
 
 
 def test_hands_over_so_many_at_once_unless_in_a_hurry():
@@ -279,21 +292,21 @@ def test_hands_over_so_many_at_once_unless_in_a_hurry():
     bench.new()
     owners = dict.fromkeys(shards, ME)
     bench.view(owners, others=[f"r{at}" for at in range(200)])
-    assert [one.verb for one in bench.new()] == [Verb.DRAIN] * rules.DRAINS_IN_FLIGHT_MAX
+    assert [one.action for one in bench.new()] == [ActionKind.DRAIN] * rules.DRAINS_IN_FLIGHT_MAX
     bench.orders += bench.handoff.drain_all(bench.now)
     rest = len(shards) - rules.DRAINS_IN_FLIGHT_MAX
-    assert [one.verb for one in bench.new()] == [Verb.ANNOUNCE] + [Verb.DRAIN] * rest
+    assert [one.action for one in bench.new()] == [ActionKind.ANNOUNCE] + [ActionKind.DRAIN] * rest
 
 
 def test_leaving_is_told_first_and_the_session_ends_last():
     bench = Bench().open()
     bench.orders += bench.handoff.drain_all(bench.now)
-    assert bench.new() == [order(Verb.ANNOUNCE, None), order(Verb.DRAIN)]
+    assert bench.new() == [order(ActionKind.ANNOUNCE, None), order(ActionKind.DRAIN)]
     assert bench.handoff.node.leaving
-    assert bench.closed().new() == [order(Verb.REMOVE)]
+    assert bench.closed().new() == [order(ActionKind.REMOVE)]
     assert bench.answer(NodeOutcome.UNSURE).new() == []
-    assert bench.tick(1.0).new() == [order(Verb.REMOVE)]
-    assert bench.answer(NodeOutcome.GONE).new() == [order(Verb.LEAVE, None)]
+    assert bench.tick(1.0).new() == [order(ActionKind.REMOVE)]
+    assert bench.answer(NodeOutcome.GONE).new() == [order(ActionKind.LEAVE, None)]
     assert bench.view().tick(100).new() == [] and not bench.handoff.current
 
 
@@ -301,15 +314,15 @@ def test_leaving_while_a_creation_is_under_way_removes_what_comes_of_it():
     bench = Bench()
     bench.connected().view().new()
     bench.orders += bench.handoff.drain_all(bench.now)
-    assert bench.new() == [order(Verb.ANNOUNCE, None)]
-    assert bench.answer(NodeOutcome.HELD).new() == [order(Verb.REMOVE)]
+    assert bench.new() == [order(ActionKind.ANNOUNCE, None)]
+    assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.REMOVE)]
 
 
 def test_one_that_leaves_does_not_join_anew():
     bench = Bench().open()
     bench.orders += bench.handoff.drain_all(bench.now)
     bench.hear(Session(ME, SessionState.LOST)).new()
-    assert bench.closed().new() == [order(Verb.LEAVE, None)]
+    assert bench.closed().new() == [order(ActionKind.LEAVE, None)]
 
 
 # ---- failing ----
@@ -317,9 +330,9 @@ def test_one_that_leaves_does_not_join_anew():
 
 def test_a_fenced_shard_looks_pauses_asks_whose_the_node_is_and_owns_again():
     bench = Bench().open()
-    assert bench.lost().new() == [order(Verb.LOOK, None)]
+    assert bench.lost().new() == [order(ActionKind.LOOK, None)]
     assert bench.tick(0.4).new() == []
-    assert bench.tick(0.1).new() == [order(Verb.CREATE)]
+    assert bench.tick(0.1).new() == [order(ActionKind.CREATE)]
     assert bench.answer(NodeOutcome.TAKEN, owner=OTHER).tick(100).new() == []
 
 
@@ -330,11 +343,11 @@ def test_pauses_grow_and_the_third_failure_in_a_row_makes_unfit():
     for pause_s in (0.5, 1.0):
         bench.lost().new()
         assert bench.handoff.wake_at_s(bench.now) == bench.now + pause_s
-        assert bench.tick(pause_s).new() == [order(Verb.CREATE)]
-        assert bench.answer(NodeOutcome.HELD).new() == [order(Verb.OWN)]
+        assert bench.tick(pause_s).new() == [order(ActionKind.CREATE)]
+        assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
     bench.lost()
     assert set(bench.new()) == {
-        order(Verb.LOOK, None), order(Verb.ANNOUNCE, None), order(Verb.REMOVE)
+        order(ActionKind.LOOK, None), order(ActionKind.ANNOUNCE, None), order(ActionKind.REMOVE)
     }  # fmt: skip
     assert bench.handoff.node.unfit == ("a",)
 
@@ -345,40 +358,46 @@ def test_a_shard_that_was_open_for_long_did_not_fail_in_a_row():
         bench.now += rules.FAILS_FORGOTTEN_S
         bench.lost()
         bench.tick(0.5).answer(NodeOutcome.HELD).opened()
-    assert bench.state() is State.OPEN and bench.handoff.node.unfit == ()
+    assert bench.state() is OwnershipState.OPEN and bench.handoff.node.unfit == ()
 
 
 def test_giving_up_makes_unfit_at_once_and_for_a_while():
     bench = Bench().open()
     bench.view({A: ME}, others=[OTHER]).new()
     bench.lost(gave_up=True)
-    verbs = [one.verb for one in bench.new()]
+    verbs = [one.action for one in bench.new()]
     assert sorted(verb.name for verb in verbs) == ["ANNOUNCE", "LOOK", "REMOVE"]
     bench.answer(NodeOutcome.GONE).view({A: OTHER}, others=[OTHER])
     assert bench.handoff.wake_at_s(bench.now) is not None
     bench.tick(rules.UNFIT_S)
-    assert bench.new() == [order(Verb.ANNOUNCE, None)] and bench.handoff.node.unfit == ()
-    assert bench.view(others=[OTHER]).new() == [order(Verb.CREATE)]
+    assert bench.new() == [order(ActionKind.ANNOUNCE, None)] and bench.handoff.node.unfit == ()
+    assert bench.view(others=[OTHER]).new() == [order(ActionKind.CREATE)]
 
 
 def test_the_only_one_keeps_its_node_and_goes_on_trying():
     bench = Bench().open()
     bench.lost(gave_up=True)
-    assert {one.verb for one in bench.new()} == {Verb.LOOK, Verb.ANNOUNCE}
-    assert bench.tick(0.5).new() == [order(Verb.CREATE)]
+    assert {one.action for one in bench.new()} == {ActionKind.LOOK, ActionKind.ANNOUNCE}
+    assert bench.tick(0.5).new() == [order(ActionKind.CREATE)]
 
 
 def test_a_damaged_shard_is_not_touched_for_long_not_even_in_a_new_session():
     bench = Bench().open()
     bench.lost(damaged="chain broken")
-    assert bench.new() == [order(Verb.LOOK, None), order(Verb.ANNOUNCE, None), order(Verb.REMOVE)]
+    assert bench.new() == [
+        order(ActionKind.LOOK, None),
+        order(ActionKind.ANNOUNCE, None),
+        order(ActionKind.REMOVE),
+    ]
     assert bench.handoff.node.damaged == (A,), "another, of a later version perhaps, may read it"
     bench.answer(NodeOutcome.GONE).view().tick(10)
     bench.hear(Session(ME, SessionState.LOST)).connected().view().tick(rules.DAMAGED_S - 11)
-    assert bench.new() == [order(Verb.JOIN, None)]
+    assert bench.new() == [order(ActionKind.JOIN, None)]
     assert bench.handoff.damaged == {A: "chain broken"}
     bench.tick(1)
-    assert bench.new() == [order(Verb.ANNOUNCE, None), order(Verb.CREATE)], "it may be mended"
+    assert bench.new() == [order(ActionKind.ANNOUNCE, None), order(ActionKind.CREATE)], (
+        "it may be mended"
+    )
     assert not bench.handoff.damaged and not bench.handoff.node.damaged
 
 
@@ -389,10 +408,10 @@ def test_suspended_nothing_stops_nothing_begins_and_nothing_is_current():
     bench = Bench().open()
     assert bench.handoff.current
     bench.hear(Session(ME, SessionState.SUSPENDED))
-    assert not bench.handoff.current and bench.state() is State.OPEN
+    assert not bench.handoff.current and bench.state() is OwnershipState.OPEN
     bench.lost().tick(100)
-    assert bench.new() == [order(Verb.LOOK, None)], "no takeover by itself"
-    assert bench.connected().new() == [order(Verb.CREATE)]
+    assert bench.new() == [order(ActionKind.LOOK, None)], "no takeover by itself"
+    assert bench.connected().new() == [order(ActionKind.CREATE)]
 
 
 def test_suspended_between_node_and_claim_the_claim_waits():
@@ -400,18 +419,18 @@ def test_suspended_between_node_and_claim_the_claim_waits():
     bench.connected().view().new()
     bench.hear(Session(ME, SessionState.SUSPENDED))
     assert bench.answer(NodeOutcome.HELD).tick(100).new() == []
-    assert bench.connected().new() == [order(Verb.OWN)]
+    assert bench.connected().new() == [order(ActionKind.OWN)]
 
 
 def test_a_lost_session_drops_all_at_once_and_joins_under_a_new_name():
     bench = Bench().open()
     bench.hear(Session(ME, SessionState.LOST))
-    assert bench.new() == [order(Verb.DROP), order(Verb.JOIN, None)]
+    assert bench.new() == [order(ActionKind.DROP), order(ActionKind.JOIN, None)]
     assert bench.handoff.member == "me.2" and not bench.handoff.current
     bench.connected().view({A: ME})
     assert bench.new() == [], "the old session's node is another's now"
     assert bench.view().new() == [], "the old life is not over"
-    assert bench.closed().new() == [order(Verb.CREATE)]
+    assert bench.closed().new() == [order(ActionKind.CREATE)]
 
 
 def test_news_of_an_older_session_are_none():
@@ -419,9 +438,9 @@ def test_news_of_an_older_session_are_none():
     bench.connected().view().new()
     bench.hear(Session(ME, SessionState.LOST)).new()
     bench.hear(NodeAnswer(ME, A, NodeOutcome.HELD, 9))
-    bench.hear(View(ME, 10, {ME: NODE}, {A: ME}))
+    bench.hear(MembershipView(ME, 10, {ME: NODE}, {A: ME}))
     bench.hear(Session(ME, SessionState.CONNECTED, 10))
-    assert bench.new() == [] and bench.state() is State.OUT and not bench.handoff.current
+    assert bench.new() == [] and bench.state() is OwnershipState.OUT and not bench.handoff.current
 
 
 def test_older_views_are_none():
@@ -431,17 +450,17 @@ def test_older_views_are_none():
 
 def test_a_node_that_vanished_under_a_shard_ends_it():
     bench = Bench().open()
-    assert bench.view({A: OTHER}).new() == [order(Verb.DROP)]
-    assert bench.closed().new() == [] and bench.state() is State.OUT
+    assert bench.view({A: OTHER}).new() == [order(ActionKind.DROP)]
+    assert bench.closed().new() == [] and bench.state() is OwnershipState.OUT
 
 
 def test_one_that_is_missing_in_the_view_joins_anew():
     bench = Bench().open()
     bench.version += 1
-    bench.hear(View(ME, bench.version, {OTHER: NODE}, {}))
-    assert bench.new() == [order(Verb.DROP), order(Verb.JOIN, None)]
+    bench.hear(MembershipView(ME, bench.version, {OTHER: NODE}, {}))
+    assert bench.new() == [order(ActionKind.DROP), order(ActionKind.JOIN, None)]
 
 
 def test_an_answer_to_nothing_is_a_broken_belief():
-    with pytest.raises(Unasked, match="the node is ours"):
+    with pytest.raises(UnexpectedAnswer, match="the node is ours"):
         Bench().open().answer(NodeOutcome.HELD)

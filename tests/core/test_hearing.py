@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from peloton.runtime.core.envelope import Stamp
-from peloton.runtime.core.hearing import Hearing
+from peloton.runtime.core.epoch_filter import EpochFilter
 from peloton.runtime.ports import ShardId
 
 SPEAKER = ShardId("g", 3)
 
 
 def test_after_a_younger_owner_the_older_one_is_refused_and_counted() -> None:
-    hearing = Hearing()
+    hearing = EpochFilter()
     assert hearing.accepts(Stamp(SPEAKER, 5)) and hearing.accepts(Stamp(SPEAKER, 6))
     assert hearing.refused == 0
     assert not hearing.accepts(Stamp(SPEAKER, 5))
@@ -19,4 +19,4 @@ def test_after_a_younger_owner_the_older_one_is_refused_and_counted() -> None:
 
 
 def test_what_no_shard_said_is_heard() -> None:
-    assert Hearing().accepts(None)
+    assert EpochFilter().accepts(None)

@@ -19,10 +19,10 @@ from peloton.runtime.core.digest import digest
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_reading import Contents, read_shard
 from peloton.runtime.core.shard import Ready
-from peloton.runtime.core.statements import ReadSegment, Reply, Statement
+from peloton.runtime.core.statements import ReadSegment, Statement, StatementReply
 from peloton.runtime.ports import Claimed, Committed, Floor, Frame, ShardId, Unreachable, Work
 from peloton.runtime.vocabulary import Key, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS
 
@@ -104,7 +104,7 @@ def test_reading_claims_and_writes_nothing() -> None:
     asked: list[Statement] = []
 
     class Watched(MemoryRows):
-        def run(self, statements: Any) -> list[Reply]:
+        def run(self, statements: Any) -> list[StatementReply]:
             asked.extend(statements)
             return bench.rows.run(statements)
 
@@ -218,7 +218,7 @@ def test_what_an_owner_changes_meanwhile_is_no_finding() -> None:
     class Moving(MemoryRows):
         moves = 1
 
-        def run(self, statements: Any) -> list[Reply]:
+        def run(self, statements: Any) -> list[StatementReply]:
             if isinstance(statements[0], ReadSegment) and self.moves:
                 self.moves -= 1
                 bench.add(*range(3, 14))
@@ -238,7 +238,7 @@ def test_a_floor_that_never_stands_still_is_given_up() -> None:
     bench.add(1, 2)
 
     class Racing(MemoryRows):
-        def run(self, statements: Any) -> list[Reply]:
+        def run(self, statements: Any) -> list[StatementReply]:
             found = bench.rows.run(statements)
             if isinstance(statements[0], ReadSegment):
                 bench.add(1, 1, 1)

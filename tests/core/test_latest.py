@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.latest import RESEND_FAST_MAX, Pending
+from peloton.runtime.core.latest import REPORT_RESEND_FAST_MAX, UnseenReports
 from peloton.runtime.core.owed import RESEND_SLOW_TICKS
 from peloton.runtime.vocabulary import Seen, key
-from tests.toy import words as w
+from tests.toy import messages as w
 
 NOTE, GRID = key("note", "x"), key("grid", "g")
 
@@ -15,22 +15,22 @@ def lamps(version: int) -> Envelope:
     return Envelope(NOTE, w.Lamps(version, 1), sender=GRID)
 
 
-def ticks(pending: Pending, first: int, last: int) -> list[int]:
+def ticks(pending: UnseenReports, first: int, last: int) -> list[int]:
     return [tick for tick in range(first, last) if pending.again(tick)]
 
 
 def test_what_nobody_sees_falls_to_the_slow_rate():
-    pending = Pending()
+    pending = UnseenReports()
     pending.said(lamps(1), 0)
     told = ticks(pending, 1, 601)
     pauses = [after - before for before, after in zip([0, *told], told, strict=False)]
-    assert pauses[:RESEND_FAST_MAX] == [2] * RESEND_FAST_MAX
-    assert set(pauses[RESEND_FAST_MAX:]) == {RESEND_SLOW_TICKS}
-    assert len(told) <= RESEND_FAST_MAX + 600 // RESEND_SLOW_TICKS
+    assert pauses[:REPORT_RESEND_FAST_MAX] == [2] * REPORT_RESEND_FAST_MAX
+    assert set(pauses[REPORT_RESEND_FAST_MAX:]) == {RESEND_SLOW_TICKS}
+    assert len(told) <= REPORT_RESEND_FAST_MAX + 600 // RESEND_SLOW_TICKS
 
 
 def test_a_new_word_begins_fast_again_and_what_is_seen_is_said_no_more():
-    pending = Pending()
+    pending = UnseenReports()
     pending.said(lamps(1), 0)
     ticks(pending, 1, 100)
     pending.said(lamps(2), 100)
@@ -42,17 +42,17 @@ def test_a_new_word_begins_fast_again_and_what_is_seen_is_said_no_more():
 
 
 def test_who_hurries_says_what_waits_for_its_slow_time_once_and_at_once():
-    pending = Pending()
+    pending = UnseenReports()
     pending.said(lamps(1), 0)
     last = ticks(pending, 1, 31)[-1]
     assert not pending.again(last + 1)
     pending.hurry()
     assert pending.again(last + 2)
-    assert not ticks(pending, last + 3, last + 3 + RESEND_FAST_MAX)
+    assert not ticks(pending, last + 3, last + 3 + REPORT_RESEND_FAST_MAX)
 
 
 def test_a_hurried_try_brings_the_slow_rate_no_nearer():
-    pending = Pending()
+    pending = UnseenReports()
     pending.said(lamps(1), 0)
     for tick in range(1, 20):
         pending.hurry()

@@ -28,7 +28,7 @@ class Line(Value, frozen=True, gc=False, array_like=True):
     counts: tuple[tuple[str, int], ...] = ()
 
 
-BY_NOTE = l.Order("note")
+BY_NOTE = l.SortOrder("note")
 
 
 def line(number: int, chance: random.Random) -> Line:
@@ -61,8 +61,8 @@ def drawn(chance: random.Random) -> l.ListViews:
         chance.randrange(3),
     )
     fields = chance.sample(["mood", "at", "owner"], chance.randrange(4))
-    orders = [l.Order(field, chance.random() < 0.5) for field in fields]
-    limit = chance.choice([0, 1, 7, 100, l.ALL])
+    orders = [l.SortOrder(field, chance.random() < 0.5) for field in fields]
+    limit = chance.choice([0, 1, 7, 100, l.UNLIMITED])
     return l.ListViews("note", tuple(tests), (*orders, BY_NOTE), limit, ("mood", "counts"))
 
 
@@ -116,18 +116,18 @@ def test_one_question_looks_at_no_more_than_a_page():
         looked.append(of)
         return line(len(looked), chance)
 
-    page = l.page(l.ListViews("note", limit=3), keys, summary=summary)
+    page = l.page_of(l.ListViews("note", limit=3), keys, summary=summary)
     assert len(looked) == l.LOOK_MAX and page.after == keys[l.LOOK_MAX - 1]
     assert (len(page.items), page.matched) == (3, l.LOOK_MAX)
 
 
 def test_a_page_of_fat_lines_is_made_of_fewer():
-    fat = "x" * (l.PAGE_BYTES_MAX // 50)
+    fat = "x" * (l.LISTING_PAGE_BYTES_MAX // 50)
     views = Views()
     lines = [Line(key("note", f"{n:03d}"), Mood.SAD, 0.0, fat) for n in range(200)]
     put(views, *lines)
     query = l.ListViews("note", order=(BY_NOTE,))
-    assert len(encode(views.page(query).items)) <= l.PAGE_BYTES_MAX
+    assert len(encode(views.page(query).items)) <= l.LISTING_PAGE_BYTES_MAX
     found, pages = whole(views, query)
     assert [*found.items] == lines and 1 < pages < 200
     huge = Line(key("note", "fattest"), Mood.SAD, 0.0, fat * 60)
@@ -182,7 +182,7 @@ def test_what_cannot_be_meant_is_refused_and_not_passed_over():
 def test_the_best_of_very_many_pages_holds_few_more_than_are_wanted():
     chance = random.Random(1)
     lines = [line(number, chance) for number in range(6000)]
-    query = l.ListViews("note", order=(l.Order("at", down=True), BY_NOTE), limit=50)
+    query = l.ListViews("note", order=(l.SortOrder("at", down=True), BY_NOTE), limit=50)
     best = l.Best(query)
     for start in range(0, len(lines), 50):
         best.add(l.Listed("note", tuple(lines[start : start + 50]), 50))

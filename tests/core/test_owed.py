@@ -6,28 +6,28 @@ import random
 
 from peloton.runtime.core.owed import (
     HURRIED_PER_TICK_MAX,
-    RESEND_FAST_MAX,
+    OWED_RESEND_FAST_MAX,
     RESEND_SLOW_TICKS,
-    Owed,
+    OwedSends,
 )
 from peloton.runtime.vocabulary import Key, key
 
 A, B = key("note", "a"), key("note", "b")
 
 
-def ticks(owed: Owed, first: int, count: int) -> dict[int, dict[Key, int]]:
+def ticks(owed: OwedSends, first: int, count: int) -> dict[int, dict[Key, int]]:
     """What is due at each tick at which something is."""
     told = {number: owed.tick(number) for number in range(first, first + count)}
     return {number: due for number, due in told.items() if due}
 
 
 def test_first_at_every_tick_and_then_seldom():
-    owed = Owed()
+    owed = OwedSends()
     owed.said(A, 0b11)
     told = ticks(owed, 1, 10 * RESEND_SLOW_TICKS)
-    fast = list(range(2, 2 + RESEND_FAST_MAX))
-    assert [*told][:RESEND_FAST_MAX] == fast, "who has just spoken waits for a tick"
-    slow = [*told][RESEND_FAST_MAX:]
+    fast = list(range(2, 2 + OWED_RESEND_FAST_MAX))
+    assert [*told][:OWED_RESEND_FAST_MAX] == fast, "who has just spoken waits for a tick"
+    slow = [*told][OWED_RESEND_FAST_MAX:]
     pauses = [after - before for before, after in zip(slow, slow[1:], strict=False)]
     assert slow[0] - fast[-1] <= RESEND_SLOW_TICKS
     assert set(pauses) == {RESEND_SLOW_TICKS}
@@ -35,7 +35,7 @@ def test_first_at_every_tick_and_then_seldom():
 
 
 def test_who_speaks_anew_begins_anew_and_the_others_of_the_crowd_do_not():
-    owed = Owed()
+    owed = OwedSends()
     owed.said(A, 0b11)
     ticks(owed, 1, 6)
     owed.said(A, 0b10)
@@ -46,7 +46,7 @@ def test_who_speaks_anew_begins_anew_and_the_others_of_the_crowd_do_not():
 
 
 def test_who_owes_nothing_is_forgotten_and_may_owe_again():
-    owed = Owed()
+    owed = OwedSends()
     for _ in range(100):
         owed.said(A, 1)
         ticks(owed, 1, 6)
@@ -58,16 +58,16 @@ def test_who_owes_nothing_is_forgotten_and_may_owe_again():
 
 
 def test_an_actor_with_ever_more_to_say_comes_to_say_the_old_again():
-    owed = Owed()
+    owed = OwedSends()
     said = 0
     for number in range(1, 20):
-        owed.said_more(A, 1)
+        owed.sent_more(A, 1)
         said += bool(owed.tick(number))
     assert said
 
 
 def test_who_hurries_has_one_try_soon():
-    owed = Owed()
+    owed = OwedSends()
     owed.said(A, 0b01)
     ticks(owed, 1, 6)
     owed.said(B, 0b10)
@@ -77,7 +77,7 @@ def test_who_hurries_has_one_try_soon():
 
 
 def test_very_many_are_spread_over_the_ticks():
-    owed, count = Owed(), 30 * HURRIED_PER_TICK_MAX
+    owed, count = OwedSends(), 30 * HURRIED_PER_TICK_MAX
     for number in range(count):
         owed.said(key("note", number), 1)
     ticks(owed, 1, 6)
@@ -91,7 +91,7 @@ def test_very_many_are_spread_over_the_ticks():
 
 def test_everybody_who_waits_is_heard_in_every_round():
     for seed in range(20):
-        chance, owed, waiting = random.Random(seed), Owed(), {}
+        chance, owed, waiting = random.Random(seed), OwedSends(), {}
         for number in range(300):
             name = key("note", chance.randrange(40))
             if chance.random() < 0.5:
@@ -104,6 +104,6 @@ def test_everybody_who_waits_is_heard_in_every_round():
                 owed.hurry()
             owed.tick(number)
         heard: dict[Key, int] = {}
-        for number in range(300, 300 + RESEND_SLOW_TICKS + RESEND_FAST_MAX + 1):
+        for number in range(300, 300 + RESEND_SLOW_TICKS + OWED_RESEND_FAST_MAX + 1):
             heard |= owed.tick(number)
         assert {*heard} == {*waiting} == {*owed}

@@ -14,29 +14,29 @@ from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import (
-    Mailed,
-    NotMine,
+    AskReply,
+    MailBatch,
     Packing,
-    Replied,
-    Unknown,
     Unpackable,
-    read_letter,
+    UnreadableMessage,
+    WrongRoute,
+    read_batch,
 )
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import (
     Absent,
+    DeadLettered,
     Key,
     Kind,
     Refused,
     Seen,
-    SetAside,
     ShardDamaged,
     Unavailable,
     key,
     kind_of,
 )
 from tests.actors.test_golden import sample
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 PACKING = Packing(KINDS, {"lamp": {1: w.Add}})
@@ -56,7 +56,7 @@ ENVELOPES = st.builds(
     origins=st.lists(st.tuples(SETS, KEYS), max_size=3).map(tuple),
     request=st.none() | st.tuples(st.text(), st.binary()),
     who=st.text(max_size=5),
-    ask=st.none(),
+    reply_to=st.none(),
     attempt=st.just(0),
 )
 
@@ -64,7 +64,7 @@ ENVELOPES = st.builds(
 @given(ENVELOPES, st.integers(0, 2**60))
 def test_an_envelope_comes_out_as_it_went_in(envelope: Envelope, ask: int) -> None:
     found = PACKING.unpack(PACKING.pack(envelope, ask))
-    assert found == envelope._replace(ask=ask or None)
+    assert found == envelope._replace(reply_to=ask or None)
 
 
 def every_class(kind: Kind) -> list[type]:
@@ -96,7 +96,7 @@ def test_every_question_that_is_answered_can_be_asked_from_afar(kind: Kind) -> N
     "answer",
     [
         *(None, 7, "x", b"x", True, 1.5, [], (), [None, (1, [2])]),
-        *(Refused("C", "t", "f"), Unavailable("t"), Absent(X), SetAside("t"), [Absent(X)]),
+        *(Refused("C", "t", "f"), Unavailable("t"), Absent(X), DeadLettered("t"), [Absent(X)]),
         *(w.Total(3), (w.Total(3), w.Total(4))),
     ],
 )
@@ -131,14 +131,14 @@ def test_what_has_no_number_does_not_travel() -> None:
 def test_what_this_daemon_does_not_know_is_marked_and_keeps_its_ask() -> None:
     newer = Packing({"note": msgspec.structs.replace(KINDS["note"], messages={77: w.Add})})
     found = PACKING.unpack(newer.pack(Envelope(X, w.Add(1), 5, sender=X), 9))
-    assert isinstance(found.message, Unknown) and found.message.number == 77
-    assert (found.to, found.members, found.sender, found.ask) == (X, 5, X, 9)
+    assert isinstance(found.message, UnreadableMessage) and found.message.number == 77
+    assert (found.to, found.members, found.sender, found.reply_to) == (X, 5, X, 9)
 
 
 def test_a_message_of_another_shape_is_marked() -> None:
     other = Packing({"note": msgspec.structs.replace(KINDS["note"], messages={1: w.Grid})})
     found = PACKING.unpack(other.pack(Envelope(X, w.Grid("not a number"))))  # type: ignore[arg-type]
-    assert isinstance(found.message, Unknown) and "Add" in found.message.text
+    assert isinstance(found.message, UnreadableMessage) and "Add" in found.message.text
 
 
 def test_an_answer_that_is_not_known_is_unavailable() -> None:
@@ -153,7 +153,7 @@ def test_fields_that_are_added_later_are_skipped() -> None:
     raw = msgspec.msgpack.decode(PACKING.pack(Envelope(X, w.Add(1)), 3))
     raw[2].append("new")
     found = PACKING.unpack(encode([*raw, "new"]))
-    assert found == Envelope(X, w.Add(1), ask=3)
+    assert found == Envelope(X, w.Add(1), reply_to=3)
 
 
 def test_a_page_of_a_listing_travels_with_all_it_says() -> None:
@@ -176,14 +176,14 @@ def test_letters_come_out_as_they_went_in() -> None:
     here, there = ShardId("house", 1), ShardId("city", 0)
     body = msgspec.Raw(PACKING.pack(Envelope(X, w.Add(1))))
     for place, sender in ((here, there), ("lamp", None)):
-        mailed = read_letter(encode(Mailed(place, sender, 7, [body, body])))
-        assert isinstance(mailed, Mailed)
+        mailed = read_batch(encode(MailBatch(place, sender, 7, [body, body])))
+        assert isinstance(mailed, MailBatch)
         assert (mailed.place, mailed.sender, mailed.epoch) == (place, sender, 7)
         assert type(mailed.place) is type(place) and len(mailed.envelopes) == 2
         assert PACKING.unpack(mailed.envelopes[0]).message == w.Add(1)
-    assert read_letter(encode(NotMine(here, 4, [1, 2]))) == NotMine(here, 4, [1, 2])
-    replied = read_letter(encode(Replied(5, msgspec.Raw(PACKING.pack_answer(X, w.Total(2))))))
-    assert isinstance(replied, Replied)
+    assert read_batch(encode(WrongRoute(here, 4, [1, 2]))) == WrongRoute(here, 4, [1, 2])
+    replied = read_batch(encode(AskReply(5, msgspec.Raw(PACKING.pack_answer(X, w.Total(2))))))
+    assert isinstance(replied, AskReply)
     assert PACKING.unpack_answer(X, replied.answer) == w.Total(2)
 
 

@@ -17,17 +17,17 @@ from peloton.runtime.core.parcels import (
     PING_S,
     SLOWEST_BYTES_PER_S,
     STALL_S_MAX,
-    Limits,
     Link,
+    LinkLimits,
 )
 from peloton.runtime.core.wire import read_hello
 
 NOW = 1000.0
 
 
-def at_once(**limits: int) -> Limits:
+def at_once(**limits: int) -> LinkLimits:
     """Limits of links that acknowledge what they hear without waiting for a parcel of theirs."""
-    return Limits(ack_s=0.0, **limits)
+    return LinkLimits(ack_s=0.0, **limits)
 
 
 WIDE = at_once()
@@ -40,13 +40,13 @@ def words(*numbers: int) -> list[bytes]:
 class Pair:
     """Two ends of one link and the stream between them, moved by hand."""
 
-    def __init__(self, limits: Limits = WIDE) -> None:
+    def __init__(self, limits: LinkLimits = WIDE) -> None:
         self.limits = limits
         self.births = itertools.count(1)
         self.streams = itertools.count(1)
         self.a = self.link("a", "b")
         self.b = self.link("b", "a")
-        self.heard: dict[str, list[int]] = {"a": [], "b": []}
+        self.received: dict[str, list[int]] = {"a": [], "b": []}
         self.now = NOW
 
     def link(self, me: str, peer: str) -> Link:
@@ -58,7 +58,7 @@ class Pair:
         hello = read_hello(self.a.dialled(stream, self.now))
         assert hello is not None
         answer, trouble = self.b.met(stream, hello, now=self.now)
-        trouble = trouble or self.a.heard(answer, self.now).trouble
+        trouble = trouble or self.a.received(answer, self.now).trouble
         if trouble:
             self.hang_up()
         return trouble
@@ -70,10 +70,10 @@ class Pair:
     def hear(self, link: Link, frames: list[bytes]) -> str:
         name = "a" if link is self.a else "b"
         for frame in frames:
-            heard = link.heard(frame, self.now)
-            if heard.trouble:
-                return heard.trouble
-            self.heard[name] += [msgspec.msgpack.decode(letter) for letter in heard.letters]
+            received = link.received(frame, self.now)
+            if received.trouble:
+                return received.trouble
+            self.received[name] += [msgspec.msgpack.decode(batch) for batch in received.batches]
         return ""
 
     def flow(self) -> None:
@@ -88,10 +88,10 @@ class Pair:
 
 def say(link: Link, *numbers: int, view: int = 1) -> None:
     for word in words(*numbers):
-        assert link.say(word, view)
+        assert link.send(word, view)
 
 
-def joined(limits: Limits = WIDE) -> Pair:
+def joined(limits: LinkLimits = WIDE) -> Pair:
     pair = Pair(limits)
     assert pair.join() == ""
     return pair
@@ -102,7 +102,7 @@ def test_letters_go_both_ways_and_nothing_is_kept_of_them() -> None:
     say(pair.a, 1, 2)
     say(pair.b, 3)
     pair.flow()
-    assert pair.heard == {"a": [3], "b": [1, 2]}
+    assert pair.received == {"a": [3], "b": [1, 2]}
     assert pair.a.idle and pair.b.idle
 
 
@@ -124,7 +124,7 @@ def test_a_frame_before_the_greeting_closes_the_stream() -> None:
 
 
 def test_bytes_that_are_no_frame_close_the_stream() -> None:
-    assert "cannot be read" in joined().a.heard(b"\xc1", NOW).trouble
+    assert "cannot be read" in joined().a.received(b"\xc1", NOW).trouble
     assert read_hello(b"\xc1") is None and read_hello(encode(p.Acknowledged(1))) is None
 
 
@@ -133,7 +133,7 @@ def test_a_repeat_is_dropped_and_acknowledged() -> None:
     say(pair.a, 1)
     frames = pair.a.frames(NOW)
     assert pair.hear(pair.b, frames * 3) == ""
-    assert pair.heard["b"] == [1] and pair.b.counts["repeats"] == 2
+    assert pair.received["b"] == [1] and pair.b.counts["repeats"] == 2
     assert len(pair.b.frames(NOW)) == 1, "one acknowledgement for all"
 
 
@@ -150,7 +150,7 @@ def test_a_gap_closes_the_stream_and_the_next_one_goes_on_after_what_arrived() -
     pair.hang_up()
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard["b"] == [0, 1, 2, 3]
+    assert pair.received["b"] == [0, 1, 2, 3]
 
 
 def test_acknowledgements_are_cumulative_and_late_ones_harmless() -> None:
@@ -170,7 +170,7 @@ def test_what_was_never_sent_cannot_be_acknowledged() -> None:
 
 
 def pair_trouble(frame: bytes) -> str:
-    return joined().a.heard(frame, NOW).trouble
+    return joined().a.received(frame, NOW).trouble
 
 
 def test_the_window_is_the_receivers_in_parcels() -> None:
@@ -187,9 +187,9 @@ def test_the_window_is_the_receivers_in_parcels() -> None:
 
 def test_the_window_is_the_receivers_in_bytes_and_one_parcel_may_always_go() -> None:
     pair = joined(at_once(window_bytes=10))
-    pair.a.say(bytes(100), 1)
+    pair.a.send(bytes(100), 1)
     assert len(pair.a.frames(NOW)) == 1
-    pair.a.say(bytes(100), 1)
+    pair.a.send(bytes(100), 1)
     assert pair.a.frames(NOW) == []
 
 
@@ -205,7 +205,7 @@ def test_after_a_new_stream_the_window_holds_too() -> None:
     pair.hang_up()
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard["b"] == [0, 1, 2]
+    assert pair.received["b"] == [0, 1, 2]
 
 
 def test_letters_of_one_view_share_a_parcel_up_to_its_size() -> None:
@@ -214,29 +214,29 @@ def test_letters_of_one_view_share_a_parcel_up_to_its_size() -> None:
     say(pair.a, 3, view=2)
     views = []
     for frame in pair.a.frames(NOW):
-        heard = pair.b.heard(frame, NOW)
-        views.append((heard.view, len(heard.letters)))
+        received = pair.b.received(frame, NOW)
+        views.append((received.view, len(received.batches)))
     assert views == [(1, 2), (2, 1)]
     for _ in range(3):
-        pair.a.say(bytes(p.PARCEL_BYTES // 2), 2)
+        pair.a.send(bytes(p.PARCEL_BYTES // 2), 2)
     assert len(pair.a.frames(NOW)) == 2
 
 
 def test_what_waits_is_bounded_and_what_left_makes_room() -> None:
-    pair, letter = joined(at_once(link_bytes_max=250)), encode(bytes(100))
-    assert pair.a.say(letter, 1) and pair.a.say(letter, 1)
-    assert not pair.a.say(letter, 1) and pair.a.counts["dropped"] == 1
+    pair, batch = joined(at_once(link_bytes_max=250)), encode(bytes(100))
+    assert pair.a.send(batch, 1) and pair.a.send(batch, 1)
+    assert not pair.a.send(batch, 1) and pair.a.counts["dropped"] == 1
     frames = pair.a.frames(NOW)
-    assert not pair.a.say(letter, 1), "what is under way counts"
-    pair.b.heard(frames[0], NOW)
+    assert not pair.a.send(batch, 1), "what is under way counts"
+    pair.b.received(frames[0], NOW)
     assert pair.hear(pair.a, pair.b.frames(NOW)) == ""
-    assert pair.a.idle and pair.a.say(encode(bytes(200)), 1)
+    assert pair.a.idle and pair.a.send(encode(bytes(200)), 1)
 
 
 def test_a_letter_that_no_stream_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(p, "LETTER_BYTES_MAX", 10)
+    monkeypatch.setattr(p, "BATCH_BYTES_MAX", 10)
     pair = joined()
-    assert not pair.a.say(bytes(11), 1) and pair.a.say(bytes(10), 1)
+    assert not pair.a.send(bytes(11), 1) and pair.a.send(bytes(10), 1)
 
 
 def test_an_older_stream_is_never_taken_for_a_newer_one() -> None:
@@ -256,7 +256,7 @@ def test_on_a_newer_stream_all_that_is_open_goes_again_though_the_older_did_not_
     pair.a.closed(NOW)
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard["a"] == [1]
+    assert pair.received["a"] == [1]
 
 
 def test_only_the_lower_member_dials() -> None:
@@ -269,7 +269,7 @@ def test_only_the_lower_member_dials() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"member": "c"}, {"to": "c"}, {"format": p.FORMAT + 1}],
+    [{"member": "c"}, {"to": "c"}, {"format": p.STREAM_FORMAT + 1}],
 )
 def test_a_greeting_for_somebody_else_is_refused(change: dict[str, object]) -> None:
     pair = Pair()
@@ -283,16 +283,16 @@ def test_the_side_that_is_dialled_forgot_what_may_have_arrived_is_not_said_again
     pair = joined()
     say(pair.a, 1)
     pair.hear(pair.b, pair.a.frames(NOW))  # heard; its acknowledgement is lost
-    pair.a.say(encode(2), 1, asks=(20, 21))
+    pair.a.send(encode(2), 1, asks=(20, 21))
     pair.a.frames(NOW)  # lost
     say(pair.a, 3)  # never sent, so it may go to the new link
-    pair.a.say(encode(4), 1, asks=(40,))
+    pair.a.send(encode(4), 1, asks=(40,))
     pair.hang_up()
     pair.b = pair.link("b", "a")
     assert pair.join() == "the peer began anew"
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard["b"] == [1, 3, 4] and pair.a.counts["forgotten"] == 2
+    assert pair.received["b"] == [1, 3, 4] and pair.a.counts["forgotten"] == 2
     assert pair.a.lost == [20, 21]
 
 
@@ -308,7 +308,7 @@ def test_the_side_that_dials_forgot() -> None:
     say(pair.b, 2)
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard == {"a": [1, 2], "b": [7, 8]}
+    assert pair.received == {"a": [1, 2], "b": [7, 8]}
 
 
 def test_a_peer_that_forgot_while_nothing_was_open_loses_nothing() -> None:
@@ -320,7 +320,7 @@ def test_a_peer_that_forgot_while_nothing_was_open_loses_nothing() -> None:
     say(pair.a, 3)
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard["b"] == [1, 2, 3]
+    assert pair.received["b"] == [1, 2, 3]
 
 
 def test_a_stream_on_which_nothing_moves_is_given_up() -> None:
@@ -419,7 +419,7 @@ def test_over_any_stream_each_letter_arrives_once_and_in_order(seed: int) -> Non
     pair.hang_up()
     assert pair.join() == ""
     pair.flow()
-    assert pair.heard == {"a": [*range(1, said + 1)], "b": [*range(1, said + 1)]}
+    assert pair.received == {"a": [*range(1, said + 1)], "b": [*range(1, said + 1)]}
     assert pair.a.idle and pair.b.idle
 
 
@@ -429,19 +429,19 @@ def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     hello = read_hello(a.dialled(1, 0.0))
     assert hello is not None
     answer, trouble = b.met(1, hello, now=0.0)
-    assert not trouble and not a.heard(answer, 0.0).trouble
+    assert not trouble and not a.received(answer, 0.0).trouble
     assert a.frames(PING_S - 0.1) == [] and b.ping_s() is None
     (ping,) = a.frames(PING_S)
-    assert b.heard(ping, PING_S).letters == []
+    assert b.received(ping, PING_S).batches == []
     (pong,) = b.frames(PING_S)
-    a.heard(pong, PING_S)
+    a.received(pong, PING_S)
     assert a.idle and a.look(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
     a.frames(2 * PING_S)  # and now nobody answers
     assert a.look(2 * PING_S + STALL_S_MAX) == "nothing moves"
 
 
 def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
-    pair = joined(Limits())
+    pair = joined(LinkLimits())
     say(pair.a, 1)
     pair.hear(pair.b, pair.a.frames(pair.now))
     assert pair.b.frames(pair.now) == [] and pair.b.ack_s() == pair.now + ACK_S
@@ -455,22 +455,22 @@ def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
     assert pair.hear(pair.b, [alone]) == "" and pair.b.idle
 
 
-@pytest.mark.parametrize("limits", [Limits(window_parcels=6), Limits(window_bytes=150)])
-def test_what_fills_half_of_the_window_is_acknowledged_at_once(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [LinkLimits(window_parcels=6), LinkLimits(window_bytes=150)])
+def test_what_fills_half_of_the_window_is_acknowledged_at_once(limits: LinkLimits) -> None:
     """Else who sends would wait for its credit as long as an acknowledgement may."""
     pair = joined(limits)
     for number in range(3):
         assert pair.b.frames(pair.now) == []
-        pair.a.say(encode(bytes([number]) * 20), 1)
+        pair.a.send(encode(bytes([number]) * 20), 1)
         for frame in pair.a.frames(pair.now):
-            assert not pair.b.heard(frame, pair.now).trouble
+            assert not pair.b.received(frame, pair.now).trouble
     assert len(pair.b.frames(pair.now)) == 1
 
 
 def test_a_large_parcel_on_a_slow_link_has_its_time() -> None:
     """Given up after five seconds it would begin anew on every stream, and never arrive."""
     pair = joined()
-    pair.a.say(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
+    pair.a.send(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
     (large,) = pair.a.frames(NOW)
     assert pair.a.look(NOW + STALL_S_MAX + 7.9) == ""
     assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "nothing moves"

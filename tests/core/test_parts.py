@@ -14,7 +14,7 @@ LARGE = st.sampled_from([c.PIECE_BYTES_MAX + 1, 2 * c.PIECE_BYTES_MAX, 3 * c.PIE
 
 @given(st.lists(SIZES | LARGE, max_size=5), st.integers(1, 3))
 def test_what_is_cut_is_whole_again(sizes: list[int], pieces_a_part: int) -> None:
-    things = [c.Piece(c.ENTITY, bytes([n % 251]) * size) for n, size in enumerate(sizes)]
+    things = [c.CheckpointItem(c.ENTITY, bytes([n % 251]) * size) for n, size in enumerate(sizes)]
     pieces = list(c.fitting(iter(things)))
     assert all(len(piece.body) <= c.PIECE_BYTES_MAX for piece in pieces)
     parts = [encode(pieces[at : at + pieces_a_part]) for at in range(0, len(pieces), pieces_a_part)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.passivation import COLD_AFTER_S, COLD_PER_LOOK_MAX, Idleness
 from peloton.runtime.vocabulary import Key, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import bulbs, panel
 
@@ -35,7 +35,7 @@ def test_a_question_leaves_it_cold():
     bench.tell(X, w.Add(5))
     bench.rest()
     idle(bench)
-    bench.tell(X, w.Show(), ask=1)
+    bench.tell(X, w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     assert X in bench.shard.population.cells.cold

@@ -47,7 +47,7 @@ class Chatter(Desk):
 
 def test_mail_for_others_is_taken_in_the_next_frame_and_each_frame_is_short():
     desk = Chatter()
-    desk.tell(CALM, Put(), ask=1)
+    desk.tell(CALM, Put(), reply_to=1)
     assert desk.turns() <= 2 * (LEFT_TURNS_MAX + 2 * OTHERS_TURNS_MAX)
     assert len(desk.replies) == 1
     assert desk.shard.busy, "it chatters on"
@@ -56,7 +56,7 @@ def test_mail_for_others_is_taken_in_the_next_frame_and_each_frame_is_short():
 def test_a_long_queue_of_others_is_worked_off():
     desk = Chatter()
     for at in range(4 * OTHERS_TURNS_MAX):
-        desk.tell(key("box", at), Put(), ask=at)
+        desk.tell(key("box", at), Put(), reply_to=at)
     for _ in range(4):
         desk.once()
     assert len(desk.replies) == 4 * OTHERS_TURNS_MAX

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from peloton.runtime.core.codec import Entry, encode
 from peloton.runtime.core.digest import digest
-from peloton.runtime.core.records import SHARD_KEY, Left
+from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted
 from peloton.runtime.core.recovery import Unrecoverable, restore
 from peloton.runtime.ports import Frame
 from peloton.runtime.vocabulary import Bits, Decision, Key, Send, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
 
@@ -46,7 +46,7 @@ def test_a_send_to_no_member_is_not_sent() -> None:
     decide = {**KINDS["panel"].decide, w.Switch: fits_nobody}
     bench = Changed("panel", decide=decide, ended=lambda state, crowd: False)
     bench.tell(A, w.Install(0))
-    bench.tell(A, w.Switch(True), ask=1)
+    bench.tell(A, w.Switch(True), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Done(0)]
     assert [*bench.shard.population.cells] == [A], "nothing exists under the key of the crowd"
@@ -55,7 +55,7 @@ def test_a_send_to_no_member_is_not_sent() -> None:
 
 def test_a_message_to_a_crowd_that_names_no_member_is_refused() -> None:
     bench = Bench()
-    bench.tell(bulbs("a"), w.Fit(0), ask=1)
+    bench.tell(bulbs("a"), w.Fit(0), reply_to=1)
     bench.rest()
     (answer,) = bench.answers()
     assert isinstance(answer, Unavailable) and "bulb/a is a crowd" in answer.text
@@ -66,11 +66,11 @@ def test_a_message_to_a_crowd_that_names_no_member_is_refused() -> None:
 
 def test_a_message_to_members_of_what_is_no_crowd_is_refused() -> None:
     bench = Bench()
-    bench.tell(X, w.Add(1), 0b11, ask=1)
+    bench.tell(X, w.Add(1), 0b11, reply_to=1)
     bench.rest()
     (answer,) = bench.answers()
     assert isinstance(answer, Unavailable) and "note/x is no crowd" in answer.text
-    assert not bench.frames and not bench.shard.held.quarantined
+    assert not bench.frames and not bench.shard.deferred.quarantined
 
 
 def of_nobody() -> Bench:
@@ -83,7 +83,7 @@ def of_nobody() -> Bench:
     bench.rest()
     first = len(bench.frames)
     wrong = Entry(bulbs("b"), (w.Fitted(0), w.GoalSet(1, False)), cause="BulbGoal")
-    left = Entry(SHARD_KEY, (Left((panel("b"),)),))
+    left = Entry(SHARD_KEY, (EntitiesEvicted((panel("b"),)),))
     bench.frames += [frame(bench, first + 1, wrong), frame(bench, first + 2, left)]
     return bench
 
@@ -111,7 +111,7 @@ def test_nor_does_what_a_checkpoint_holds_of_it() -> None:
 def test_the_shard_goes_on_behind_such_facts() -> None:
     bench = of_nobody()
     bench.shard = bench.replay()
-    bench.tell(panel("b"), w.Install(2), ask=1)
+    bench.tell(panel("b"), w.Install(2), reply_to=1)
     bench.tell(panel("b"), w.Switch(True))
     bench.rest()
     assert bench.answers() == [w.Done(1)]
@@ -154,7 +154,7 @@ DAMAGES = {
     ),
     "a record that does not fold": (
         lambda bench: raw_frame(bench, 1, row(X, 903, b"", 1)),
-        "house-0, position 1, note/x, fact Redriven: KeyError: 'note/x'",
+        "house-0, position 1, note/x, fact RedriveOrdered: KeyError: 'note/x'",
     ),
     "an unknown fact": (
         lambda bench: raw_frame(bench, 1, row(X, 499)),
@@ -187,7 +187,8 @@ def test_a_damaged_piece_of_a_checkpoint_is_told_by_its_number_and_key() -> None
     record = (1, row(X, 903, b"", 1))
     with pytest.raises(Unrecoverable) as raised:
         restore(bench.fresh(), [encode([whole, record])], frames=[], floor=7)
-    text = "house-0, checkpoint at position 7, piece 1, note/x, fact Redriven: KeyError: 'note/x'"
+    where = "house-0, checkpoint at position 7, piece 1, note/x, fact RedriveOrdered"
+    text = f"{where}: KeyError: 'note/x'"
     assert str(raised.value) == text
 
 

@@ -10,10 +10,10 @@ from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.pump import Budget
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
-from tests.toy.words import Power
+from tests.toy.messages import Power
 
 
 def same_as_replay(bench: Bench) -> None:
@@ -29,8 +29,8 @@ def crowd_of(bench: Bench, name: str):
 
 def switched_on(size: int = 10) -> Bench:
     bench = Bench()
-    bench.tell(panel("a"), w.Install(size), ask="install")
-    bench.tell(panel("a"), w.Switch(True), ask="switch")
+    bench.tell(panel("a"), w.Install(size), reply_to="install")
+    bench.tell(panel("a"), w.Switch(True), reply_to="switch")
     bench.rest()
     return bench
 
@@ -49,7 +49,7 @@ def test_a_command_is_answered_with_its_frame_and_moves_the_whole_crowd():
 
 def test_nothing_leaves_before_its_frame_and_nothing_is_said_twice():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(3), ask=1)
+    bench.tell(panel("a"), w.Install(3), reply_to=1)
     bench.once()  # it is looked up first
     first = bench.shard.ready(bench.now)
     assert first.frame is not None and len(first.replies) == 1
@@ -163,7 +163,7 @@ def test_the_index_of_a_parent_is_the_sum_of_its_children():
     said = {(e.to, e.message): e.members for e in bench.taken()}
     assert said[bulbs("a"), w.Granted(1)] == 0b111
     assert said[bulbs("b"), w.Denied(1)] == 0b111
-    bench.tell(key("grid", 0), w.Show(), ask=1)
+    bench.tell(key("grid", 0), w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [3]
     live = bench.shard.population.indexes
@@ -197,13 +197,13 @@ def test_a_request_key_gets_its_first_answer_again():
     bench = Bench()
     for at, amount in enumerate((5, 5, 6)):
         digest_ = bytes([amount])
-        bench.tell(key("note", "x"), w.Add(amount), ask=at, request=("k", digest_))
+        bench.tell(key("note", "x"), w.Add(amount), reply_to=at, request=("k", digest_))
         bench.rest()
     first, again, other = bench.answers()
     assert first == again == w.Total(5)
     assert isinstance(other, Refused)
     bench.shard = bench.replay()
-    bench.tell(key("note", "x"), w.Add(5), ask=9, request=("k", bytes([5])))
+    bench.tell(key("note", "x"), w.Add(5), reply_to=9, request=("k", bytes([5])))
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     same_as_replay(bench)
@@ -212,11 +212,11 @@ def test_a_request_key_gets_its_first_answer_again():
 def test_queries_see_the_newest_state_and_absent_ones_say_so():
     bench = Bench()
     bench.tell(key("note", "x"), w.Add(5))
-    bench.tell(key("note", "x"), w.Show(), ask=1)
-    bench.tell(key("note", "y"), w.Show(), ask=2)
+    bench.tell(key("note", "x"), w.Show(), reply_to=1)
+    bench.tell(key("note", "y"), w.Show(), reply_to=2)
     bench.rest()
     bench.rest()
-    assert {reply.ask: reply.value for reply in bench.replies} == {
+    assert {reply.reply_to: reply.value for reply in bench.replies} == {
         1: w.Total(5),
         2: Absent(key("note", "y")),
     }
@@ -272,12 +272,12 @@ def test_a_refusal_under_a_request_key_stands_when_a_copy_of_the_request_comes_l
         bench.id, {**KINDS, "note": kind}, sharding=bench.shard._sharding, codec=bench.codec
     )
     x = key("note", "x")
-    bench.tell(x, w.Close(), ask=1, request=("k", b"c"))
+    bench.tell(x, w.Close(), reply_to=1, request=("k", b"c"))
     bench.rest()
-    bench.tell(x, w.Add(1), ask=2)
+    bench.tell(x, w.Add(1), reply_to=2)
     bench.rest()
     bench.shard = bench.replay()
-    bench.tell(x, w.Close(), ask=3, request=("k", b"c"))
+    bench.tell(x, w.Close(), reply_to=3, request=("k", b"c"))
     bench.rest()
     assert [answer for answer in bench.answers() if isinstance(answer, Refused)] == [refused] * 2
     assert not bench.shard.population.cells[x].closed, "its client was told that it was not done"
@@ -296,11 +296,11 @@ def test_a_command_that_is_answered_with_nothing_may_carry_a_request_key_too():
     x = key("note", "x")
     bench.tell(x, w.Add(1))
     for ask in (1, 2):
-        bench.tell(x, w.Close(), ask=ask, request=("k", b"c"))
+        bench.tell(x, w.Close(), reply_to=ask, request=("k", b"c"))
         bench.rest()
     assert bench.answers() == [None, None]
-    assert not bench.shard.held.aside, "it was done, and once"
+    assert not bench.shard.deferred.aside, "it was done, and once"
     bench.shard = bench.replay()
-    bench.tell(x, w.Close(), ask=3, request=("k", b"c"))
+    bench.tell(x, w.Close(), reply_to=3, request=("k", b"c"))
     bench.rest()
     assert bench.answers() == [None]

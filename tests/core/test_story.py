@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from peloton.runtime.adapters.memory import Call, MemoryJournal
+from peloton.runtime.adapters.memory import MemoryJournal, StoreCall
 from peloton.runtime.vocabulary import Unavailable
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import panel
 from tests.toy.mortal import Fate
 from tests.toy.story import COMMANDS, Story
@@ -67,7 +67,7 @@ def test_lost_answers_and_deaths_as_they_come(seed: int):
     story = Story(seed)
     chance = random.Random(seed)
 
-    def storm(call: Call, number: int) -> Fate | None:
+    def storm(call: StoreCall, number: int) -> Fate | None:
         drawn = chance.random()
         if number > 400:
             return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from peloton.runtime.core.digest import digest
-from peloton.runtime.core.records import MessageSetAside, Quarantined
-from peloton.runtime.vocabulary import Key, SetAside, Unavailable, key
-from tests.toy import words as w
+from peloton.runtime.core.records import MessageDeadLettered, Quarantined
+from peloton.runtime.vocabulary import DeadLettered, Key, Unavailable, key
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import bulbs, panel
-from tests.toy.words import Power
+from tests.toy.messages import Power
 
 X = key("note", "x")
 
@@ -16,13 +16,13 @@ X = key("note", "x")
 def test_a_message_that_raises_is_tried_three_times_and_set_aside():
     bench = Bench()
     bench.tell(X, w.Add(1))
-    bench.tell(X, w.Add(13), ask="bad")
+    bench.tell(X, w.Add(13), reply_to="bad")
     bench.rest()
     assert bench.answers() == []
     bench.after(2)
-    assert bench.answers() == [SetAside("ValueError: 13 is not added")]
-    facts = bench.shard.held.dump()[X]
-    assert [type(fact) for fact in facts] == [MessageSetAside]
+    assert bench.answers() == [DeadLettered("ValueError: 13 is not added")]
+    facts = bench.shard.deferred.dump()[X]
+    assert [type(fact) for fact in facts] == [MessageDeadLettered]
     assert bench.shard.population.cells[X].total == 1
     assert digest(bench.replay()) == digest(bench.shard)
 
@@ -41,21 +41,21 @@ def test_what_was_said_behind_a_failing_message_stays_behind_it():
     bench = Bench()
     bench.tell(X, w.Add(1))
     bench.rest()
-    bench.tell(X, w.Add(13), ask=1)
-    bench.tell(X, w.Add(2), ask=2)
+    bench.tell(X, w.Add(13), reply_to=1)
+    bench.tell(X, w.Add(2), reply_to=2)
     bench.rest()
     assert bench.answers() == []
     bench.after(3)
-    assert bench.answers() == [SetAside("ValueError: 13 is not added"), w.Total(3)]
+    assert bench.answers() == [DeadLettered("ValueError: 13 is not added"), w.Total(3)]
 
 
 def test_a_repeat_of_what_is_set_aside_is_answered_so():
     bench = Bench()
     bench.tell(X, w.Add(13))
     bench.after(3)
-    bench.tell(X, w.Add(13), ask=2)
+    bench.tell(X, w.Add(13), reply_to=2)
     bench.rest()
-    assert bench.answers() == [SetAside("ValueError: 13 is not added")]
+    assert bench.answers() == [DeadLettered("ValueError: 13 is not added")]
 
 
 def test_only_the_guilty_members_are_held_and_the_others_go_on():
@@ -70,7 +70,7 @@ def test_only_the_guilty_members_are_held_and_the_others_go_on():
     assert crowd.state_of(2).run == 2
     bench.tell(bulbs("a"), w.Trip(2), 0b1111)
     bench.rest()
-    assert bench.shard.held.retrying[bulbs("a")].members == 0b0100
+    assert bench.shard.deferred.retrying[bulbs("a")].members == 0b0100
     bench.tell(bulbs("a"), w.Granted(2), 0b0100, sender=Key("meter/0"))
     bench.tell(bulbs("a"), w.Granted(1), 0b1000, sender=Key("meter/0"))
     bench.rest()
@@ -79,7 +79,7 @@ def test_only_the_guilty_members_are_held_and_the_others_go_on():
     assert crowd.state_of(3).power is Power.ON
     bench.after(2)
     assert crowd.state_of(2).power is Power.ON
-    assert [f.members for f in bench.shard.held.dump()[bulbs("a")]] == [bytes([0b0100])]
+    assert [f.members for f in bench.shard.deferred.dump()[bulbs("a")]] == [bytes([0b0100])]
     assert digest(bench.replay()) == digest(bench.shard)
 
 
@@ -95,10 +95,10 @@ def broken_note() -> Bench:
 
 def test_quarantine_lets_only_inspection_through_until_it_is_lifted():
     bench = broken_note()
-    assert [type(f) for f in bench.shard.held.dump()[X]].count(Quarantined) == 1
+    assert [type(f) for f in bench.shard.deferred.dump()[X]].count(Quarantined) == 1
     bench.answers()
-    bench.tell(X, w.Add(1), ask=1)
-    bench.tell(X, w.Show(), ask=2)
+    bench.tell(X, w.Add(1), reply_to=1)
+    bench.tell(X, w.Show(), reply_to=2)
     bench.rest()
     refused, shown = bench.answers()
     assert isinstance(refused, Unavailable) and shown == w.Total(1)
@@ -108,6 +108,8 @@ def test_quarantine_lets_only_inspection_through_until_it_is_lifted():
     bench.shard.redrives.want(X)
     bench.rest()
     bench.after(5)  # all three fail again, and are set aside again at once
-    assert bench.shard.held.quarantined and not bench.shard.held.retrying
-    assert len([f for f in bench.shard.held.dump()[X] if isinstance(f, MessageSetAside)]) == 3
+    assert bench.shard.deferred.quarantined and not bench.shard.deferred.retrying
+    assert (
+        len([f for f in bench.shard.deferred.dump()[X] if isinstance(f, MessageDeadLettered)]) == 3
+    )
     assert digest(bench.replay()) == digest(bench.shard)

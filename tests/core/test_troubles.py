@@ -10,10 +10,10 @@ import pytest
 from peloton.runtime.core.checkpoint import CHECKPOINT_BYTES_MIN
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.listing import ListViews
-from peloton.runtime.core.records import MessageSetAside, Quarantined
+from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.vocabulary import Key, Kind, SetAside, key
-from tests.toy import words as w
+from peloton.runtime.vocabulary import DeadLettered, Key, Kind, key
+from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
 
@@ -40,8 +40,8 @@ def told(bench: Bench) -> list[str]:
 @pytest.mark.parametrize("field", ["view", "ended", "fresh", "owed"])
 def test_a_broken_function_of_a_cell_stops_nobody(field: str):
     bench = Broken("note", **{field: broken})
-    bench.tell(X, w.Add(1), ask=1)
-    bench.tell(Y, w.Add(2), ask=2)
+    bench.tell(X, w.Add(1), reply_to=1)
+    bench.tell(Y, w.Add(2), reply_to=2)
     bench.after(3)
     assert sorted(bench.answers(), key=repr) == [w.Total(1), w.Total(2)]
     if field in ("view", "ended"):
@@ -84,7 +84,7 @@ def test_what_is_owed_and_cannot_be_said_is_tried_again_after_recovery():
     worse = Broken("bulb", owed=broken)
     twin = worse.fresh()
     restore(twin, [], frames=bench.frames, floor=0)
-    assert twin.turns.speech.owing.of(bulbs("a")) == 0b11
+    assert twin.turns.resolver.owed_sends.of(bulbs("a")) == 0b11
     worse.kinds["bulb"] = msgspec.structs.replace(worse.kinds["bulb"], owed=owed)
     twin = worse.fresh()
     restore(twin, [], frames=bench.frames, floor=0)
@@ -107,8 +107,8 @@ def test_strikes_are_counted_for_each_member():
     for member in range(3):
         bench.tell(bulbs("a"), w.Trip(1), 1 << member)
         bench.after(3)
-    facts = bench.shard.held.dump()[bulbs("a")]
-    assert [type(fact) for fact in facts] == [MessageSetAside] * 3, "one strike each"
+    facts = bench.shard.deferred.dump()[bulbs("a")]
+    assert [type(fact) for fact in facts] == [MessageDeadLettered] * 3, "one strike each"
 
 
 def test_a_member_with_three_strikes_is_quarantined_alone():
@@ -116,9 +116,9 @@ def test_a_member_with_three_strikes_is_quarantined_alone():
     for sender in ("a", "b", "c"):
         bench.tell(bulbs("a"), w.Trip(1), 0b0010, sender=key("meter", sender))
         bench.after(3)
-    facts = bench.shard.held.dump()[bulbs("a")]
+    facts = bench.shard.deferred.dump()[bulbs("a")]
     assert [fact.members for fact in facts if isinstance(fact, Quarantined)] == [bytes([0b0010])]
-    assert bench.shard.held.quarantined == {bulbs("a"): 0b0010}
+    assert bench.shard.deferred.quarantined == {bulbs("a"): 0b0010}
     assert digest(bench.replay()) == digest(bench.shard)
 
 
@@ -126,11 +126,11 @@ def test_what_is_said_again_in_another_set_is_known_by_its_members():
     bench = lit(3)
     bench.tell(bulbs("a"), w.Trip(1), 0b001, sender=Key("meter/0"))
     bench.after(3)
-    kept = len(bench.shard.held.aside[bulbs("a")])
+    kept = len(bench.shard.deferred.aside[bulbs("a")])
     assert kept == 1
     bench.tell(bulbs("a"), w.Trip(1), 0b111, sender=Key("meter/0"))
     bench.rest()
-    box = bench.shard.held.retrying[bulbs("a")]
+    box = bench.shard.deferred.retrying[bulbs("a")]
     assert box.members == 0b110, "of the first it is known already"
 
 
@@ -139,11 +139,11 @@ def test_a_new_failure_does_not_put_off_the_mail_that_waits():
     bench.tell(X, w.Add(1))
     bench.tell(X, w.Add(13))
     bench.rest()
-    first = bench.shard.held.due[X]
+    first = bench.shard.deferred.due[X]
     bench.now += 0.3
     bench.tell(X, w.Add(13), attempt=1)
     bench.rest()
-    assert bench.shard.held.due[X] == first
+    assert bench.shard.deferred.due[X] == first
 
 
 def test_mail_that_is_said_again_waits_once():
@@ -154,7 +154,7 @@ def test_mail_that_is_said_again_waits_once():
     for _ in range(50):
         bench.tell(X, w.Lamps(3, 1), sender=panel("a"))
     bench.rest()
-    box = bench.shard.held.retrying[X]
+    box = bench.shard.deferred.retrying[X]
     assert len(box._queue) == 2
     bench.after(3)
     assert bench.shard.population.cells[X].heard == 1
@@ -162,11 +162,11 @@ def test_mail_that_is_said_again_waits_once():
 
 def test_every_ask_is_answered():
     bench = Bench()
-    bench.tell(X, w.Lamps(1, 1), ask=1)
+    bench.tell(X, w.Lamps(1, 1), reply_to=1)
     bench.tell(panel("a"), w.Install(2))
-    bench.tell(bulbs("a"), w.Granted(1), 0b11, ask=2)
-    bench.tell(X, w.Add(13), ask=3)
+    bench.tell(bulbs("a"), w.Granted(1), 0b11, reply_to=2)
+    bench.tell(X, w.Add(13), reply_to=3)
     bench.after(4)
     answers = bench.answers()
     assert len(answers) == 3
-    assert any(isinstance(answer, SetAside) for answer in answers)
+    assert any(isinstance(answer, DeadLettered) for answer in answers)

@@ -43,13 +43,13 @@ def paid(
 ) -> None:
     for amount in cents:
         message = form(*names, amount)
-        bench.tell(key("till", till), message, who="ann", ask=1)
+        bench.tell(key("till", till), message, who="ann", reply_to=1)
         bench.rest()
 
 
 def state(bench: Bench, till: str = "a") -> Any:
     bench.answers()
-    bench.tell(key("till", till), Ask(), ask=1)
+    bench.tell(key("till", till), Ask(), reply_to=1)
     bench.rest()
     (found,) = bench.answers()
     return found
@@ -146,10 +146,10 @@ def test_a_row_that_came_back_stands_in_the_frame_in_its_old_form() -> None:
 
 def test_answers_that_were_remembered() -> None:
     one = begun()
-    one.tell(TILL, Pay1(5), ask=1, request=("k", b"d"))
+    one.tell(TILL, Pay1(5), reply_to=1, request=("k", b"d"))
     one.rest()
     three = one.reopened(AGES[3])
-    three.tell(TILL, Pay2("eur", 5), ask=1, request=("k", b"d"))
+    three.tell(TILL, Pay2("eur", 5), reply_to=1, request=("k", b"d"))
     three.rest()
     assert three.answers() == [Sum2("5 eur")]
     assert state(three).sums == immutables.Map({"eur": 5}), "once, not twice"
@@ -159,11 +159,11 @@ def test_messages_set_aside() -> None:
     one = begun()
     paid(one, 1)
     one.answers()
-    one.tell(TILL, Pay1(13), ask=1)
+    one.tell(TILL, Pay1(13), reply_to=1)
     one.after(60.0)
-    assert len(one.shard.held.aside[TILL]) == 1
+    assert len(one.shard.deferred.aside[TILL]) == 1
     three = one.reopened(AGES[3])
-    three.tell(shard_key(three.id), Redrive(TILL), ask=1)
+    three.tell(shard_key(three.id), Redrive(TILL), reply_to=1)
     three.rest()
     assert state(three).sums == immutables.Map({"eur": 14})
     same_twice(three)
@@ -172,12 +172,12 @@ def test_messages_set_aside() -> None:
 def test_a_message_set_aside_in_a_later_form_is_read_in_that_form() -> None:
     two = Bench(kinds=AGES[2])
     paid(two, 1, form=Pay2, names=("usd",))
-    two.tell(TILL, Pay2("usd", 13), ask=1)
+    two.tell(TILL, Pay2("usd", 13), reply_to=1)
     two.after(60.0)
-    (fact,) = two.shard.held.aside[TILL].facts()
+    (fact,) = two.shard.deferred.aside[TILL].facts()
     assert fact.schema == 2
     three = two.reopened(AGES[3])
-    three.tell(shard_key(three.id), Redrive(TILL), ask=1)
+    three.tell(shard_key(three.id), Redrive(TILL), reply_to=1)
     three.rest()
     assert state(three).sums == immutables.Map({"usd": 14})
 
@@ -188,10 +188,10 @@ def test_a_message_set_aside_in_a_later_form_is_read_in_that_form() -> None:
 def test_a_missing_upcaster_is_named(cls: type, what: str) -> None:
     one = begun(checkpoint_bytes_min=1)
     paid(one, 5)
-    one.tell(TILL, Pay1(13), ask=1)
+    one.tell(TILL, Pay1(13), reply_to=1)
     one.after(60.0)
     cell = one.codec.encode_cell(TILL, one.shard.population.cells[TILL])
-    (aside,) = one.shard.held.aside[TILL].facts()
+    (aside,) = one.shard.deferred.aside[TILL].facts()
     steps = {known: steps for known, steps in TILL_3.upcasters.items() if known is not cls}
     codec = Codec({"till": msgspec.structs.replace(TILL_3, upcasters=steps), "coin": COIN_3})
     with pytest.raises(MissingUpcaster, match=f"{what}.*from 1 to 2"):

@@ -43,8 +43,8 @@ CHANGES = (
     ),
     (
         "actors/task/state.py",
-        "    shelved: bool = False  # no host there could ever run it: it asks for no room\n",
-        "    shelved: bool = False  # no host there could ever run it: it asks for no room\n"
+        "    unschedulable: bool = False  # no host there could ever run it: it asks for no room\n",
+        "    unschedulable: bool = False  # no host there could ever run it: it asks for no room\n"
         '    mark: str = ""\n',
     ),
     (

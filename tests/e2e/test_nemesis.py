@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobView, job_key
-from peloton.chaos.cluster.history import Operation, What, faults
-from peloton.chaos.nemesis import words
-from peloton.chaos.nemesis.clients import Record, Wish
+from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.nemesis import operations
+from peloton.chaos.nemesis.clients import SharedRecord, WantedJob
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.chaos.nemesis.verdict import Noted, goals_missed, overlaps
 from peloton.runtime.vocabulary import Absent
@@ -35,18 +35,18 @@ class Tale:
     """A history of one job, told line by line."""
 
     def __init__(self, folder: Path) -> None:
-        self.record = Record([], Timeline(folder / "timeline.log"))
+        self.record = SharedRecord([], Timeline(folder / "timeline.log"))
         self._now_s = 0.0
 
-    def says(self, what: What, answer: Any, *, tries: int = 1) -> Operation:
+    def says(self, what: Asked, answer: Any, *, tries: int = 1) -> Operation:
         """It was asked for, and answered so; None: nobody knows."""
         operation, _ = self.record.begin("c", what, job_id=JOB)
         operation.tries, operation.begun_s = tries, self._now_s
         self._now_s += 1.0
         if answer is not None:
             operation.end(answer, self._now_s - 0.5)
-        if what is What.CREATE:
-            self.record.note(self.record.wishes, JOB, value=Wish(JOB, 1, 1.0, operation))
+        if what is Asked.CREATE:
+            self.record.note(self.record.wishes, JOB, value=WantedJob(JOB, 1, 1.0, operation))
         return operation
 
     def missed(self) -> list[str]:
@@ -58,28 +58,28 @@ def seen(state: str) -> JobView:
     """What a look shows."""
     runtime = SimpleNamespace(state=JobStates[state], taskStats={state: 1}, desiredStateVersion=1)
     info = SimpleNamespace(id=SimpleNamespace(value=JOB), runtime=runtime)
-    return words.view(SimpleNamespace(jobInfo=info))
+    return operations.view(SimpleNamespace(jobInfo=info))
 
 
 def test_a_job_must_come_to_its_goal(tmp_path: Path) -> None:
     for state, wrong in (("SUCCEEDED", []), ("RUNNING", ["R15"]), ("KILLED", ["R15"])):
         tale = Tale(tmp_path)
-        tale.says(What.CREATE, JobCreated(job_key(JOB)))
-        tale.says(What.GET, seen(state))
+        tale.says(Asked.CREATE, JobCreated(job_key(JOB)))
+        tale.says(Asked.GET, seen(state))
         assert tale.missed() == wrong, state
 
 
 def test_who_was_never_answered_about_is_missed(tmp_path: Path) -> None:
     tale = Tale(tmp_path)
-    tale.says(What.CREATE, JobCreated(job_key(JOB)))
-    tale.says(What.GET, None)
+    tale.says(Asked.CREATE, JobCreated(job_key(JOB)))
+    tale.says(Asked.GET, None)
     assert tale.missed() == ["R15"]
 
 
 def test_what_was_acknowledged_and_is_absent_is_lost(tmp_path: Path) -> None:
     tale = Tale(tmp_path)
-    tale.says(What.CREATE, JobCreated(job_key(JOB)))
-    tale.says(What.GET, Absent(job_key(JOB)))
+    tale.says(Asked.CREATE, JobCreated(job_key(JOB)))
+    tale.says(Asked.GET, Absent(job_key(JOB)))
     assert tale.missed() == []
     assert "R1 acknowledged" in "".join(faults(tale.record.history))
 
@@ -87,21 +87,21 @@ def test_what_was_acknowledged_and_is_absent_is_lost(tmp_path: Path) -> None:
 def test_a_deleted_job_is_gone_unless_a_copy_of_its_creation_was_on_its_way(tmp_path: Path) -> None:
     for tries, wrong in ((1, ["R1"]), (2, [])):
         tale = Tale(tmp_path)
-        tale.says(What.CREATE, JobCreated(job_key(JOB)), tries=tries)
-        tale.says(What.DELETE, JobDeleted())
-        tale.says(What.GET, seen("SUCCEEDED"))
+        tale.says(Asked.CREATE, JobCreated(job_key(JOB)), tries=tries)
+        tale.says(Asked.DELETE, JobDeleted())
+        tale.says(Asked.GET, seen("SUCCEEDED"))
         assert tale.missed() == wrong, tries
 
 
 def test_only_what_is_certain_ends_an_operation(tmp_path: Path) -> None:
-    look = Operation("c", What.GET, begun_s=0.0)
-    assert words.uncertain(TimedOut("late"))
-    assert words.uncertain(ServerError("it leaves", kind="CANCELLED"))
-    assert not words.uncertain(ServerError("it broke", kind="UNKNOWN"))
-    assert isinstance(words.raised(look, NotFound("no such job")), Absent)
-    create = Operation("c", What.CREATE, begun_s=0.0)
+    look = Operation("c", Asked.GET, begun_s=0.0)
+    assert operations.uncertain(TimedOut("late"))
+    assert operations.uncertain(ServerError("it leaves", kind="CANCELLED"))
+    assert not operations.uncertain(ServerError("it broke", kind="UNKNOWN"))
+    assert isinstance(operations.raised(look, NotFound("no such job")), Absent)
+    create = Operation("c", Asked.CREATE, begun_s=0.0)
     for error in (AlreadyExists("taken"), NotFound("the pool is gone")):
-        create.end(words.raised(create, error), 1.0)
+        create.end(operations.raised(create, error), 1.0)
         assert create.refused, error
 
 

@@ -21,9 +21,9 @@ import pytest
 
 from peloton.actors.host.facts import RunsForgotten
 from peloton.chaos.nemesis.census import Census
-from peloton.chaos.nemesis.door import Door
 from peloton.chaos.nemesis.journal import SHARD_IDS, again
 from peloton.chaos.nemesis.probe import Probe
+from peloton.chaos.nemesis.proxy import Door
 from peloton.chaos.nemesis.takeovers import mark_of
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.kinds import GROUPS, kinds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway import town as t
+from tests.gateway import fleet_fixture as t
 
 
 @pytest.fixture(scope="module")

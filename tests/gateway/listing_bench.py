@@ -45,7 +45,7 @@ class Meter:
     """Costs of one way."""
 
     def __init__(self) -> None:
-        self.turn_s = self.letter_bytes = self.letters = 0
+        self.turn_s = self.batch_bytes = self.letters = 0
 
     def ask(self, answer: Callable[[], Any]) -> Any:
         """One question: what it takes of the shard's thread, and what travels."""
@@ -54,7 +54,7 @@ class Meter:
         self.turn_s = max(self.turn_s, time.thread_time() - began)
         body = PACKING.pack_answer(SHARD, found)
         self.letters += 1
-        self.letter_bytes = max(self.letter_bytes, len(body))
+        self.batch_bytes = max(self.batch_bytes, len(body))
         return PACKING.unpack_answer(SHARD, body)
 
 
@@ -110,7 +110,7 @@ def main(jobs: int, shard_count: int) -> None:
             tracemalloc.stop()
             print(
                 f"{name:8}{way.__name__:8}{1e3 * total_s:9.0f}{1e3 * turn_s:9.2f}"
-                f"{meter.letter_bytes / 1e3:11.0f}{peak / 1e6:9.1f}   {found} lines"
+                f"{meter.batch_bytes / 1e3:11.0f}{peak / 1e6:9.1f}   {found} lines"
             )
 
 

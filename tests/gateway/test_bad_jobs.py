@@ -13,7 +13,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
-from tests.gateway.town import Town, default_config
+from tests.gateway.fleet_fixture import Town, default_config
 
 NAN, INF = float("nan"), float("inf")
 REFUSAL_S_MAX = 2.0  # milliseconds in truth; machines under test are slow

@@ -10,10 +10,10 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from peloton.gateway import desk
+from peloton.gateway import cluster_client
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Unavailable
-from tests.gateway.town import Town
+from tests.gateway.fleet_fixture import Town
 
 
 def test_a_wrong_field_is_named_in_the_details(town: Town) -> None:
@@ -57,6 +57,6 @@ def test_only_what_is_safe_to_repeat_is_told_when_to(safe: bool) -> None:
     future.set_result(Unavailable("moving"))
     context = Context()
     with pytest.raises(Ended) as caught:
-        desk.Desk(None).wait(future, context, safe=safe)  # type: ignore[arg-type]
+        cluster_client.ClusterClient(None).wait(future, context, safe=safe)  # type: ignore[arg-type]
     assert caught.value.args == (grpc.StatusCode.UNAVAILABLE, "moving")
     assert (context.status is not None) == safe

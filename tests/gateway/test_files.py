@@ -11,10 +11,10 @@ import pytest
 
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
-from peloton.gateway.sandboxes import NoFile, Sandboxes
+from peloton.gateway.sandboxes import NoFile, SandboxFiles
 from peloton.runtime.core.condition import Condition, Reason
 from peloton.runtime.ports import ShardId
-from tests.gateway.town import Town
+from tests.gateway.fleet_fixture import Town
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +64,13 @@ NOT_SEEN = [
 
 @pytest.mark.parametrize("path", NOT_SEEN, ids=range(len(NOT_SEEN)))
 def test_what_is_not_seen(runs: Path, path: str) -> None:
-    boxes = Sandboxes(runs, ("h", 1))
+    boxes = SandboxFiles(runs, ("h", 1))
     with pytest.raises(NoFile), boxes.open(path):
         pass
 
 
 def test_what_is_seen(runs: Path) -> None:
-    boxes = Sandboxes(runs, ("h", 1))
+    boxes = SandboxFiles(runs, ("h", 1))
     assert boxes.names("run-1") == ["empty", "stdout"]
     listed = [entry.path for entry in boxes.listing("/run-1")]
     assert listed == ["/run-1/deep", "/run-1/empty", "/run-1/pipe", "/run-1/stdout"]

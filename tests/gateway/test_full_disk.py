@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from tests.gateway.town import Town, running
+from tests.gateway.fleet_fixture import Town, running
 
 PAGES = 300
 JOBS_MAX = 400

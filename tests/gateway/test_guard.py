@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from peloton.gateway.guard import guarded
+from peloton.gateway.guard import guarded_method
 
 
 class Ended(Exception):
@@ -33,7 +33,7 @@ def test_a_bug_is_internal_without_its_text() -> None:
         raise KeyError("secret")
 
     with pytest.raises(Ended):
-        guarded(broken, "Service.Method")(None, context)  # type: ignore[arg-type]
+        guarded_method(broken, "Service.Method")(None, context)  # type: ignore[arg-type]
     assert context.ended is not None
     assert context.ended[0] == grpc.StatusCode.INTERNAL
     assert "secret" not in context.ended[1]
@@ -46,5 +46,5 @@ def test_a_call_that_was_ended_on_purpose_keeps_its_status() -> None:
         context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
 
     with pytest.raises(Ended):
-        guarded(refusing, "Service.Method")(None, context)  # type: ignore[arg-type]
+        guarded_method(refusing, "Service.Method")(None, context)  # type: ignore[arg-type]
     assert context.ended == (grpc.StatusCode.NOT_FOUND, "job not found")

@@ -8,14 +8,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from peloton.actors.host.messages import AddHost, AskBackend, ConfigureHost, RemoveHost
+from peloton.actors.host.messages import AddHost, ConfigureHost, PingBackend, RemoveHost
 from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import key
-from tests.gateway.town import HOSTS, ROOM, WAIT_S_MAX, Town, default_config, running
+from tests.gateway.fleet_fixture import HOSTS, ROOM, WAIT_S_MAX, Town, default_config, running
 
 
 def hosts(town: Town) -> dict[str, ops.Host]:
@@ -46,9 +46,9 @@ def test_a_host_is_forgotten_its_runs_only_if_they_may_be_and_it_comes_back(town
     assert refused(town, name) == (grpc.StatusCode.NOT_FOUND, f"no host is called {name}")
     for at in range(3):
         town.until(lambda at=at: town.task(job, at).result.runtime.host != name)
-    back = ConfigureHost(ROOM, (), simulated.BACKEND)
+    back = ConfigureHost(ROOM, (), simulated.SIMULATED_BACKEND)
     town.region.tell([Envelope(key("host", name), back)])
-    town.region.tell([Envelope(simulated.BACKEND, AskBackend(key("host", name)))])
+    town.region.tell([Envelope(simulated.SIMULATED_BACKEND, PingBackend(key("host", name)))])
     town.until(lambda: name in hosts(town) and hosts(town)[name].state == "UP")
     assert len(hosts(town)) == 3
 

@@ -13,7 +13,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import job_create
-from tests.gateway.town import Town, default_config, named
+from tests.gateway.fleet_fixture import Town, default_config, named
 
 
 def test_a_job_from_creation_to_end(town: Town) -> None:

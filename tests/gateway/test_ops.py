@@ -13,13 +13,13 @@ import pytest
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.desk import Desk
+from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.ops import Ops, signal_code
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.runtime.core.records import MessageSetAside, Quarantined
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.records import MessageDeadLettered, Quarantined
+from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Bits, Key
-from tests.gateway.town import HOSTS, Town, default_config, named, pool_config
+from tests.gateway.fleet_fixture import HOSTS, Town, default_config, named, pool_config
 
 
 def stop(town: Town, job_id: str) -> None:
@@ -292,7 +292,7 @@ class Ward:
     """A cluster where two messages are set aside, and one actor is left alone."""
 
     def __init__(self) -> None:
-        task_aside = MessageSetAside(3, b"", "", "boom", 3, 7.0, Bits.of(5, 6).pack())
+        task_aside = MessageDeadLettered(3, b"", "", "boom", 3, 7.0, Bits.of(5, 6).pack())
         self.facts = [(CROWD, task_aside), (Key(f"job/{JOB}"), Quarantined())]
         self.redriven: list[Key] = []
 
@@ -304,7 +304,7 @@ class Ward:
         return answered(None)
 
     def story(self, key: Key, member: int | None = None) -> Future[Any]:
-        return answered([Line(1.0, key, 0, "Admitted", (), f"member {member}")])
+        return answered([StoryLine(1.0, key, 0, "Admitted", (), f"member {member}")])
 
 
 class Caller:
@@ -322,7 +322,7 @@ def answered(value: Any) -> Future[Any]:
 
 def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
     ward = Ward()
-    service = Ops(Desk(ward))  # type: ignore[arg-type]
+    service = Ops(ClusterClient(ward))  # type: ignore[arg-type]
     listed = service.ListQuarantine(ops.ListQuarantineRequest(), Caller()).quarantined
     assert [(one.key, one.message, one.error) for one in listed] == [
         (f"job/{JOB}", "", "in quarantine: only goals get through"),

@@ -14,9 +14,9 @@ from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.desk import all_pages
+from peloton.gateway.cluster_client import all_pages
 from peloton.runtime.vocabulary import At
-from tests.gateway.town import Town, default_config, named, pool_config
+from tests.gateway.fleet_fixture import Town, default_config, named, pool_config
 
 NAN = float("nan")
 Change = Callable[[Any], Any]

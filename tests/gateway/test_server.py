@@ -14,12 +14,12 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
 from peloton.config import Address
-from peloton.gateway import desk
-from peloton.gateway.later import MODULES, services
+from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
+from peloton.gateway.unimplemented import MODULES, services
 from peloton.runtime.core.condition import Condition, Reason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
-from tests.gateway.town import Town, named
+from tests.gateway.fleet_fixture import Town, named
 
 
 def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
@@ -102,7 +102,7 @@ class Silent:
 
 
 def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "ASK_S_MAX", 0.05)
+    monkeypatch.setattr(cluster_client, "CALL_ASK_S_MAX", 0.05)
     cluster = Silent()
     server, ports = build_server(
         cluster,  # type: ignore[arg-type]

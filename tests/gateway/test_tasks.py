@@ -11,7 +11,7 @@ import pytest
 
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
-from tests.gateway.town import Town, default_config, named
+from tests.gateway.fleet_fixture import Town, default_config, named
 
 
 @pytest.fixture

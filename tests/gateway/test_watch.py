@@ -18,7 +18,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
 from peloton.gateway import feed, serving, watch
 from peloton.gateway import ops as gateway_ops
-from peloton.gateway.feed import BadToken, Feed, OutOfReach, marks_of, token_of
+from peloton.gateway.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
 from peloton.gateway.server import build_server
 from peloton.gateway.serving import LongCall, Server
 from peloton.gateway.waits import JobWaits
@@ -26,10 +26,10 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core import followers
 from peloton.runtime.core.changes import ALL, CHANGES_MAX, Change
-from peloton.runtime.core.inspection import FollowChanges, Read
+from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 from tests.adapters.pems import Authority
-from tests.gateway.town import Town, default_config, named
+from tests.gateway.fleet_fixture import Town, default_config, named
 
 LONG_S = 1e6
 CODE = grpc.StatusCode
@@ -258,7 +258,9 @@ class Moving:
         self.asked.append(query)
         future: Future[Any] = Future()
         moving = len(self.asked) <= self.refusals
-        future.set_result(Unavailable("moving") if moving else Read((), False, (8, 1), False))
+        future.set_result(
+            Unavailable("moving") if moving else ChangesPage((), False, (8, 1), False)
+        )
         return future
 
 
@@ -268,10 +270,10 @@ def test_a_shard_that_moves_is_asked_again_with_the_same_mark(
     monkeypatch.setattr(feed, "RETRY_FIRST_S", 0.001)
     shard, query = Key("shard/a/0"), FollowChanges((7, 3))
     cluster = Moving(3)
-    page = asyncio.run(Feed(cluster).page(shard, query, patience_s=None))  # type: ignore[arg-type]
+    page = asyncio.run(ClusterFeed(cluster).page(shard, query, patience_s=None))  # type: ignore[arg-type]
     assert page.mark == (8, 1) and cluster.asked == [query] * 4
     with pytest.raises(OutOfReach, match="moving"):
-        asyncio.run(Feed(Moving(9)).page(shard, query, patience_s=0.0))  # type: ignore[arg-type]
+        asyncio.run(ClusterFeed(Moving(9)).page(shard, query, patience_s=0.0))  # type: ignore[arg-type]
 
 
 class Damaged:
@@ -287,10 +289,10 @@ class Damaged:
         future: Future[Any] = Future()
         self.pages -= 1
         damaged = ShardDamaged("shard jobmgr/0 is damaged: chain break")
-        future.set_result(damaged if self.pages < 0 else Read((), False, (8, 1), False))
+        future.set_result(damaged if self.pages < 0 else ChangesPage((), False, (8, 1), False))
         return future
 
-    def changes_in(self, read: Read) -> list[Change]:
+    def changes_in(self, read: ChangesPage) -> list[Change]:
         return []
 
 
@@ -314,10 +316,10 @@ def test_a_damaged_shard_ends_a_stream_for_good(pages: int) -> None:
 
 def test_a_damaged_shard_ends_a_wait_for_good() -> None:
     async def wait() -> None:
-        feed = Feed(Waited())  # type: ignore[arg-type]
+        feed = ClusterFeed(Waited())  # type: ignore[arg-type]
         await JobWaits(feed).until_ended(Key("job/1"), 20, conclude=never)
 
-    with pytest.raises(serving.Ended, match="chain break") as caught:
+    with pytest.raises(serving.CallEnded, match="chain break") as caught:
         asyncio.run(wait())
     assert caught.value.code == CODE.DATA_LOSS
 

@@ -15,24 +15,24 @@ from msgspec.structs import replace
 from peloton.runtime.adapters import memory_rows
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import chain, fencing, register
-from peloton.runtime.core.fencing import Talk
-from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.fencing import ProtocolCoroutine
+from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
-    Conditional,
+    ConditionalWrite,
     DeleteSegment,
     FrameRow,
     InsertRow,
     MoveFloor,
     NotApplied,
-    Plain,
+    PlainWrite,
     ReadRegister,
-    Reply,
     Statement,
+    StatementReply,
 )
-from peloton.runtime.ports import Broken, Committed, Damaged, Fenced, ShardId, Unclear
+from peloton.runtime.ports import Committed, Damaged, Fenced, JournalBroken, ShardId, Unclear
 from tests.model.protocol import Bounds
 
 COMMIT, DECIDE, WRITE_PARTS = fencing.commit, fencing._decide, fencing._write_parts
@@ -43,7 +43,7 @@ Write = Advance | MoveFloor
 # ---- claims ----------------------------------------------------------------------------------
 
 
-def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
     """Reads after the bump, and does not ask whose bump it was."""
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
@@ -51,7 +51,7 @@ def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fe
     return Hold(shard, after) if after.epoch == row.epoch + 1 else Fenced("")
 
 
-def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
     """Bumps, and goes on with what it read before the bump."""
     row = yield from fencing._register(shard)
     (reply,) = yield (Bump(shard, row.epoch, op, owner),)
@@ -65,7 +65,7 @@ def op_without_process(process: bytes, count: int) -> bytes:
     return count.to_bytes(24, "big")
 
 
-def trouble_is_damage(hold: Hold, text: str) -> Talk[None]:
+def trouble_is_damage(hold: Hold, text: str) -> ProtocolCoroutine[None]:
     """Calls what it cannot read damaged, without a second look at the epoch."""
     raise Damaged(text)
     yield ()
@@ -91,7 +91,7 @@ class BlindWalk(chain.Walk):
 # ---- conditional writes ----------------------------------------------------------------------
 
 
-def believes_a_read(hold: Hold, write: Write) -> Talk[Fenced | None]:
+def believes_a_read(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
     """After a timeout looks, sees nothing, and reports a failure."""
     (reply,) = yield (write,)
     if isinstance(reply, Applied):
@@ -100,7 +100,7 @@ def believes_a_read(hold: Hold, write: Write) -> Talk[Fenced | None]:
     return None if row.op == write.op else Fenced("a read says that it failed", definite=True)
 
 
-def op_not_looked_at(hold: Hold, write: Write) -> Talk[Fenced | None]:
+def op_not_looked_at(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
     """Takes every refusal for a failure, its own success before it included."""
     while True:
         (reply,) = yield (write,)
@@ -111,7 +111,7 @@ def op_not_looked_at(hold: Hold, write: Write) -> Talk[Fenced | None]:
         yield Unclear("")
 
 
-def retries_in_secret(hold: Hold, write: Write) -> Talk[Fenced | None]:
+def retries_in_secret(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
     """Sends again, as a driver of its own accord would: a refusal looks like that of one copy."""
     while True:
         talk = DECIDE(hold, write)
@@ -125,7 +125,7 @@ def retries_in_secret(hold: Hold, write: Write) -> Talk[Fenced | None]:
         yield Unclear("")
 
 
-def another_op(hold: Hold, write: Write) -> Talk[Fenced | None]:
+def another_op(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
     """Sends again under a new name."""
     (reply,) = yield (write,)
     if isinstance(reply, Applied | NotApplied):
@@ -137,14 +137,14 @@ def another_op(hold: Hold, write: Write) -> Talk[Fenced | None]:
 # ---- order within a round --------------------------------------------------------------------
 
 
-def not_all_durable(statements: Iterable[Statement]) -> Talk[None]:
+def not_all_durable(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
     """Sends every row once, acknowledged or not."""
     said = tuple(statements)
     if said:
         yield said
 
 
-def commit_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+def commit_first(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Commits a frame before its rows are written."""
     if plan.work.frame is None:
         return (yield from COMMIT(hold, plan))
@@ -156,14 +156,14 @@ def commit_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     return Committed()
 
 
-def _floor(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
+def _floor(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
     assert plan.work.floor is not None
     position = plan.work.floor.position
     move = MoveFloor(hold.shard, hold.epoch, plan.op, plan.floor_op, position)
     return (yield from DECIDE(hold, move))
 
 
-def floor_before_parts(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+def floor_before_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor to a checkpoint that is not yet written."""
     if plan.work.floor is None:
         return (yield from COMMIT(hold, plan))
@@ -174,7 +174,7 @@ def floor_before_parts(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     return fenced or Committed()
 
 
-def floor_before_ended(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+def floor_before_ended(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor past ends whose final states are not yet written."""
     if plan.work.floor is None:
         return (yield from COMMIT(hold, plan))
@@ -185,7 +185,7 @@ def floor_before_ended(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     return fenced or Committed()
 
 
-def cut_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+def cut_first(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
         doomed = range(plan.work.floor.position // memory_rows.SEGMENT_FRAMES)  # type: ignore[attr-defined]
@@ -193,13 +193,13 @@ def cut_first(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     return (yield from COMMIT(hold, plan))
 
 
-def missing_is_lost(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
+def missing_is_lost(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
     """Calls its parts lost, though a younger owner may have swept them, and stops its process.
 
     The model found this one in the code.
     """
     talk = WRITE_PARTS(hold, plan)
-    replies: tuple[Reply, ...] | None = None
+    replies: tuple[StatementReply, ...] | None = None
     while True:
         try:
             said = next(talk) if replies is None else talk.send(replies)
@@ -207,11 +207,11 @@ def missing_is_lost(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
             answer: Fenced | None = end.value
             return answer
         if isinstance(said, tuple) and isinstance(said[0], ReadRegister):
-            raise Broken("parts of a checkpoint are lost")
+            raise JournalBroken("parts of a checkpoint are lost")
         replies = yield said
 
 
-def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> Talk[list[Any]]:
+def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[list[Any]]:
     """Deletes what an owner before it left, without a look at what the register names."""
     return [(*key, 0) for key in left]
     yield ()
@@ -220,7 +220,7 @@ def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> Talk[list[
 # ---- the store -------------------------------------------------------------------------------
 
 
-def rows_without_epoch(rows: MemoryRows, ask: Plain) -> None:
+def rows_without_epoch(rows: MemoryRows, ask: PlainWrite) -> None:
     """One row per position: an old owner's late one overwrites the one that was committed."""
     if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
         for segment in rows.journal.values():
@@ -229,21 +229,21 @@ def rows_without_epoch(rows: MemoryRows, ask: Plain) -> None:
     PLAIN(rows, ask)
 
 
-def commit_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+def commit_without_op(rows: MemoryRows, ask: ConditionalWrite) -> StatementReply:
     """A commit looks at the epoch only, so that a repeated one applies twice."""
     if isinstance(ask, Advance):
         ask = replace(ask, expected=rows.registers[ask.shard].op)
     return CONDITIONAL(rows, ask)
 
 
-def floor_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+def floor_without_op(rows: MemoryRows, ask: ConditionalWrite) -> StatementReply:
     """A floor looks at the epoch only, so that a repeated one falls back."""
     if isinstance(ask, MoveFloor):
         ask = replace(ask, expected=rows.registers[ask.shard].op)
     return CONDITIONAL(rows, ask)
 
 
-def commit_without_epoch(rows: MemoryRows, ask: Conditional) -> Reply:
+def commit_without_epoch(rows: MemoryRows, ask: ConditionalWrite) -> StatementReply:
     """No condition at all: an owner that was overtaken goes on."""
     if isinstance(ask, Advance):
         now = rows.registers[ask.shard]
@@ -273,7 +273,7 @@ FAULTS = (
     Fault(chain, "op_name", op_without_process, TAKEOVER),
     Fault(fencing, "_trouble", trouble_is_damage, OVERTAKEN),
     Fault(chain, "Walk", BlindWalk, OVERTAKEN),
-    Fault(fencing, "pick", lowest_epoch, TAKEOVER),
+    Fault(fencing, "pick_frames", lowest_epoch, TAKEOVER),
     Fault(fencing, "_decide", believes_a_read, DOUBT),
     Fault(fencing, "_decide", op_not_looked_at, DOUBT),
     Fault(fencing, "_decide", retries_in_secret, DOUBT),
@@ -284,7 +284,7 @@ FAULTS = (
     Fault(fencing, "commit", floor_before_ended, FLOOR),
     Fault(fencing, "commit", cut_first, FLOOR),
     Fault(fencing, "_write_parts", missing_is_lost, FLOOR._replace(sweeps=1, troubles=0)),
-    Fault(fencing, "_doomed", drops_the_floor, ALONE),
+    Fault(fencing, "_obsolete", drops_the_floor, ALONE),
     Fault(MemoryRows, "_plain", rows_without_epoch, TAKEOVER),
     Fault(MemoryRows, "_conditional", commit_without_op, DOUBT),
     Fault(MemoryRows, "_conditional", floor_without_op, FLOORS),

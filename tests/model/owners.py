@@ -13,9 +13,9 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from peloton.runtime.core import chain, fencing, register
-from peloton.runtime.core.fencing import Piece
-from peloton.runtime.core.register import Hold, Ops
-from peloton.runtime.core.statements import RegisterRow, Reply, Statement
+from peloton.runtime.core.fencing import FoundItems
+from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.statements import RegisterRow, Statement, StatementReply
 from peloton.runtime.ports import (
     CheckpointPart,
     Cut,
@@ -54,7 +54,7 @@ class Node(NamedTuple):
 
     rest: Rest
     talk: str = ""
-    heard: tuple[tuple[Reply, ...] | None, ...] = ()
+    heard: tuple[tuple[StatementReply, ...] | None, ...] = ()
     """Per ask its replies, and None where it went on after a doubt."""
 
 
@@ -66,7 +66,7 @@ class Ended(NamedTuple):
 
 
 Heard = tuple[Statement, ...] | Unclear | Ended
-Life = Generator[tuple[Statement, ...] | Unclear, tuple[Reply, ...], Ended]
+Life = Generator[tuple[Statement, ...] | Unclear, tuple[StatementReply, ...], Ended]
 
 
 def resume(node: Node) -> Heard:
@@ -110,7 +110,7 @@ def load(rest: Rest) -> Life:
                 except StopIteration:
                     break
                 replies = None
-                if isinstance(said, Piece):
+                if isinstance(said, FoundItems):
                     pieces += said.items
                 else:
                     replies = yield said
@@ -245,7 +245,7 @@ def _maps(kind: type) -> bool:
     return issubclass(kind, dict)
 
 
-class _Ops(Ops):
+class _Ops(OpNames):
     """Names of an owner that was frozen: how many it has given can be read, and set."""
 
     def __init__(self, rest: Rest) -> None:

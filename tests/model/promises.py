@@ -25,8 +25,8 @@ from peloton.runtime.core.statements import (
     Bump,
     InsertRow,
     MoveFloor,
-    Reply,
     Statement,
+    StatementReply,
 )
 from peloton.runtime.ports import EndedRow
 from tests.model.tables import Store
@@ -58,7 +58,7 @@ class Story(NamedTuple):
         return tuple(one.body for one in self.committed)
 
 
-def landed(story: Story, store: Store, statement: Statement, reply: Reply) -> Story:
+def landed(story: Story, store: Store, statement: Statement, reply: StatementReply) -> Story:
     """The statement ran on `store` (as it was before) and was answered so."""
     if isinstance(statement, InsertRow):
         if isinstance(statement.row, EndedRow):

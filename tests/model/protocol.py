@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from peloton.runtime.adapters import memory_rows
 from peloton.runtime.core import fencing
-from peloton.runtime.core.statements import Failed, Found, FrameRow, PartRow, Statement
-from peloton.runtime.ports import Broken, Damaged, EndedRow, Unclear
+from peloton.runtime.core.statements import FrameRow, PartRow, RowsFound, Statement, StatementFailed
+from peloton.runtime.ports import Damaged, EndedRow, JournalBroken, Unclear
 from tests.model.owners import Ended, Heard, Node, Rest, may, resume
 from tests.model.promises import Story, Wrong, landed, told, whole
 from tests.model.search import Move, State
@@ -168,7 +168,7 @@ class Protocol:
         replies: list[Any] = []
         for at, statement in enumerate(ask):
             if fate == "lost" and at == which:
-                replies.append(Failed("lost"))
+                replies.append(StatementFailed("lost"))
                 continue
             story = self._landed[story, store, statement]
             store, reply = self._ran[store, statement]
@@ -210,7 +210,7 @@ class Protocol:
     def _say(self, node: int) -> Heard:
         try:
             return resume(self.nodes.values[node])
-        except (Broken, Damaged) as error:
+        except (JournalBroken, Damaged) as error:
             raise Wrong(f"{type(error).__name__}: {error}") from None
 
     def _ask(self, key: tuple[int, str]) -> tuple[int, tuple[int, ...]]:
@@ -276,7 +276,7 @@ class Protocol:
                     raise Wrong("a recovery now is refused")
                 else:
                     node = Node(said.rest, "load")
-        except (Broken, Damaged) as error:
+        except (JournalBroken, Damaged) as error:
             raise Wrong(f"a recovery now ends with {type(error).__name__}: {error}") from None
 
     # ---- for people --------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class Protocol:
 
 def shown(value: Any) -> str:
     """A statement or a reply, short: names of writes as process.count, no chains."""
-    if isinstance(value, Found):
+    if isinstance(value, RowsFound):
         return "found " + (", ".join(map(shown, value.rows)) or "nothing")
     name, words = type(value).__name__, []
     for field in value.__struct_fields__:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from peloton.runtime.adapters.memory_rows import MemoryRows
-from peloton.runtime.core.statements import CreateRegister, RegisterRow, Reply, Statement
+from peloton.runtime.core.statements import CreateRegister, RegisterRow, Statement, StatementReply
 from tests.model.owners import SHARD
 
 Table = tuple[tuple[Any, tuple[tuple[Any, Any], ...]], ...]
@@ -30,7 +30,7 @@ def bootstrapped() -> Store:
     return Store(rows.registers[SHARD])
 
 
-def run(store: Store, statement: Statement) -> tuple[Store, Reply]:
+def run(store: Store, statement: Statement) -> tuple[Store, StatementReply]:
     """The store after the statement, and what it answers."""
     rows = MemoryRows()
     rows.registers[SHARD] = store.register

@@ -34,7 +34,7 @@ TELLS = host("h", res(1), labels=H.labels, running=((Label("job", "x"), 2),))
 
 def index(*hosts: HostSummary) -> HostIndex:
     made = HostIndex()
-    made.hear(Key("inventory/0"), hosts)
+    made.receive(Key("inventory/0"), hosts)
     return made
 
 
@@ -140,7 +140,7 @@ def test_labels_follow_their_host() -> None:
     of = index(H)
     row = of.rows[Key("host/h")]
     assert truths(YES, of)[row] == MATCH
-    of.hear(Key("inventory/0"), [host("h", res(1), 2, labels=(Label("rack", "z"),))])
+    of.receive(Key("inventory/0"), [host("h", res(1), 2, labels=(Label("rack", "z"),))])
     assert truths(YES, of)[row] == MISMATCH
     assert truths(NO, of)[row] == MATCH
     of.drop([Key("host/h")])

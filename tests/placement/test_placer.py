@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from peloton.machines import PlacerMachine
-from peloton.placement.feeds import QUIET_S, SNAPSHOT_RETRY_S
 from peloton.placement.flights import PROPOSAL_KEEP_S
+from peloton.placement.inventory_feeds import QUIET_S, SNAPSHOT_RETRY_S
 from peloton.placement.messages import (
     Constraint,
     HostDeltas,

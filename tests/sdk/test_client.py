@@ -86,7 +86,7 @@ def test_a_read_is_repeated_and_a_restart_is_not(client: Client, cluster: Cluste
     assert client.jobs.get(JOB).jobInfo.id.value == JOB
     assert len(cluster.called("Get")) == 3
     cluster.fail("Restart", GONE)
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(errors.ServiceUnavailable):
         client.tasks.restart(JOB)
     assert len(cluster.called("Restart")) == 1
 
@@ -112,7 +112,7 @@ def test_a_create_is_repeated_under_one_key(client: Client, cluster: Cluster) ->
 
 def test_repeats_end(client: Client, cluster: Cluster) -> None:
     cluster.fail("Get", *[GONE] * 9)
-    with pytest.raises(errors.Unavailable):
+    with pytest.raises(errors.ServiceUnavailable):
         client.jobs.get(JOB)
     assert len(cluster.called("Get")) == 4
 
@@ -265,7 +265,7 @@ def test_logs_are_the_bytes_of_the_file(client: Client, cluster: Cluster) -> Non
             client.tasks.logs(JOB, 0, filename="core")
         with pytest.raises(errors.NotFound, match="no longer on 127.0.0.1"):
             client.tasks.logs(JOB, 0, filename="stderr")
-    with pytest.raises(errors.Unavailable, match="does not answer"):
+    with pytest.raises(errors.ServiceUnavailable, match="does not answer"):
         client.tasks.logs(JOB, 0)
 
 

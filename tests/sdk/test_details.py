@@ -68,6 +68,6 @@ def test_a_server_says_when_to_ask_again(client: Client, cluster: Cluster) -> No
     assert len(cluster.called("Get")) == 2
     assert time.monotonic() - began >= 0.8
     cluster.troubles["Restart"] = [told]
-    with pytest.raises(errors.Unavailable) as caught:
+    with pytest.raises(errors.ServiceUnavailable) as caught:
         client.tasks.restart(JOB)
     assert caught.value.retry_s == 0.8

@@ -12,9 +12,9 @@ import grpc
 import pytest
 
 from peloton.sdk import errors
+from peloton.sdk.addresses import Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.client import Client
-from peloton.sdk.places import Found, Written, addresses_of
-from peloton.sdk.tasks import Tasks
+from peloton.sdk.tasks import TaskCalls
 from peloton.sdk.wire import Wire
 from tests.sdk.fakes import JOB, Cluster, held_port, serving
 
@@ -60,7 +60,7 @@ def test_a_change_without_a_key_is_not_said_to_a_second_one() -> None:
         serving(first) as one,
         serving(second) as other,
         Client((one, other)) as client,
-        pytest.raises(errors.Unavailable),
+        pytest.raises(errors.ServiceUnavailable),
     ):
         client.tasks.start(JOB)
     assert (len(first.calls), len(second.calls)) == (1, 0)
@@ -103,8 +103,8 @@ def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -
     cluster.fail("Start", GONE, GONE, GONE)
     with serving(cluster) as address:
         wire = Wire(Late((address,)), timeout_s=10)
-        with pytest.raises(errors.Unavailable, match="planted"):
-            Tasks(wire).start(JOB)
+        with pytest.raises(errors.ServiceUnavailable, match="planted"):
+            TaskCalls(wire).start(JOB)
         wire.close()
     assert len(cluster.called("Start")) == 1
 
@@ -154,7 +154,7 @@ def test_a_connection_that_was_lost_is_made_again() -> None:
 
 def test_all_that_do_not_answer_are_named() -> None:
     client = Client((NOBODY, "127.0.0.1:2"), timeout_s=60)
-    with client, pytest.raises(errors.Unavailable) as caught:
+    with client, pytest.raises(errors.ServiceUnavailable) as caught:
         client.pools.lookup("/hello")
     assert NOBODY in str(caught.value) and "127.0.0.1:2" in str(caught.value)
     assert caught.value.kind == errors.NO_CONNECTION
@@ -165,7 +165,7 @@ def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:
     with held_port() as port, Client(f"127.0.0.1:{port}", timeout_s=0.2) as client:
         end_s = time.monotonic() + 4
         while time.monotonic() < end_s:
-            with pytest.raises(errors.Unavailable):
+            with pytest.raises(errors.ServiceUnavailable):
                 client.pools.lookup("/hello")
         with serving(Cluster(), port=port):
             began_s = time.monotonic()
@@ -173,7 +173,7 @@ def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:
                 try:
                     client.pools.lookup("/hello")
                     break
-                except errors.Unavailable:
+                except errors.ServiceUnavailable:
                     assert time.monotonic() - began_s < 30
 
 
@@ -191,7 +191,7 @@ def test_written_and_found_places() -> None:
         asked.append(1)
         return {"jobmgr": "one:1", "hostmgr": "two:2"}
 
-    found = Found(find, roles={"hostmgr": "h:1"})
+    found = ZooKeeperAddresses(find, roles={"hostmgr": "h:1"})
     assert found.of("hostmgr") == ("h:1",) and not asked
     assert found.of("jobmgr") == ("one:1",)
     assert found.of("api") == found.of("resmgr") == ("one:1", "two:2")

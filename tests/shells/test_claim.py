@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
-from peloton.runtime.shells.letters import Closed, Disown, Drop, Lost, Opened, Own, tell
 from peloton.runtime.shells.root import Root, RootShell, assemble
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.simulation.later import begun
+from peloton.runtime.shells.shell_messages import Closed, Disown, Drop, Opened, Own, ShardLost, send
+from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES
 
 SEEDS = range(60)
@@ -52,7 +52,7 @@ class Scene:
         self.shard = self.root.region._sharding.shard_of(self.key)
 
     def order(self, letter: Own | Disown | Drop) -> None:
-        tell(self.shell.ref, letter)
+        send(self.shell.ref, letter)
 
     def own(self) -> None:
         self.order(Own((self.shard,)))
@@ -130,8 +130,8 @@ def test_a_shard_that_was_lost_is_forgotten_until_it_is_owned_again():
     scene = Scene(2)
     scene.own()
     scene.fence()
-    scene.until(Lost)
-    assert scene.rest() == {"Opened": 1, "Lost": 1}
+    scene.until(ShardLost)
+    assert scene.rest() == {"Opened": 1, "ShardLost": 1}
     assert scene.root.region.owned() == []
     scene.own()
     assert scene.root.region.owned() == [scene.shard]

@@ -9,7 +9,7 @@ from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.vocabulary import key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES, panel
 
 WAIT_S_MAX = 60.0

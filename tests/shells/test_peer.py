@@ -15,18 +15,18 @@ import pytest
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import Mailed, Packing, Place
-from peloton.runtime.core.parcels import Limits, Link
+from peloton.runtime.core.packing import MailBatch, Packing, Route
+from peloton.runtime.core.parcels import Link, LinkLimits
 from peloton.runtime.core.wire import Parcel
-from peloton.runtime.ports import Ears, ShardId
-from peloton.runtime.shells import asks
+from peloton.runtime.ports import ShardId, StreamListener
+from peloton.runtime.shells import pending_asks
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.letters import Ref, resolve, tell
 from peloton.runtime.shells.peer import PeerShell
-from peloton.runtime.shells.post import Arrived, Outbound, Peers
+from peloton.runtime.shells.peer_messages import Inbound, Outbound, Peers
+from peloton.runtime.shells.shell_messages import Ref, resolve, send
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 HERE = ShardId("house", 0)
@@ -42,7 +42,7 @@ class Wires:
 
     def __init__(self) -> None:
         self.numbers = itertools.count(1)
-        self.ears: dict[str, Ears] = {}
+        self.listener: dict[str, StreamListener] = {}
         self.others: dict[int, tuple[str, int]] = {}  # stream → whose is the other end, its number
 
 
@@ -52,15 +52,15 @@ class Wire:
     def __init__(self, wires: Wires, address: str) -> None:
         self._wires, self._address = wires, address
 
-    def listen(self, ears: Ears) -> None:
-        self._wires.ears[self._address] = ears
+    def listen(self, listener: StreamListener) -> None:
+        self._wires.listener[self._address] = listener
 
     def dial(self, address: str) -> int:
         wires = self._wires
         here, there = next(wires.numbers), next(wires.numbers)
-        called = wires.ears.get(address)
+        called = wires.listener.get(address)
         if called is None:
-            wires.ears[self._address].closed(here, "nobody")
+            wires.listener[self._address].closed(here, "nobody")
             return here
         wires.others[here], wires.others[there] = (address, there), (self._address, here)
         called.accepted(there)
@@ -69,12 +69,12 @@ class Wire:
     def send(self, stream: int, data: bytes) -> None:
         other = self._wires.others.get(stream)
         if other is not None:
-            self._wires.ears[other[0]].arrived(other[1], data)
+            self._wires.listener[other[0]].arrived(other[1], data)
 
     def close(self, stream: int) -> None:
         other = self._wires.others.pop(stream, None)
         if other is not None and self._wires.others.pop(other[1], None) is not None:
-            self._wires.ears[other[0]].closed(other[1], "closed")
+            self._wires.listener[other[0]].closed(other[1], "closed")
 
 
 class Hall:
@@ -86,23 +86,23 @@ class Hall:
         self.troubles: Counter[str] = Counter()
         self.threads: dict[int, None] = {}
 
-    def deliver(self, arrived: Arrived) -> bool:
+    def deliver(self, arrived: Inbound) -> bool:
         self.threads[threading.get_ident()] = None
         for envelope in arrived.envelopes:
             message: Any = envelope.message
             if isinstance(message, w.Show):
-                resolve(envelope.ask, [Absent(X), w.Total(1)])
+                resolve(envelope.reply_to, [Absent(X), w.Total(1)])
             elif message.amount == 13:
                 raise ValueError("13")
             elif message.amount == 14:
-                resolve(envelope.ask, w.Grid("g"))
-            elif message.amount != 15 and envelope.ask is not None:
-                resolve(envelope.ask, w.Total(message.amount))
+                resolve(envelope.reply_to, w.Grid("g"))
+            elif message.amount != 15 and envelope.reply_to is not None:
+                resolve(envelope.reply_to, w.Total(message.amount))
             else:
                 self.heard.append(message.amount)
         return True
 
-    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+    def misdirected(self, peer: str, place: Route, *, view: int) -> None:
         raise AssertionError("nothing is astray here")
 
     def reached(self) -> None:
@@ -133,21 +133,21 @@ class Both:
             self.threads.driver(name),
             exchange=Wire(self.wires, name),
             packing=self.packings[name],
-            hall=self.halls[name],
+            router=self.halls[name],
         )
 
     def publish(self, members: str) -> None:
         self.view += 1
         for ref in self.refs.values():
-            tell(ref, Peers(self.view, {name: name for name in members}))
+            send(ref, Peers(self.view, {name: name for name in members}))
 
     def ask(self, message: Any, to: Key = X) -> Any:
         return self.begin_ask(message, to).result(WAIT_S_MAX)
 
     def begin_ask(self, message: Any, to: Key = X) -> Future[Any]:
         future: Future[Any] = Future()
-        envelope = Envelope(to, message, ask=future)
-        tell(self.refs["a"], Outbound("b", self.view, HERE, [envelope]))
+        envelope = Envelope(to, message, reply_to=future)
+        send(self.refs["a"], Outbound("b", self.view, HERE, [envelope]))
         return future
 
 
@@ -161,7 +161,7 @@ def both() -> Iterator[Both]:
 def test_words_arrive_in_order_and_asks_are_answered(both: Both) -> None:
     for at in range(0, 1000, 10):
         words = [Envelope(X, w.Add(100 + number)) for number in range(at, at + 10)]
-        tell(both.refs["a"], Outbound("b", both.view, HERE, words))
+        send(both.refs["a"], Outbound("b", both.view, HERE, words))
     assert both.ask(w.Add(5)) == w.Total(5)
     assert both.halls["b"].heard == [100 + number for number in range(1000)]
     assert both.ask(w.Show()) == [Absent(X), w.Total(1)]
@@ -203,7 +203,7 @@ def test_a_hall_that_raises_costs_the_links_and_they_begin_anew(both: Both) -> N
 
 
 def test_an_ask_runs_out_of_its_time(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asks, "ASK_S_MAX", 0.2)
+    monkeypatch.setattr(pending_asks, "REMOTE_ASK_S_MAX", 0.2)
     answer = both.begin_ask(w.Add(15)).result(WAIT_S_MAX)
     assert isinstance(answer, Unavailable) and "has not answered" in answer.text
 
@@ -226,7 +226,7 @@ def test_an_ask_that_the_other_side_does_not_understand_is_unavailable() -> None
 
 
 def test_nobody_answers_for_another() -> None:
-    table, future = asks.Asks(), Future[Any]()
+    table, future = pending_asks.PendingAsks(), Future[Any]()
     number = table.open(future, X, peer="a", now=0.0)
     table.give_up([number], peer="b", text="not b's to give up")
     assert table.take(number, "b") is None and not future.done()
@@ -237,7 +237,7 @@ def test_nobody_answers_for_another() -> None:
 def test_an_asker_that_gave_up_is_left_alone(both: Both) -> None:
     gone: Future[Any] = Future()
     gone.cancel()
-    tell(both.refs["a"], Outbound("b", both.view, HERE, [Envelope(X, w.Add(1), ask=gone)]))
+    send(both.refs["a"], Outbound("b", both.view, HERE, [Envelope(X, w.Add(1), reply_to=gone)]))
     assert both.ask(w.Add(5)) == w.Total(5)
     assert not both.halls["a"].broken
 
@@ -249,8 +249,8 @@ class Page:
         self.told: list[tuple[object, ...]] = []
         self.dialled = 0
 
-    def listen(self, ears: Ears) -> None:
-        self.ears = ears
+    def listen(self, listener: StreamListener) -> None:
+        self.listener = listener
 
     def dial(self, address: str) -> int:
         self.told.append(("dial", address))
@@ -268,15 +268,15 @@ class Alone:
     """One daemon, "b", driven by hand; its peer "a" is a link in the test's own hand."""
 
     def __init__(self) -> None:
-        self.stepper, self.page, self.hall = Stepper(1), Page(), Hall()
+        self.stepper, self.page, self.router = Stepper(1), Page(), Hall()
         self.ref = PeerShell.start(
-            "b", self.stepper, exchange=self.page, packing=PACKING, hall=self.hall
+            "b", self.stepper, exchange=self.page, packing=PACKING, router=self.router
         )
         shell = self.stepper.shells[-1]
         assert isinstance(shell, PeerShell)
-        shell.limits = Limits(ack_s=0.0)  # what it hears it answers, and the test can see it
-        self.a = Link("a", "b", birth=1, limits=Limits())
-        tell(self.ref, Peers(1, {"a": "at-a", "b": "at-b"}))
+        shell.limits = LinkLimits(ack_s=0.0)  # what it hears it answers, and the test can see it
+        self.a = Link("a", "b", birth=1, limits=LinkLimits())
+        send(self.ref, Peers(1, {"a": "at-a", "b": "at-b"}))
         self.run()
 
     def run(self) -> list[tuple[object, ...]]:
@@ -289,17 +289,17 @@ class Alone:
 
     def come(self, stream: int, *frames: bytes) -> list[tuple[object, ...]]:
         for frame in frames:
-            self.page.ears.arrived(stream, frame)
+            self.page.listener.arrived(stream, frame)
         return self.run()
 
     def greet(self, stream: int) -> list[tuple[object, ...]]:
-        self.page.ears.accepted(stream)
+        self.page.listener.accepted(stream)
         return self.come(stream, self.a.dialled(stream, self.stepper.clock.now_s))
 
 
 def parcel(number: int, amount: int) -> bytes:
     body = msgspec.Raw(PACKING.pack(Envelope(X, w.Add(amount))))
-    letter = msgspec.Raw(encode(Mailed(HERE, None, 1, [body])))
+    letter = msgspec.Raw(encode(MailBatch(HERE, None, 1, [body])))
     return encode(Parcel(number, 0, 1, [letter]))
 
 
@@ -308,25 +308,25 @@ def test_an_older_stream_is_closed_before_a_newer_is_read_and_never_read_again()
     assert alone.greet(7) == [("send", 7)]
     assert alone.greet(8) == [("close", 7), ("send", 8)]
     assert alone.come(7, parcel(1, 100)) == []
-    alone.page.ears.closed(7, "late")
+    alone.page.listener.closed(7, "late")
     assert alone.come(8, parcel(1, 101)) == [("send", 8)]
-    assert alone.hall.heard == [101]
+    assert alone.router.heard == [101]
 
 
 def test_a_gap_closes_the_stream_and_nothing_behind_it_is_read() -> None:
     alone = Alone()
     alone.greet(7)
     assert ("close", 7) in alone.come(7, parcel(1, 100), parcel(3, 103), parcel(2, 102))
-    assert alone.hall.heard == [100]
+    assert alone.router.heard == [100]
 
 
 def test_a_stranger_is_sent_away() -> None:
     alone = Alone()
-    alone.a = Link("c", "b", birth=1, limits=Limits())
+    alone.a = Link("c", "b", birth=1, limits=LinkLimits())
     assert alone.greet(7) == [("close", 7)]
-    alone.page.ears.accepted(8)
+    alone.page.listener.accepted(8)
     assert alone.come(8, b"not a greeting") == [("close", 8)]
-    alone.page.ears.accepted(9)
+    alone.page.listener.accepted(9)
     alone.run()
     while not (told := alone.run()):
         alone.stepper.step()
@@ -337,27 +337,27 @@ def test_letters_that_cannot_be_read_are_counted_and_the_others_heard() -> None:
     alone = Alone()
     alone.greet(7)
     bad = msgspec.Raw(encode([77, "a letter of a later version"]))
-    good = msgspec.msgpack.decode(parcel(1, 101), type=Parcel).letters
+    good = msgspec.msgpack.decode(parcel(1, 101), type=Parcel).batches
     unknown = Packing({"note": msgspec.structs.replace(NOTE, messages={77: w.Add})})
     bodies = [
         msgspec.Raw(unknown.pack(Envelope(X, w.Add(5)), 3)),
         msgspec.Raw(encode("no envelope")),
         msgspec.Raw(PACKING.pack(Envelope(X, w.Add(102)))),
     ]
-    mixed = msgspec.Raw(encode(Mailed(HERE, None, 1, bodies)))
+    mixed = msgspec.Raw(encode(MailBatch(HERE, None, 1, bodies)))
     alone.come(7, encode(Parcel(1, 0, 1, [bad, *good, mixed])))
-    assert alone.hall.heard == [101, 102]
+    assert alone.router.heard == [101, 102]
     shell: Any = alone.stepper.shells[-1]
     assert shell.counts == {"unreadable": 2, "unknown": 1}
 
 
 def test_a_peer_that_moved_is_dialled_where_it_is_now() -> None:
     alone = Alone()
-    tell(alone.ref, Peers(2, {"b": "at-b", "c": "at-c"}))
+    send(alone.ref, Peers(2, {"b": "at-b", "c": "at-c"}))
     assert alone.run()[0] == ("dial", "at-c")
-    tell(alone.ref, Peers(3, {"b": "at-b", "c": "elsewhere"}))
+    send(alone.ref, Peers(3, {"b": "at-b", "c": "elsewhere"}))
     assert alone.run() == [("close", 1)]
     while ("dial", "elsewhere") not in alone.run():
         alone.stepper.step()
-    tell(alone.ref, Peers(2, {}))
+    send(alone.ref, Peers(2, {}))
     assert alone.run() == [], "an older view is no news"

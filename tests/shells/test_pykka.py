@@ -12,8 +12,8 @@ from typing import Any
 import pykka
 import pytest
 
-from peloton.runtime.shells.letters import tell
 from peloton.runtime.shells.shell import Inbox, NotGranted, Shell
+from peloton.runtime.shells.shell_messages import send
 from peloton.runtime.simulation.stepper import Stepper
 
 
@@ -54,7 +54,7 @@ def test_a_grant_yields_so_many_letters_and_leads_out_of_the_loop():
     stepper = Stepper(1)
     ear = begin(stepper)
     for number in range(5):
-        tell(ear.ref, number)
+        send(ear.ref, number)
     assert ear.heard == []
     ear.grant(2)
     assert ear.heard == [(0, False), (1, True)]
@@ -79,8 +79,8 @@ def test_an_inbox_without_a_grant_raises():
 
 def test_what_a_shell_raises_never_reaches_pykka():
     ear = begin(Stepper(1))
-    tell(ear.ref, "bad")
-    tell(ear.ref, "good")
+    send(ear.ref, "bad")
+    send(ear.ref, "good")
     ear.grant(2)
     assert [letter for letter, _ in ear.heard] == ["good"]
     assert [str(error) for error in ear.errors] == ["bad"]
@@ -91,9 +91,9 @@ def test_what_a_shell_raises_never_reaches_pykka():
 
 def test_nobody_is_told_after_the_end():
     ear = begin(Stepper(1))
-    tell(ear.ref, "last")
+    send(ear.ref, "last")
     ear.ref.stop(block=False)
-    tell(ear.ref, "too late")
+    send(ear.ref, "too late")
     ear.grant(9)
     assert [letter for letter, _ in ear.heard] == ["last"]
-    assert not tell(ear.ref, "never")
+    assert not send(ear.ref, "never")

@@ -14,13 +14,13 @@ from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK, ZOOKEEPER, ranges, why_unowned
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.ports import Answer, MemberNode, ShardId, Unclear, View, Work
-from peloton.runtime.shells.claim import Standing
-from peloton.runtime.shells.places import Places
+from peloton.runtime.ports import Answer, MemberNode, MembershipView, ShardId, Unclear, Work
+from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.root import start
+from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.status import REPORT_AGAIN_S, Status
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 SIZES = {"house": 4}
@@ -33,7 +33,7 @@ class Watched:
     """A status, its time and its log."""
 
     def __init__(self) -> None:
-        self.places = Places(KINDS, Sharding(KINDS, SIZES))
+        self.places = RoutingTable(KINDS, Sharding(KINDS, SIZES))
         self.status = Status(self.places, SIZES)
         self.at_s = 1000.0
         self.log: list[str] = []
@@ -49,7 +49,9 @@ class Watched:
         """From now on there are others, and we are `m0`."""
         members = {f"m{at}": node for at, node in enumerate(nodes)}
         owners = dict.fromkeys(SHARDS, "m0") if owners is None else owners
-        self.places.standing = Standing("m0", True, View("m0", 1, members, owners), "")
+        self.places.membership_status = MembershipStatus(
+            "m0", True, MembershipView("m0", 1, members, owners), ""
+        )
 
 
 def node(address: str, **more: object) -> MemberNode:
@@ -140,7 +142,7 @@ def test_a_lost_session_names_zookeeper() -> None:
     assert watched.lines()[0] == (
         "ZooKeeper: unreachable since 3 s: the session is suspended (house/0-3)"
     )
-    watched.places.standing = Standing("m0", False, None, "")
+    watched.places.membership_status = MembershipStatus("m0", False, None, "")
     assert "ZooKeeper is unreachable since 3 s" in watched.status.refusal(ONE).text
 
 
@@ -196,7 +198,7 @@ def test_an_unreadable_row_is_damage() -> None:
 def test_members_say_why_a_shard_has_no_owner(
     members: dict[str, MemberNode], text: str, damaged: bool
 ) -> None:
-    found = why_unowned(ONE, View("m", 1, members, {}))
+    found = why_unowned(ONE, MembershipView("m", 1, members, {}))
     assert (text in found.text, found.damaged) == (True, damaged), found
 
 

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.core.inspection import Redriven
-from peloton.runtime.core.records import MessageSetAside
+from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.core.inspection import RedriveDone
+from peloton.runtime.core.records import MessageDeadLettered
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start
-from peloton.runtime.vocabulary import Kind, SetAside, ShardDamaged, Unavailable, key
-from tests.toy import words as w
+from peloton.runtime.vocabulary import DeadLettered, Kind, ShardDamaged, Unavailable, key
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES
 
 X = key("note", "x")
@@ -84,12 +84,12 @@ def test_a_journal_that_raises_ends_the_daemon():
 def test_quarantine_and_redrive_through_the_door():
     root = daemon(MemoryJournal(MemoryStore(), process=b"q" * 16))
     try:
-        assert root.region.ask(X, w.Add(13)).result(WAIT_S_MAX) == SetAside(
+        assert root.region.ask(X, w.Add(13)).result(WAIT_S_MAX) == DeadLettered(
             "ValueError: 13 is not added"
         )
         [(name, fact)] = root.region.quarantine().result(WAIT_S_MAX)
-        assert name == X and isinstance(fact, MessageSetAside)
-        assert root.region.redrive(X).result(WAIT_S_MAX) == Redriven()
+        assert name == X and isinstance(fact, MessageDeadLettered)
+        assert root.region.redrive(X).result(WAIT_S_MAX) == RedriveDone()
         ((again, _),) = root.region.quarantine().result(WAIT_S_MAX)
         assert again == X, "it failed once more, and was set aside by the frame that tried"
         lines = root.region.story(X).result(WAIT_S_MAX)
@@ -110,7 +110,7 @@ def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop(monkeypat
     while not isinstance(root.region.views("note").result(WAIT_S_MAX), list):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    monkeypatch.setattr(shells_root, "STOP_S_MAX", WAIT_S_MAX)
+    monkeypatch.setattr(shells_root, "ROOT_STOP_S_MAX", WAIT_S_MAX)
     begun = time.monotonic()
     root.stop()
     assert time.monotonic() - begun < WAIT_S_MAX, "it left, and did not give up leaving"
@@ -126,14 +126,14 @@ class Echo:
         self.wake_at: float | None = None
         self.resets = 0
 
-    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | AskAnswer]:
         for envelope in envelopes:
             message = envelope.message
             assert isinstance(message, w.Add)
             if message.amount == 13:
                 raise ValueError("13")
-            if envelope.ask is not None:
-                yield Reply(envelope.ask, w.Total(message.amount))
+            if envelope.reply_to is not None:
+                yield AskAnswer(envelope.reply_to, w.Total(message.amount))
             yield Envelope(X, message)
             self.wake_at = now + 0.05
         if not envelopes and self.wake_at is not None:
@@ -147,7 +147,7 @@ class Echo:
 def test_a_soft_machine_speaks_wakes_and_is_reset_when_it_raises():
     root = daemon(MemoryJournal(MemoryStore(), process=b"e" * 16))
     echo = Echo()
-    root.region.register_soft("echo", echo)
+    root.region.register_service("echo", echo)
     try:
         assert root.region.ask(key("echo", 0), w.Add(2)).result(WAIT_S_MAX) == w.Total(2)
         assert isinstance(

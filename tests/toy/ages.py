@@ -29,7 +29,7 @@ from peloton.runtime.vocabulary import (
     Value,
     key,
 )
-from tests.toy.house import rest
+from tests.toy.daemon import rest
 
 NOTHING = Decision()
 
@@ -166,7 +166,7 @@ def _till(state: type, pay: type, *, decide: Any, evolve: Any, **more: Any) -> K
         pursue=lambda till, at: SETTLED,
         evolve={**evolve, Closed: lambda till, fact: replace(till, closed=True)},
         messages={1: pay, 2: Close},
-        route=rest,
+        partition=rest,
         ended=lambda till, index: till.closed,
         inspect={Ask: lambda till, query, at: till},
         follows=lambda name: key("coin", rest(name)),
@@ -198,7 +198,7 @@ def _coin(state: type, **more: Any) -> Kind:
         evolve={Laid: lambda coin, fact: state(), Turned: turn},
         messages={1: Lay, 2: Turn},
         facts={1: Laid, 2: Turned},
-        route=rest,
+        partition=rest,
         crowd=CrowdKind(
             columns={"by": str},
             write={Laid: lambda fact, now: {"by": write_by(fact.by)}},

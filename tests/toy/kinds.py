@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.toy.city import GRID, METER
-from tests.toy.house import BULB, PANEL, bulbs, panel
+from tests.toy.daemon import BULB, PANEL, bulbs, panel
+from tests.toy.fleet import GRID, METER
 from tests.toy.note import NOTE
 
 __all__ = ["KINDS", "SIZES", "bulbs", "panel"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from peloton.runtime.vocabulary import SETTLED, At, Decision, Fact, Kind, Message, Query, Value
-from tests.toy.house import rest
+from tests.toy.daemon import rest
 
 MANY_LEVEL = 1
 
@@ -71,7 +71,7 @@ V1 = Kind(
     messages={1: Count},
     facts={1: Counted},
     answers={1: Total},
-    route=rest,
+    partition=rest,
     inspect={Ask: lambda counter, query, at: Total(counter.total)},
     queries={501: Ask},
 )

@@ -11,11 +11,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
-from peloton.runtime.adapters.memory import Call, Lost, MemoryJournal, MemoryStore
+from peloton.runtime.adapters.memory import AnswerLost, MemoryJournal, MemoryStore, StoreCall
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.fleet import Setup
-from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.shells.fleet import DaemonSetup
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
@@ -44,8 +44,8 @@ class Mortal:
         stepper: Stepper,
         *,
         sizes: Mapping[str, int],
-        limits: Limits = Limits(),  # noqa: B008
-        on_call: Callable[[Call, int], Fate | None] | None = None,
+        limits: DaemonLimits = DaemonLimits(),  # noqa: B008
+        on_call: Callable[[StoreCall, int], Fate | None] | None = None,
     ) -> None:
         self.stepper = stepper
         self.store = MemoryStore()
@@ -94,17 +94,21 @@ class Mortal:
         process = self.lives.to_bytes(16, "big")
         journal = MemoryJournal(self.store, process=process, hook=self._hook)
         root = assemble(
-            self._kinds, journal, sizes=self._sizes, drivers=self.stepper, setup=Setup(self._limits)
+            self._kinds,
+            journal,
+            sizes=self._sizes,
+            drivers=self.stepper,
+            setup=DaemonSetup(self._limits),
         )
         root.own_all(self._sizes)
         return root
 
-    def _hook(self, call: Call) -> None:
+    def _hook(self, call: StoreCall) -> None:
         self.calls += 1
         self.stepper.note(f"{call.name} {call.shard} {call.moment}")
         fate = self.on_call(call, self.calls) if self.on_call is not None else None
         if fate is Fate.LOST:
-            raise Lost(f"no answer to {call.name}")
+            raise AnswerLost(f"no answer to {call.name}")
         if self._dead or fate is Fate.DEATH:
             self._dead = True
             raise Died(f"{call}")

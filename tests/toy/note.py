@@ -13,8 +13,8 @@ from peloton.runtime.vocabulary import (
     Decision,
     Kind,
 )
-from tests.toy import words as w
-from tests.toy.house import rest
+from tests.toy import messages as w
+from tests.toy.daemon import rest
 
 NOTHING = Decision()
 
@@ -67,7 +67,7 @@ NOTE = Kind(
     messages={1: w.Add, 2: w.Close, 3: w.Lamps, 4: w.Forget},
     facts={1: w.Added, 2: w.Closed, 3: w.Heard, 4: w.Forgotten},
     answers={1: w.Total},
-    route=rest,
+    partition=rest,
     ended=lambda note, index: note.closed,
     inspect={w.Show: lambda note, query, at: w.Total(note.total)},
     view=lambda name, state: (name, state.total),

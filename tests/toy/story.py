@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.adapters.memory import Call, MemoryJournal
+from peloton.runtime.adapters.memory import MemoryJournal, StoreCall
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.population import Population
@@ -15,10 +15,10 @@ from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
-from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES, panel
 from tests.toy.mortal import Fate, Mortal
 
@@ -43,14 +43,14 @@ class Story:
     """The workload against one mortal daemon."""
 
     def __init__(self, seed: int = 1, *, die_at: int = 0, bytes_min: int = 600) -> None:
-        def dies(call: Call, number: int) -> Fate | None:
+        def dies(call: StoreCall, number: int) -> Fate | None:
             return Fate.DEATH if number == die_at else None
 
         self.mortal = Mortal(
             KINDS,
             Stepper(seed),
             sizes=SIZES,
-            limits=Limits(checkpoint_bytes_min=bytes_min),
+            limits=DaemonLimits(checkpoint_bytes_min=bytes_min),
             on_call=dies,
         )
         self.answers: list[Any] = []
@@ -87,7 +87,7 @@ class Story:
         heard, grid = cells.get(key("note", "a")), cells.get(key("note", "grid"))
         if panel("b") in cells or heard is None or grid is None:
             return False
-        quiet = not any(shard.busy or shard.turns.speech.owing for shard in shards.values())
+        quiet = not any(shard.busy or shard.turns.resolver.owed_sends for shard in shards.values())
         return quiet and heard.heard == 3 and grid.heard == 3
 
     def check(self) -> None:

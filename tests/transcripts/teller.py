@@ -20,7 +20,7 @@ from typing import Any
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.shard import Ready
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.bench import START_S, Bench
 
 
@@ -48,7 +48,7 @@ class Teller:
             _members(options.get("members", "")),
             sender=Key(options["from"]) if "from" in options else None,
             origin=_members(options.get("origin", "")),
-            ask=options.get("ask"),
+            reply_to=options.get("ask"),
             request=(request, repr(said).encode()) if request else None,
         )
         self.bench.shard.take([envelope])
@@ -74,7 +74,7 @@ class Teller:
         self.bench.shard.committed()
         for key in ready.load:
             self.bench.shard.loaded(key, self.bench.ended.get(key))
-        lines = [f"reply {reply.ask}: {_text(reply.value)}" for reply in ready.replies]
+        lines = [f"reply {reply.reply_to}: {_text(reply.value)}" for reply in ready.replies]
         return lines + [f"send {_envelope(envelope)}" for envelope in ready.release]
 
     def do_run(self) -> list[str]:

@@ -74,7 +74,7 @@ def indexes_equal_their_rebuild(shard: Shard) -> None:
 
 def nothing_fails(shard: Any) -> None:
     """No turn of a correct program raises, whatever the network does."""
-    held = shard.held
+    held = shard.deferred
     failed = [line.because for line in shard.turns.story._lines if "failed:" in line.because]
     unsaid = [line.because for line in shard.turns.story._lines if "not said" in line.because]
     assert not (failed or unsaid or held.aside or held.retrying or held.quarantined), (
@@ -116,7 +116,11 @@ def nothing_is_left(world: World, job: Key) -> None:
     """After a deletion: no trace of the job anywhere but in the journal."""
     name = job.partition("/")[2]
     for shard, core in world.shards.items():
-        for key in [*core.population.cells, *core.population.crowds, *core.turns.speech.owing]:
+        for key in [
+            *core.population.cells,
+            *core.population.crowds,
+            *core.turns.resolver.owed_sends,
+        ]:
             assert name not in key, f"{key} is left in {shard}"
         for key, row in world.disks[shard].ended.items():
             assert name not in key or row.deleted, f"row of {key}"

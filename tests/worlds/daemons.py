@@ -12,21 +12,28 @@ from concurrent.futures import Future
 from typing import Any
 
 from peloton.runtime.core.handoff import Handoff
-from peloton.runtime.core.ownership import Order, ranked
+from peloton.runtime.core.ownership import ShardAction, ranked
 from peloton.runtime.ports import MemberNode, ShardId
-from peloton.runtime.shells.claim import ClaimShell, Standing
-from peloton.runtime.shells.letters import Broke, Closed, DrainAll, Lost, Opened, tell
-from peloton.runtime.simulation.later import Later, begun
-from peloton.runtime.simulation.member import Client
+from peloton.runtime.shells.claim import ClaimShell, MembershipStatus
+from peloton.runtime.shells.shell_messages import (
+    Closed,
+    DrainAll,
+    Opened,
+    ShardLost,
+    ShellFailed,
+    send,
+)
+from peloton.runtime.simulation.member import SimulatedMembership
 from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.scheduled import ScheduledShell, begun
 from peloton.runtime.simulation.stepper import Stepper
 
 WORK_S_MAX = 1.0
 FENCED_S_MAX = 3.0
-Trouble = Callable[[ShardId], Lost | None]
+Trouble = Callable[[ShardId], ShardLost | None]
 
 
-class Root(Later):
+class Root(ScheduledShell):
     """A root that obeys; it complains of an order without sense."""
 
     def __init__(self, stepper: Stepper, town: Town, name: str) -> None:
@@ -36,13 +43,13 @@ class Root(Later):
         self.trouble: Trouble = lambda shard: None
         self.running: dict[ShardId, int] = {}  # shard → its epoch; 0 while it opens
         self.ending: dict[ShardId, None] = {}
-        self.standing: Standing | None = None
+        self.standing: MembershipStatus | None = None
         self.orders: Counter[str] = Counter()
         self.broke: list[str] = []
         self.frozen = False
 
     def handle(self, letter: Any) -> None:
-        if isinstance(letter, Broke):
+        if isinstance(letter, ShellFailed):
             self.broke.append(letter.text)
         if not self.frozen:
             super().handle(letter)
@@ -66,16 +73,16 @@ class Root(Later):
         self.orders["dropped while current"] += self.standing.current
         self._give(shards)
 
-    def stands(self, standing: Standing) -> None:
+    def stands(self, standing: MembershipStatus) -> None:
         self.standing = standing
 
     # ---- what becomes of shards ----
 
-    def lose(self, shard: ShardId, lost: Lost) -> None:
+    def lose(self, shard: ShardId, lost: ShardLost) -> None:
         """The shard ends by itself."""
         if shard in self.running and shard not in self.ending:
             del self.running[shard]
-            tell(self.claim.ref, lost)
+            send(self.claim.ref, lost)
 
     def _give(self, shards: tuple[ShardId, ...]) -> None:
         for shard in shards:
@@ -86,7 +93,7 @@ class Root(Later):
     def _closed(self, shard: ShardId) -> None:
         self.running.pop(shard, None)
         del self.ending[shard]
-        tell(self.claim.ref, Closed(shard))
+        send(self.claim.ref, Closed(shard))
 
     def _open(self, shard: ShardId) -> None:
         lost = self.trouble(shard)
@@ -94,14 +101,14 @@ class Root(Later):
             self.lose(shard, lost)
             return
         epoch = self.running[shard] = self.town.claim(shard)
-        tell(self.claim.ref, Opened(shard))
+        send(self.claim.ref, Opened(shard))
         self._write(shard, epoch)
 
     def _write(self, shard: ShardId, epoch: int) -> None:
         """As long as it runs; a newer epoch fences it."""
         if epoch < self.town.epochs[shard]:
             self.town.fenced += 1
-            self.lose(shard, Lost(shard, "fenced"))
+            self.lose(shard, ShardLost(shard, "fenced"))
             return
         lost = self.trouble(shard)
         if lost is not None:
@@ -130,8 +137,8 @@ class Freezing(ClaimShell):
         super().__init__(*args, **more)
         self.obeyed: Counter[str] = Counter()
 
-    def _obey(self, order: Order) -> None:
-        self.obeyed[order.verb.name] += 1
+    def _obey(self, order: ShardAction) -> None:
+        self.obeyed[order.action.name] += 1
         super()._obey(order)
 
     def handle(self, letter: Any) -> None:
@@ -146,7 +153,7 @@ class Freezing(ClaimShell):
     def thaw(self) -> None:
         self.frozen = False
         for letter in self.missed:
-            tell(self.ref, letter)
+            send(self.ref, letter)
 
 
 class Daemon:
@@ -154,7 +161,7 @@ class Daemon:
 
     def __init__(self, town: Town, name: str, roles: tuple[str, ...]) -> None:
         self.name = name
-        self.client = Client(town.ensemble, name)
+        self.client = SimulatedMembership(town.ensemble, name)
         self.root = begun(Root(town.stepper, town, name))
         node = MemberNode(f"{name}:1", roles)
         self.handoff = Handoff(name, node, sizes=town.sizes)
@@ -163,7 +170,7 @@ class Daemon:
                 town.stepper,
                 handoff=self.handoff,
                 membership=self.client,
-                steward=self.root,
+                controller=self.root,
                 root=self.root.ref,
             )
         )
@@ -222,7 +229,7 @@ class Town:
     def drain(self, name: str) -> Future[Any]:
         """The daemon leaves in good order."""
         daemon = self.daemons[name]
-        tell(daemon.claim.ref, DrainAll(daemon.gone))
+        send(daemon.claim.ref, DrainAll(daemon.gone))
         return daemon.gone
 
     def finish(self, name: str) -> None:

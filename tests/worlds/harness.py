@@ -22,7 +22,7 @@ from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
-from peloton.chaos.cluster.machines import Fate, Fates, Machines
+from peloton.chaos.cluster.machines import Fate, Machines, RunFates
 from peloton.kinds import kinds
 from peloton.placement.messages import PLACER_ANY
 from peloton.placement.placer import Placer
@@ -80,7 +80,7 @@ class World:
         *,
         seed: int = 0,
         sizes: Mapping[str, int] = SMALL,
-        fates: Fates = lambda run: Fate(),
+        fates: RunFates = lambda run: Fate(),
     ) -> None:
         self.kinds = self.kinds_of(sizes)
         self.codec = Codec(self.kinds)
@@ -118,7 +118,7 @@ class World:
     def ask(self, to: Key, message: Message | Query) -> Any:
         """A command or a question in a calm: its answer, once it is safe."""
         token = object()
-        envelope = Envelope(to, message, ask=token)  # type: ignore[arg-type]
+        envelope = Envelope(to, message, reply_to=token)  # type: ignore[arg-type]
         self.shards[self.sharding.shard_of(to)].take([envelope])
         self.run_until(lambda: token in self._replies, within_s=60.0)
         return self._replies.pop(token)
@@ -314,7 +314,7 @@ class World:
             if order.answer is None and order.again_at <= self.now:
                 order.again_at = self.now + RETRY_S
                 shard = self.shards[self.sharding.shard_of(order.to)]
-                shard.take([Envelope(order.to, order.message, ask=order)])
+                shard.take([Envelope(order.to, order.message, reply_to=order)])
                 said = True
         self.orders = [order for order in self.orders if order.answer is None]
         return said
@@ -337,7 +337,7 @@ class World:
             return True
         core.committed()
         for reply in ready.replies:
-            self._replies[reply.ask] = reply.value
+            self._replies[reply.reply_to] = reply.value
         for envelope in ready.release:
             self._route(envelope, source=shard, epoch=self.epochs[shard])
         return True

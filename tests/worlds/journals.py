@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.statements import Reply, Rows, Statement
+from peloton.runtime.core.statements import Rows, Statement, StatementReply
 from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,
@@ -31,7 +31,7 @@ from peloton.runtime.ports import (
     Work,
 )
 from peloton.runtime.simulation.stepper import VirtualClock
-from peloton.runtime.simulation.store import CALM, SimulatedStore, StoreFaults
+from peloton.runtime.simulation.store import CALM_STORE, SimulatedStore, StoreFaults
 from tests.core import outside
 from tests.core.outside import Wrong
 
@@ -72,7 +72,7 @@ class Haltable:
         self.rows = rows
         self.sea = sea
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         self.sea.meanwhile()
         return self.rows.run(statements)
 
@@ -278,7 +278,7 @@ class Sea:
 
     def calm(self) -> None:
         """What is on its way arrives; then a claim succeeds, and all that was promised is there."""
-        self.store.faults = CALM
+        self.store.faults = CALM_STORE
         self.pause = 0.0
         for member in MEMBERS:
             self.store.mend(member)

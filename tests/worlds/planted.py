@@ -23,22 +23,22 @@ from peloton.actors.job import messages as job_messages
 from peloton.actors.job.slice.messages import SliceTally
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as lot_facts
-from peloton.actors.respool.lot.messages import Leave
+from peloton.actors.respool.lot.messages import ReleaseTicket
 from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
-from peloton.chaos.cluster.storm import Failed, draw, play
+from peloton.chaos.cluster.storm import StormFailed, draw, play
 from peloton.runtime.adapters import memory_rows
-from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.envelope import Stamp
-from peloton.runtime.core.parcels import Heard
+from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.speech import Speech
 from peloton.runtime.core.wire import FRAMES, Parcel
-from peloton.runtime.shells.letters import resolve
-from peloton.runtime.shells.places import Places
+from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.vocabulary import Decision
 
 SEEDS_MAX = 150
@@ -65,7 +65,7 @@ def _answers_early(pump: Any) -> Any:
         pump(shell)
         if shell._in_flight is not None:
             for reply in shell._in_flight.replies:
-                resolve(reply.ask, reply.value)
+                resolve(reply.reply_to, reply.value)
 
     return early
 
@@ -95,7 +95,7 @@ def _hears_repeats(heard: Any) -> Any:
     def again(link: Any, data: bytes, now: float) -> Any:
         frame = FRAMES.decode(data)
         if isinstance(frame, Parcel) and link.greeted and frame.number <= link._heard:
-            return Heard(frame.letters, frame.view)
+            return Received(frame.batches, frame.view)
         return heard(link, data, now)
 
     return again
@@ -154,11 +154,11 @@ PLANTED: dict[str, Planted] = {
     "a frame without its condition": Planted(
         memory_rows.MemoryRows, "_conditional", _unconditional, seed=7
     ),
-    "nothing is owed after a recovery": Planted(Speech, "recover", _nothing, seed=1),
-    "nothing is said again": Planted(Shard, "_say_again", _nothing),
-    "deadlines are lost": Planted(Shard, "_tell_due", _nothing),
+    "nothing is owed after a recovery": Planted(SendResolver, "recover", _nothing, seed=1),
+    "nothing is said again": Planted(Shard, "_resend_due", _nothing),
+    "deadlines are lost": Planted(Shard, "_deliver_due", _nothing),
     "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: [], seed=1),
-    "request keys are forgotten": Planted(Answered, "look", _nothing, seed=7),
+    "request keys are forgotten": Planted(RequestLog, "look", _nothing, seed=7),
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
     "tasks say nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts say nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),
@@ -168,7 +168,9 @@ PLANTED: dict[str, Planted] = {
     "an end nobody knows is not seen": Planted(
         _Kind("task"), "absent", _silent(task_messages.Ended), seed=26
     ),
-    "a leave of no lot is not answered": Planted(_Kind("lot"), "absent", _silent(Leave), seed=14),
+    "a leave of no lot is not answered": Planted(
+        _Kind("lot"), "absent", _silent(ReleaseTicket), seed=14
+    ),
     "what was seen is not forgotten": Planted(
         _Kind("host"), "decide", _silent(host_messages.RunSeen)
     ),
@@ -186,7 +188,7 @@ PLANTED: dict[str, Planted] = {
     "a lost host keeps its word": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=26
     ),
-    "machines are not told their names": Planted(Places, "named", _unnamed, seed=27),
+    "machines are not told their names": Planted(RoutingTable, "named", _unnamed, seed=245),
     "room is not looked at": Planted(Resources, "fits", lambda _: lambda need, room: 1000, seed=2),
 }
 
@@ -234,7 +236,7 @@ def search(fault: Planted, seeds_max: int = SEEDS_MAX) -> Found | None:
         for tried, seed in enumerate(seeds, 1):
             try:
                 play(draw(seed))
-            except Failed as failed:
+            except StormFailed as failed:
                 return Found(seed, tried, str(failed).splitlines()[0])
     return None
 

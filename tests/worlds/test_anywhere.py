@@ -7,10 +7,10 @@ from typing import Any
 from peloton.runtime.core.inspection import FollowChanges, shard_key
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.packing import Packing
-from peloton.runtime.shells.letters import Drop, tell
+from peloton.runtime.shells.shell_messages import Drop, send
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 X = key("note", "x")
@@ -106,7 +106,7 @@ def test_mail_is_taken_however_long_ago_its_sender_read_a_view():
             client.look()
     world.run_for(2)
     before = owner.region.places.shards[shard]
-    tell(before, Drop((shard,)))
+    send(before, Drop((shard,)))
     world.run_until(
         lambda: owner.region.places.shards.get(shard) not in (None, before) and world.whole(),
         within_s=60,

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import Phase, Run
+from peloton.actors.host.ledger import LedgerRun, RunPhase
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
@@ -29,18 +29,25 @@ from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
-from peloton.actors.task.state import Room, TaskStates
+from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster import checks
-from peloton.chaos.cluster.books import NOTES, UNNOTED, Books
-from peloton.chaos.cluster.checks import Checks
-from peloton.chaos.cluster.cluster import BACKEND, NEED, POOL, ROOM, Cluster, Setup
-from peloton.chaos.cluster.history import Operation, What
-from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Machines, Process
+from peloton.chaos.cluster.checks import ClusterChecks
+from peloton.chaos.cluster.cluster import (
+    MACHINE_BACKEND,
+    NEED,
+    ROOM,
+    STORM_POOL,
+    ClusterSetup,
+    SimulatedCluster,
+)
+from peloton.chaos.cluster.history import Asked, Operation
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, MachineProcess, Machines
+from peloton.chaos.cluster.shadow_ledger import NOTES, UNNOTED, ShadowLedger
 from peloton.kinds import kinds
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.ports import ShardId
-from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Key, Refused, key
 
@@ -48,7 +55,7 @@ replace = msgspec.structs.replace
 JOB = "j".rjust(36, "0")
 CROWD, LOT, JOB_KEY = crowd_key(JOB, 0), lot_key(JOB, 0, shape_number=0), key("job", JOB)
 HOST, OTHER = key("host", "h0"), key("host", "h1")
-SHAPE = LotShape(POOL, NEED)
+SHAPE = LotShape(STORM_POOL, NEED)
 ONE, TWO = Bits.of(0), Bits.of(0, 1)
 SPEC = RunSpec(NEED, "x")
 
@@ -70,17 +77,17 @@ def accepted(run: int = 1, members: Bits = ONE) -> hf.RunsAccepted:
 
 CREATED = tf.TaskCreated(TaskGoals.SUCCEEDED, Policy(), 0, LOT)
 LAUNCHING, ENDED = tf.TaskLaunching(), tf.RunEnded(SUCCESS)
-CONFIGURED = hf.HostConfigured(NEED, (), BACKEND, (1, 2), 60.0)
-MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", POOL, 1, TaskConfig()), "/p", 0.0)
+CONFIGURED = hf.HostConfigured(NEED, (), MACHINE_BACKEND, (1, 2), 60.0)
+MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", STORM_POOL, 1, TaskConfig()), "/p", 0.0)
 ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
 STOPPED = jf.StopOrdered(1.0)
 POOLS = [
     entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, ROOM)),
     entry(ROOT, pf.PoolCreated(PoolConfig("root", ROOT, Resources(), Resources()))),
-    entry(POOL, pf.PoolCreated(PoolConfig("p", ROOT, Resources(), NEED))),
+    entry(STORM_POOL, pf.PoolCreated(PoolConfig("p", ROOT, Resources(), NEED))),
 ]
 ADMITTED = [
-    entry(LOT, lf.LotOpened(SHAPE, CROWD, 0.0), lf.LotAsked(ONE, 1, 0.0)),
+    entry(LOT, lf.LotOpened(SHAPE, CROWD, 0.0), lf.LotEnqueued(ONE, 1, 0.0)),
     entry(LOT, lf.LotAdmitted(ONE)),
 ]
 RUNNING = [*POOLS, tasks(CREATED), *ADMITTED, tasks(LAUNCHING)]
@@ -101,8 +108,8 @@ JOURNALS: dict[str, tuple[str, list[Entry]]] = {
     "refused after its end": ("R13", [*RUNNING, tasks(ENDED), tasks(tf.LaunchRefused(""))]),
     "killed after its end": ("R13", [*RUNNING, tasks(ENDED), tasks(tf.TaskKilling(""))]),
     "launched without a charge": ("R10", [tasks(CREATED), tasks(LAUNCHING)]),
-    "lets go of who runs": ("R10", [*RUNNING, entry(LOT, lf.LotLeft(ONE, 1))]),
-    "asks anew while it runs": ("R10", [*RUNNING, entry(LOT, lf.LotAsked(ONE, 2, 0.0))]),
+    "lets go of who runs": ("R10", [*RUNNING, entry(LOT, lf.LotReleased(ONE, 1))]),
+    "asks anew while it runs": ("R10", [*RUNNING, entry(LOT, lf.LotEnqueued(ONE, 2, 0.0))]),
     "charged twice": ("R10", [*POOLS, *ADMITTED, entry(LOT, lf.LotAdmitted(ONE))]),
     "a pool over its limit": ("R10", [*POOLS, ADMITTED[0], entry(LOT, lf.LotAdmitted(TWO))]),
     "forgotten with a charge": ("R11", [
@@ -125,14 +132,14 @@ JOURNALS: dict[str, tuple[str, list[Entry]]] = {
 }  # fmt: skip
 
 
-def told(entries: list[Entry]) -> Books:
+def told(entries: list[Entry]) -> ShadowLedger:
     """Books that have heard this."""
     machines = Machines(lambda run: Fate())
     machines.results[f"{JOB}-0-1"] = SUCCESS
-    books, position = Books(machines), itertools.count(1)
+    ledger, position = ShadowLedger(machines), itertools.count(1)
     for each in entries:
-        books.hear(Frame(ShardId("a", 0), next(position), 0.0, [each]))
-    return books
+        ledger.hear(DecodedFrame(ShardId("a", 0), next(position), 0.0, [each]))
+    return ledger
 
 
 @pytest.mark.parametrize("name", JOURNALS)
@@ -144,15 +151,15 @@ def test_a_journal_that_contradicts_itself_is_found(name: str) -> None:
 
 
 def test_a_whole_life_and_a_second_one_under_the_same_id_is_fine() -> None:
-    left = entry(LOT, lf.LotLeft(ONE, 1))
+    left = entry(LOT, lf.LotReleased(ONE, 1))
     ended = entry(HOST, hf.ProcessesEnded((RunEnd(f"{JOB}-0-1", SUCCESS),)))
     gone = entry(JOB_KEY, jf.JobForgotten())
     life = [
         entry(JOB_KEY, MADE, ASKED), *RUNNING[3:], *HELD[2:], ended, tasks(ENDED), left,
         tasks(tf.TaskForgotten()), gone,
     ]  # fmt: skip
-    books = told([*POOLS, *HELD[:2], *life, *life])
-    assert books.made[JOB_KEY] == 2 and not books.accepted
+    ledger = told([*POOLS, *HELD[:2], *life, *life])
+    assert ledger.made[JOB_KEY] == 2 and not ledger.accepted
 
 
 def test_refused_runs_count_on_unless_nobody_wants_another() -> None:
@@ -163,12 +170,12 @@ def test_refused_runs_count_on_unless_nobody_wants_another() -> None:
 
 
 def test_what_is_started_and_was_not_accepted_is_found() -> None:
-    books = told(HELD)
-    books._machines.started[f"{JOB}-0-1"] = HOST
-    books.step()
-    books._machines.started[f"{JOB}-1-1"] = HOST
+    ledger = told(HELD)
+    ledger._machines.started[f"{JOB}-0-1"] = HOST
+    ledger.step()
+    ledger._machines.started[f"{JOB}-1-1"] = HOST
     with pytest.raises(Contradiction, match="^R9"):
-        books.step()
+        ledger.step()
 
 
 def test_the_books_have_thought_of_every_fact() -> None:
@@ -184,7 +191,7 @@ def test_the_books_have_thought_of_every_fact() -> None:
 class Shown:
     """A view of a cluster, with one thing changed."""
 
-    def __init__(self, view: checks.View) -> None:
+    def __init__(self, view: checks.ClusterView) -> None:
         names = ("job", "slice", "lot", "respool", "host")
         self.kinds = {name: dict(view.cells(name)) for name in names}
         self.all_crowds = {name: crowd.copy() for name, crowd in view.crowds().items()}
@@ -199,11 +206,11 @@ class Shown:
 
 
 @cache
-def served() -> tuple[Cluster, Checks]:
+def served() -> tuple[SimulatedCluster, ClusterChecks]:
     """One service that runs, one instance of a job that ended, and one that waits for room."""
-    setup = Setup(fates=lambda run: Fate(None))
-    cluster = Cluster(seed=1, daemons=1, hosts=2, setup=setup)
-    judged = Checks(cluster)
+    setup = ClusterSetup(fates=lambda run: Fate(None))
+    cluster = SimulatedCluster(seed=1, daemons=1, hosts=2, setup=setup)
+    judged = ClusterChecks(cluster)
     cluster.world.run_until(cluster.ready, within_s=60)
     cluster.create(3)
     cluster.create(6)
@@ -261,7 +268,7 @@ def _wrong_sum(view: Shown) -> None:
 
 
 def _unknown_process(view: Shown) -> None:
-    view.machines.running[f"{JOB}-0-1"] = Process(HOST, NEED)
+    view.machines.running[f"{JOB}-0-1"] = MachineProcess(HOST, NEED)
 
 
 def _missing_process(view: Shown) -> None:
@@ -269,7 +276,7 @@ def _missing_process(view: Shown) -> None:
 
 
 def _kept_run(view: Shown) -> None:
-    ended = Run(CROWD, 0, 1, Phase.ENDED, Resources())
+    ended = LedgerRun(CROWD, 0, 1, RunPhase.ENDED, Resources())
     host = view.cells("host")[HOST]
     view.machines.running = {
         run: process for run, process in view.machines.running.items() if process.host != HOST
@@ -279,9 +286,9 @@ def _kept_run(view: Shown) -> None:
 
 
 def _fits(view: Shown) -> None:
-    pool = view.cells("respool")[POOL]
+    pool = view.cells("respool")[STORM_POOL]
     roomy = replace(pool.config, limit=ROOM.times(9))
-    view.cells("respool")[POOL] = replace(pool, config=roomy)
+    view.cells("respool")[STORM_POOL] = replace(pool, config=roomy)
     root = view.cells("respool")[ROOT]
     more = [(name, replace(each, capacity=ROOM.times(9))) for name, each in sorted(
         root.inventories.items())]  # fmt: skip
@@ -290,7 +297,7 @@ def _fits(view: Shown) -> None:
 
 def _idle_host(view: Shown) -> None:
     for crowd in view.all_crowds.values():
-        for state in [state for state in crowd.classes if state.room == Room.ADMITTED]:
+        for state in [state for state in crowd.classes if state.room == Admission.ADMITTED]:
             waits = replace(state, state=TaskStates.WAITING)
             crowd.classes[waits] = crowd.classes.pop(state)
     for name, host in view.cells("host").items():
@@ -300,7 +307,7 @@ def _idle_host(view: Shown) -> None:
 def _other_host(view: Shown) -> None:
     run, process = next(iter(view.machines.running.items()))
     other = OTHER if process.host == HOST else HOST
-    view.machines.running[run] = Process(other, NEED)
+    view.machines.running[run] = MachineProcess(other, NEED)
 
 
 def _older_run(view: Shown) -> None:
@@ -309,7 +316,7 @@ def _older_run(view: Shown) -> None:
             crowd.classes[replace(state, run=state.run + 1)] = crowd.classes.pop(state)
 
 
-QUIET: dict[str, tuple[str, Callable[[Shown], None], Callable[[checks.View], None]]] = {
+QUIET: dict[str, tuple[str, Callable[[Shown], None], Callable[[checks.ClusterView], None]]] = {
     "room held for nobody": ("R11", _leaked_room, checks.lots_equal_the_tasks),
     "room held twice": ("R10", _twice_in_lots, checks.lots_equal_the_tasks),
     "waits, and no lot knows": ("R11", _waits_in_vain, checks.lots_equal_the_tasks),
@@ -337,34 +344,34 @@ def test_what_should_not_be_in_a_quiet_cluster_is_found(name: str) -> None:
         question(view)
 
 
-def _wrong_books() -> Iterator[tuple[str, Books]]:
+def _wrong_books() -> Iterator[tuple[str, ShadowLedger]]:
     for rule, table in (("R10", "use"), ("R9", "hosts")):
-        judged = served()[1].books
-        books = Books(judged._machines)
-        books.use, books.hosts = dict(judged.use), dict(judged.hosts)
-        getattr(books, table)[POOL if table == "use" else HOST] = (
+        judged = served()[1].ledger
+        ledger = ShadowLedger(judged._machines)
+        ledger.use, ledger.hosts = dict(judged.use), dict(judged.hosts)
+        getattr(ledger, table)[STORM_POOL if table == "use" else HOST] = (
             NEED if table == "use" else judged.hosts[HOST].__class__()
         )
-        yield rule, books
+        yield rule, ledger
 
 
 def test_books_that_differ_from_the_actors_are_found() -> None:
-    for rule, books in _wrong_books():
+    for rule, ledger in _wrong_books():
         with pytest.raises(Contradiction, match=f"^{rule} "):
-            checks.books_equal_the_actors(books, shown())
+            checks.books_equal_the_actors(ledger, shown())
 
 
 def test_what_was_acknowledged_and_is_in_no_journal_is_found() -> None:
-    books = told([entry(JOB_KEY, MADE, ASKED)])
-    made = Operation("c1", What.CREATE, job=JOB_KEY, begun_s=0.0)
-    checks.acknowledged_stands(books, [made])
+    ledger = told([entry(JOB_KEY, MADE, ASKED)])
+    made = Operation("c1", Asked.CREATE, job=JOB_KEY, begun_s=0.0)
+    checks.acknowledged_stands(ledger, [made])
     made.end(JobCreated(JOB_KEY), 1.0)
-    checks.acknowledged_stands(books, [made])
+    checks.acknowledged_stands(ledger, [made])
     with pytest.raises(Contradiction, match="^R1 "):
         checks.acknowledged_stands(told([]), [made])
     made.end(Refused("NO", "no"), 1.0)
     with pytest.raises(Contradiction, match="^R2 "):
-        checks.acknowledged_stands(books, [made])
+        checks.acknowledged_stands(ledger, [made])
     checks.acknowledged_stands(told([entry(JOB_KEY, ASKED, jf.JobForgotten())]), [made])
 
 
@@ -373,4 +380,4 @@ def test_a_stop_said_beside_the_history_belongs_to_it() -> None:
     clients = cluster.clients
     clients.command("c2", cluster.nobody, message=StopJob(((0, 1),)))
     (beside,) = checks._beside(clients)
-    assert beside.what is What.STOP_SOME and beside.job == cluster.nobody and not beside.known
+    assert beside.what is Asked.STOP_SOME and beside.job == cluster.nobody and not beside.known

@@ -23,29 +23,29 @@ from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import Ended
-from peloton.actors.task.state import Room
-from peloton.chaos.cluster.checks import Checks
-from peloton.chaos.cluster.cluster import NEED, Cluster, Setup
+from peloton.actors.task.state import Admission
+from peloton.chaos.cluster.checks import ClusterChecks
+from peloton.chaos.cluster.cluster import NEED, ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.core.mailbox import Mailbox
-from peloton.runtime.shells.house import Limits
-from peloton.runtime.shells.letters import Broke, resolve, tell
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.shells.shell_messages import ShellFailed, resolve, send
 from peloton.runtime.simulation.checkers import Bounds
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Decision
 
 replace = msgspec.structs.replace
-SHORT = Setup(Limits(checkpoint_bytes_min=2_000), lambda run: Fate(0.5))
-FAILING = Setup(fates=lambda run: Fate(0.5, FAILURE))
+SHORT = ClusterSetup(DaemonLimits(checkpoint_bytes_min=2_000), lambda run: Fate(0.5))
+FAILING = ClusterSetup(fates=lambda run: Fate(0.5, FAILURE))
 
 
-def begun(setup: Setup = SHORT, **kwargs: Any) -> tuple[Cluster, Checks]:
+def begun(setup: ClusterSetup = SHORT, **kwargs: Any) -> tuple[SimulatedCluster, ClusterChecks]:
     """A small cluster, and its checks before its first step."""
-    cluster = Cluster(seed=3, daemons=2, hosts=2, setup=setup, **kwargs)
-    return cluster, Checks(cluster)
+    cluster = SimulatedCluster(seed=3, daemons=2, hosts=2, setup=setup, **kwargs)
+    return cluster, ClusterChecks(cluster)
 
 
-def live(cluster: Cluster, checks: Checks) -> None:
+def live(cluster: SimulatedCluster, checks: ClusterChecks) -> None:
     """A life: two jobs, of which one does not fit at once, and a takeover; then all is quiet."""
     world = cluster.world
     world.run_until(cluster.ready, within_s=60)
@@ -58,7 +58,7 @@ def live(cluster: Cluster, checks: Checks) -> None:
     checks.quiet()
 
 
-def lived() -> tuple[Cluster, Checks]:
+def lived() -> tuple[SimulatedCluster, ClusterChecks]:
     """A quiet cluster that has lived."""
     cluster, checks = begun()
     live(cluster, checks)
@@ -78,16 +78,16 @@ def test_a_clean_world_passes_and_every_check_was_made() -> None:
         assert checks.core.checked[name] > 3, name
     floors = checks._cluster.world.store.registers.registers.values()
     assert any(row.floor for row in floors), "no checkpoint was ever replayed"
-    assert len(checks.books.accepted) == 15 and len(checks.books.requests_ever) == 2
+    assert len(checks.ledger.accepted) == 15 and len(checks.ledger.requests_ever) == 2
 
 
 # ---- in one entry of a kind's table ----
 
 
-def in_table(kind: str, field: str, *, cls: type, do: Any) -> Callable[[Cluster], None]:
+def in_table(kind: str, field: str, *, cls: type, do: Any) -> Callable[[SimulatedCluster], None]:
     """Another function in one of a kind's tables."""
 
-    def plant(cluster: Cluster) -> None:
+    def plant(cluster: SimulatedCluster) -> None:
         kinds: Any = cluster.world.kinds
         table = {**getattr(kinds[kind], field), cls: do}
         kinds[kind] = replace(kinds[kind], **{field: table})
@@ -116,17 +116,20 @@ def _room_for_free(host: Any, fact: Any) -> Any:
     return replace(HOST_EVOLVE[hf.RunsAccepted](host, fact), used=host.used)
 
 
-def _queued_is_admitted(cluster: Cluster) -> None:
+def _queued_is_admitted(cluster: SimulatedCluster) -> None:
     """In a pool that is smaller than its hosts: they would take what the pool does not admit."""
     small = PoolConfig("p", ROOT, Resources(), NEED.times(2))
     cluster.pool_config = lambda limit: small  # type: ignore[method-assign]
     admitted = in_table(
-        "task", "evolve", cls=tf.RoomQueued, do=lambda t, f: replace(t, room=Room.ADMITTED)
+        "task",
+        "evolve",
+        cls=tf.AdmissionQueued,
+        do=lambda t, f: replace(t, room=Admission.ADMITTED),
     )
     admitted(cluster)
 
 
-PLANTS: dict[str, tuple[str, Setup, Callable[[Cluster], None]]] = {
+PLANTS: dict[str, tuple[str, ClusterSetup, Callable[[SimulatedCluster], None]]] = {
     "a fold that counts its calls": (
         "R5", SHORT, in_table("host", "evolve", cls=hf.HostReachable, do=_counted)),
     "a turn that raises": (
@@ -158,10 +161,10 @@ def test_a_wrong_kind_is_found(plant: str) -> None:
 # ---- in the store ----
 
 
-def in_register(**change: Any) -> Callable[[Cluster], None]:
+def in_register(**change: Any) -> Callable[[SimulatedCluster], None]:
     """Other columns in the register of the first shard."""
 
-    def plant(cluster: Cluster) -> None:
+    def plant(cluster: SimulatedCluster) -> None:
         registers = cluster.world.store.registers.registers
         shard, row = next((s, r) for s, r in registers.items() if r.last_position > 2)
         said = {name: do(getattr(row, name)) for name, do in change.items()}
@@ -170,10 +173,10 @@ def in_register(**change: Any) -> Callable[[Cluster], None]:
     return plant
 
 
-def in_rows(change: Callable[[Any], Any]) -> Callable[[Cluster], None]:
+def in_rows(change: Callable[[Any], Any]) -> Callable[[SimulatedCluster], None]:
     """The last committed frame of each shard is changed, or is gone where `change` says None."""
 
-    def plant(cluster: Cluster) -> None:
+    def plant(cluster: SimulatedCluster) -> None:
         store = cluster.world.store
         for where, cells in store.cells.rows.items():
             if where.table == "journal":
@@ -186,15 +189,15 @@ def in_rows(change: Callable[[Any], Any]) -> Callable[[Cluster], None]:
     return plant
 
 
-def _step(cluster: Cluster, checks: Checks) -> None:
+def _step(cluster: SimulatedCluster, checks: ClusterChecks) -> None:
     cluster.world.step()
 
 
-def _quiet(cluster: Cluster, checks: Checks) -> None:
+def _quiet(cluster: SimulatedCluster, checks: ClusterChecks) -> None:
     checks.quiet()
 
 
-STORES: dict[str, tuple[str, Callable[[Cluster], None], Any]] = {
+STORES: dict[str, tuple[str, Callable[[SimulatedCluster], None], Any]] = {
     "an epoch falls": ("R3", in_register(epoch=lambda was: was - 1), _step),
     "an epoch has two owners": ("R3", in_register(op=lambda was: bytes(24)), _step),
     "a position falls": ("R4", in_register(last_position=lambda was: was - 1), _step),
@@ -227,7 +230,7 @@ def test_a_frame_of_an_older_epoch_behind_a_younger_one_is_found() -> None:
 # ---- in a daemon ----
 
 
-def _cell(cluster: Cluster) -> None:
+def _cell(cluster: SimulatedCluster) -> None:
     for core in cluster.world.shards().values():
         for key, state in core.population.cells.items():
             if key.startswith("host/"):
@@ -235,51 +238,51 @@ def _cell(cluster: Cluster) -> None:
                 return
 
 
-def _index(cluster: Cluster) -> None:
+def _index(cluster: SimulatedCluster) -> None:
     for core in cluster.world.shards().values():
         for index in core.population.indexes.values():
             if hasattr(index, "capacity"):
                 index.capacity = index.capacity + index.capacity
 
 
-def _broken(cluster: Cluster) -> None:
+def _broken(cluster: SimulatedCluster) -> None:
     daemon = cluster.world.daemons["d2"]
     assert daemon.process is not None
-    tell(daemon.process.shells[0].ref, Broke("a shell", "planted", fatal=False))
+    send(daemon.process.shells[0].ref, ShellFailed("a shell", "planted", fatal=False))
     cluster.world.run_for(1)
 
 
-def _exit(cluster: Cluster) -> None:
+def _exit(cluster: SimulatedCluster) -> None:
     root = cluster.world.daemons["d2"].root
     assert root is not None
     resolve(root.exited, "planted")
     cluster.world.run_for(1)
 
 
-def _damaged(cluster: Cluster) -> None:
+def _damaged(cluster: SimulatedCluster) -> None:
     process = cluster.world.daemons["d2"].process
     assert process is not None
     claim: Any = next(shell for shell in process.shells if shell.name == "claim")
     claim.handoff.damaged[next(iter(cluster.world.shards()))] = "planted"
 
 
-def _twice(cluster: Cluster) -> None:
+def _twice(cluster: SimulatedCluster) -> None:
     first, second = cluster.world.daemons.values()
     both = {**second.shards(), **first.shards()}
     second.shards = lambda: both  # type: ignore[method-assign]
 
 
-def _loading(cluster: Cluster) -> None:
+def _loading(cluster: SimulatedCluster) -> None:
     for core in cluster.world.shards().values():
-        core.held.loading[cluster.nobody] = Mailbox()
+        core.deferred.loading[cluster.nobody] = Mailbox()
 
 
-def _quarantined(cluster: Cluster) -> None:
+def _quarantined(cluster: SimulatedCluster) -> None:
     for core in cluster.world.shards().values():
-        core.held.quarantined[cluster.nobody] = 1
+        core.deferred.quarantined[cluster.nobody] = 1
 
 
-DAEMONS: dict[str, tuple[str, Callable[[Cluster], None]]] = {
+DAEMONS: dict[str, tuple[str, Callable[[SimulatedCluster], None]]] = {
     "a state that no fact made": ("R5", _cell),
     "an index that drifted": ("R5", _index),
     "a shell breaks": ("R18", _broken),

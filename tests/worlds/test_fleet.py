@@ -13,10 +13,10 @@ import sys
 
 import pytest
 
-from peloton.chaos.cluster.faults import ADDED, FAULTS
+from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS
 from peloton.chaos.cluster.storm import draw
 from peloton.chaos.sweep import sweep_one
-from peloton.runtime.simulation.storms import Lasting
+from peloton.runtime.simulation.storms import LastingFault
 
 WORLDS = 200
 CHUNK = 25
@@ -68,21 +68,21 @@ def test_a_swarm_has_storms_with_one_fault_and_storms_with_all() -> None:
     """Of those that are drawn together; what was added later is drawn apart."""
     counts = [len([name for name in _faults(seed) if name not in ADDED]) for seed in range(300)]
     assert min(counts) == 1
-    assert max(counts) == len(FAULTS) - len(ADDED)
+    assert max(counts) == len(ALL_FAULTS) - len(ADDED)
     assert sum(count <= 2 for count in counts) > len(counts) / 5
 
 
 def test_every_fault_is_drawn_by_some_seed() -> None:
-    assert {name for seed in range(100) for name in _faults(seed)} == {*FAULTS}
+    assert {name for seed in range(100) for name in _faults(seed)} == {*ALL_FAULTS}
 
 
 def test_at_least_25_kinds_of_fault_have_a_number() -> None:
-    assert len({fault.number for fault in FAULTS.values()}) >= 25
-    assert all(fault.what for fault in FAULTS.values())
+    assert len({fault.number for fault in ALL_FAULTS.values()}) >= 25
+    assert all(fault.what for fault in ALL_FAULTS.values())
 
 
 def _faults(seed: int) -> list[str]:
     plan = draw(seed)
-    strokes = {deed.name for deed in plan.deeds} & {*FAULTS}
-    assert all(isinstance(FAULTS[name], Lasting) for name in plan.faults)
+    strokes = {action.name for action in plan.actions} & {*ALL_FAULTS}
+    assert all(isinstance(ALL_FAULTS[name], LastingFault) for name in plan.faults)
     return [*plan.faults, *sorted(strokes)]

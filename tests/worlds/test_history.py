@@ -19,12 +19,12 @@ from peloton.actors.job.messages import (
     JobStopped,
     JobSummary,
     JobView,
-    StopWord,
+    StopRecord,
     job_key,
 )
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.respool.messages import pool_key
-from peloton.chaos.cluster.history import DELETED_S_MAX, Operation, What, faults
+from peloton.chaos.cluster.history import DELETED_S_MAX, Asked, Operation, faults
 from peloton.runtime.vocabulary import Absent, Refused
 
 JOB, POOL = job_key("j"), pool_key("p")
@@ -35,7 +35,7 @@ S = JobStates
 
 
 def op(
-    what: What, begun_s: float, ended_s: float | None = None, *, answer: Any = None
+    what: Asked, begun_s: float, ended_s: float | None = None, *, answer: Any = None
 ) -> Operation:
     """One operation; without an end it is unknown."""
     operation = Operation("c1", what, job=JOB, begun_s=begun_s)
@@ -59,33 +59,33 @@ def view(
     """A job as it was seen."""
     goal = JobGoals.KILLED if state in (S.KILLED, S.KILLING) else JobGoals.SUCCEEDED
     spec = JobSpec("j", "me", POOL, 2, TaskConfig())
-    words = tuple((number, StopWord(1.0)) for number in parts)
+    words = tuple((number, StopRecord(1.0)) for number in parts)
     line = summary(state, **counts)
     return JobView(line, spec, goal, version, slices=1, because="", part_stops=words)
 
 
 def made(begun_s: float = 0, ended_s: float | None = 1, *, answer: Any = MADE) -> Operation:
-    return op(What.CREATE, begun_s, ended_s, answer=answer)
+    return op(Asked.CREATE, begun_s, ended_s, answer=answer)
 
 
 def stop(begun_s: float, ended_s: float | None = None, *, answer: Any = STOPPED) -> Operation:
-    return op(What.STOP, begun_s, ended_s, answer=answer)
+    return op(Asked.STOP, begun_s, ended_s, answer=answer)
 
 
 def some(begun_s: float, ended_s: float | None = None, *, answer: Any = PART) -> Operation:
-    return op(What.STOP_SOME, begun_s, ended_s, answer=answer)
+    return op(Asked.STOP_SOME, begun_s, ended_s, answer=answer)
 
 
 def delete(begun_s: float, ended_s: float | None = None, *, answer: Any = GONE) -> Operation:
-    return op(What.DELETE, begun_s, ended_s, answer=answer)
+    return op(Asked.DELETE, begun_s, ended_s, answer=answer)
 
 
 def look(begun_s: float, answer: Any, *, ended_s: float | None = None) -> Operation:
-    return op(What.GET, begun_s, begun_s + 0.5 if ended_s is None else ended_s, answer=answer)
+    return op(Asked.GET, begun_s, begun_s + 0.5 if ended_s is None else ended_s, answer=answer)
 
 
 def listed(begun_s: float, *lines: JobSummary) -> Operation:
-    return op(What.LIST, begun_s, begun_s + 0.5, answer=lines)
+    return op(Asked.LIST, begun_s, begun_s + 0.5, answer=lines)
 
 
 WRONG: dict[str, tuple[str, list[Operation]]] = {

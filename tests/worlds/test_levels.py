@@ -13,13 +13,13 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.features import LOOK_S
-from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.scan import Scan
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import key
-from tests.toy.city import GRID, METER
+from tests.toy.fleet import GRID, METER
 from tests.toy.levels import V1, V2, Ask, Count, Total
-from tests.toy.words import Build, Done
+from tests.toy.messages import Build, Done
 
 OLD, NEW = {"counter": V1}, {"counter": V2}
 SIZES = {"house": 2}
@@ -42,7 +42,7 @@ class Fleet:
         shards = [ShardId("house", number) for number in range(SIZES["house"])]
         self.world.run_until(lambda: {*shards} <= {*self.owned()}, within_s=120)
 
-    def owned(self) -> dict[ShardId, Daemon]:
+    def owned(self) -> dict[ShardId, SimulatedDaemon]:
         daemons = self.world.daemons.values()
         return {shard: daemon for daemon in daemons for shard in daemon.shards()}
 

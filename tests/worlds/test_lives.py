@@ -25,7 +25,7 @@ from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import GetLot, lot_key
 from peloton.actors.respool.messages import DeletePool, PoolDone
-from peloton.actors.task.messages import End, Outcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from tests.worlds import checks
@@ -58,7 +58,7 @@ def fates_of_a_mixed_job(run: str) -> Fate:
     if instance == 1 and number == 1 or instance == 2:
         return Fate(1.0, FAILURE)
     if instance == 3 and number <= 2:
-        return Fate(1.0, Outcome(End.LOST, reason="lost", system=True))
+        return Fate(1.0, RunOutcome(End.LOST, reason="lost", system=True))
     return Fate(1.0, SUCCESS)
 
 

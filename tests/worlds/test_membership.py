@@ -10,7 +10,7 @@ import pytest
 from peloton.runtime.core.handoff import FAIL_S_MAX, UNFIT_S
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import NodeAnswer, NodeOutcome, ShardId
-from peloton.runtime.shells.letters import Lost, tell
+from peloton.runtime.shells.shell_messages import ShardLost, send
 from peloton.runtime.simulation.membership import MembershipFaults
 from tests.worlds.daemons import Town
 
@@ -61,10 +61,10 @@ def storm(seed: int) -> Town:
     town.ensemble.storm(faults)
     failing = draw.choice([0.0, 0.02])
 
-    def trouble(shard: ShardId) -> Lost | None:
+    def trouble(shard: ShardId) -> ShardLost | None:
         if draw.random() >= failing:
             return None
-        return Lost(shard, "by lot", gave_up=draw.random() < 0.5)
+        return ShardLost(shard, "by lot", gave_up=draw.random() < 0.5)
 
     for daemon in town.daemons.values():
         daemon.root.trouble = trouble
@@ -116,7 +116,7 @@ def test_a_daemon_that_cannot_open_is_passed_over_and_comes_back():
     bad = town.daemons["d1"]
     mine = [*bad.root.running]
     assert mine
-    bad.root.trouble = lambda shard: Lost(shard, "unclear for 15 s", gave_up=True)
+    bad.root.trouble = lambda shard: ShardLost(shard, "unclear for 15 s", gave_up=True)
     town.run(20)
     node = town.ensemble.members["d1.1"]
     assert node.unfit == ("a",) and not bad.root.running
@@ -131,7 +131,7 @@ def test_one_that_gives_up_once_lets_others_try_for_a_while():
     town = Town(19, sizes={"a": 6}, daemons=2)
     settle(town)
     bad = town.daemons["d1"].root
-    bad.lose(min(bad.running), Lost(min(bad.running), "unclear for 15 s", gave_up=True))
+    bad.lose(min(bad.running), ShardLost(min(bad.running), "unclear for 15 s", gave_up=True))
     town.run_until(lambda: town.ensemble.members["d1.1"].unfit == ("a",), seconds=1)
     settle(town)
     assert not bad.running
@@ -140,7 +140,7 @@ def test_one_that_gives_up_once_lets_others_try_for_a_while():
 def test_claims_that_fail_over_and_over_make_unfit_though_the_store_answers():
     town = Town(6, sizes={"a": 6}, daemons=2)
     bad = town.daemons["d2"]
-    bad.root.trouble = lambda shard: Lost(shard, "raised", broken=True)
+    bad.root.trouble = lambda shard: ShardLost(shard, "raised", broken=True)
     town.run_until(lambda: town.settled() and not bad.root.running, seconds=30)
     assert town.ensemble.members["d2.1"].unfit == ("a",)
 
@@ -148,7 +148,7 @@ def test_claims_that_fail_over_and_over_make_unfit_though_the_store_answers():
 def test_where_nobody_can_open_all_go_on_trying_with_growing_pauses():
     town = Town(7, sizes={"a": 2}, daemons=2)
     for daemon in town.daemons.values():
-        daemon.root.trouble = lambda shard: Lost(shard, "unreachable", gave_up=True)
+        daemon.root.trouble = lambda shard: ShardLost(shard, "unreachable", gave_up=True)
     town.run(120)
     first = town.orders()["OWN"]
     town.run(300)
@@ -162,7 +162,7 @@ def test_a_damaged_shard_is_left_to_a_person():
     town = Town(8, sizes={"a": 3}, daemons=1)
     bad = ShardId("a", 1)
     root = town.daemons["d1"].root
-    root.trouble = lambda shard: Lost(shard, "chain", damaged=True) if shard == bad else None
+    root.trouble = lambda shard: ShardLost(shard, "chain", damaged=True) if shard == bad else None
     town.run(120)
     assert sorted(root.running) == [ShardId("a", 0), ShardId("a", 2)]
     assert root.orders == {"own": 3} and bad not in town.ensemble.owners
@@ -175,7 +175,7 @@ def test_a_shard_that_one_finds_damaged_is_tried_by_each_of_the_others_once():
     bad = ShardId("a", 1)
     for daemon in town.daemons.values():
         daemon.root.trouble = lambda shard: (
-            Lost(shard, "no such fact", damaged=True) if shard == bad else None
+            ShardLost(shard, "no such fact", damaged=True) if shard == bad else None
         )
     town.run(60)
     assert bad not in town.ensemble.owners
@@ -281,7 +281,7 @@ def test_a_service_that_answers_twice_ends_the_daemon():
     town = Town(17, sizes={"a": 1}, daemons=1)
     settle(town)
     daemon = town.daemons["d1"]
-    tell(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.HELD, 99))
+    send(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.HELD, 99))
     with pytest.raises(AssertionError, match="Unasked"):
         town.run(1)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from peloton.chaos.cluster.aftermath import faults_of
-from peloton.chaos.cluster.cluster import Cluster
+from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.nemeses import (
     SIZES,
     Ear,
@@ -24,11 +24,11 @@ from peloton.chaos.cluster.nemeses import (
     second,
 )
 from peloton.chaos.cluster.points import (
-    WANTED,
+    WANTED_AFTER_CRASH,
     Deaths,
     Point,
+    ScriptedHistory,
     Side,
-    Story,
     play,
     points,
     short_segments,
@@ -140,12 +140,12 @@ def test_old_glasses(names: tuple[tuple[str, str], ...], behind: int) -> None:
 @pytest.mark.parametrize("watch_s_max", [5.0, 20.0])
 def test_old_glasses_of_members(watch_s_max: float) -> None:
     """Everybody sees who owns what long after it was so, and all between as one."""
-    story = Story(seed=9)
+    story = ScriptedHistory(seed=9)
     story.cluster.world.ensemble.storm(MembershipFaults(way_s_max=0.5, watch_s_max=watch_s_max))
     story.run()
     _all_is_well(story.cluster)
 
 
-def _all_is_well(cluster: Cluster) -> None:
-    wrong = [*faults_of(cluster, WANTED)]
+def _all_is_well(cluster: SimulatedCluster) -> None:
+    wrong = [*faults_of(cluster, WANTED_AFTER_CRASH)]
     assert not wrong, "; ".join(wrong)

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import Packing, Place
-from peloton.runtime.core.parcels import Limits
+from peloton.runtime.core.packing import Packing, Route
+from peloton.runtime.core.parcels import LinkLimits
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells import asks as asks_module
-from peloton.runtime.shells.letters import resolve, tell
+from peloton.runtime.shells import pending_asks as asks_module
 from peloton.runtime.shells.peer import PeerShell
-from peloton.runtime.shells.post import Arrived, Outbound, Peers
-from peloton.runtime.simulation.network import CALM, Network, NetworkFaults
+from peloton.runtime.shells.peer_messages import Inbound, Outbound, Peers
+from peloton.runtime.shells.shell_messages import resolve, send
+from peloton.runtime.simulation.network import CALM_NETWORK, Network, NetworkFaults
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Unavailable, key
-from tests.toy import words as w
+from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 PACKING = Packing(KINDS)
 NOTE = key("note", "x")
-SMALL = Limits(link_bytes_max=1 << 20, window_parcels=4, window_bytes=2000)
+SMALL = LinkLimits(link_bytes_max=1 << 20, window_parcels=4, window_bytes=2000)
 
 
 class Daemon:
@@ -39,35 +39,35 @@ class Daemon:
     def __init__(self, world: World, name: str, life: int) -> None:
         self.world, self.name = world, name
         self.me = f"{name}-{life}"
-        self.heard: dict[tuple[str, ShardId | None, Place], list[tuple[int, int]]]
+        self.heard: dict[tuple[str, ShardId | None, Route], list[tuple[int, int]]]
         self.heard = defaultdict(list)
         self.troubles: dict[str, str] = {}
-        self.misdirected_to: list[tuple[str, Place, int]] = []
+        self.misdirected_to: list[tuple[str, Route, int]] = []
         self.broken: list[str] = []
         self.reached_again = 0
-        self.places: list[Place] = [ShardId("house", 0), ShardId("house", 1)]
+        self.places: list[Route] = [ShardId("house", 0), ShardId("house", 1)]
         self.answers = True
         exchange = world.network.endpoint(name)
-        PeerShell.start(self.me, world.stepper, exchange=exchange, packing=PACKING, hall=self)
+        PeerShell.start(self.me, world.stepper, exchange=exchange, packing=PACKING, router=self)
         shell = world.stepper.shells[-1]
         assert isinstance(shell, PeerShell)
         self.shell = shell
         shell.limits = world.limits
 
-    def deliver(self, arrived: Arrived) -> bool:
+    def deliver(self, arrived: Inbound) -> bool:
         if arrived.place not in self.places:
             return False
         for envelope in arrived.envelopes:
             message: Any = envelope.message
-            if envelope.ask is not None:
+            if envelope.reply_to is not None:
                 if self.answers:
-                    resolve(envelope.ask, w.Total(message.amount))
+                    resolve(envelope.reply_to, w.Total(message.amount))
             else:
                 said = self.heard[arrived.peer, arrived.sender, arrived.place]
                 said.append((arrived.epoch, message.amount))
         return True
 
-    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+    def misdirected(self, peer: str, place: Route, *, view: int) -> None:
         self.misdirected_to.append((peer, place, view))
 
     def reached(self) -> None:
@@ -86,25 +86,25 @@ class Daemon:
         to: Daemon,
         amount: int,
         *,
-        place: Place,
+        place: Route,
         sender: ShardId | None = None,
         epoch: int = 1,
     ) -> None:
         envelope = Envelope(NOTE, w.Add(amount))
         view = self.world.view
-        tell(self.shell.ref, Outbound(to.me, view, place, [envelope], sender, epoch))
+        send(self.shell.ref, Outbound(to.me, view, place, [envelope], sender, epoch))
 
-    def ask(self, to: Daemon, amount: int, place: Place = ShardId("house", 0)) -> Future[Any]:  # noqa: B008
+    def ask(self, to: Daemon, amount: int, place: Route = ShardId("house", 0)) -> Future[Any]:  # noqa: B008
         future: Future[Any] = Future()
-        envelope = Envelope(NOTE, w.Add(amount), ask=future)
-        tell(self.shell.ref, Outbound(to.me, self.world.view, place, [envelope]))
+        envelope = Envelope(NOTE, w.Add(amount), reply_to=future)
+        send(self.shell.ref, Outbound(to.me, self.world.view, place, [envelope]))
         return future
 
 
 class World:
     """Some daemons, a network, and what was said."""
 
-    def __init__(self, seed: int, names: str = "abc", limits: Limits = SMALL) -> None:
+    def __init__(self, seed: int, names: str = "abc", limits: LinkLimits = SMALL) -> None:
         self.stepper = Stepper(seed)
         self.chance = random.Random(f"world {seed}")
         self.network = Network(self.stepper, random.Random(f"network {seed}"))
@@ -134,7 +134,7 @@ class World:
         self.view += 1
         members = {d.me: d.name for d in self.daemons.values() if d.name not in without}
         for daemon in self.daemons.values():
-            tell(daemon.shell.ref, Peers(self.view, members))
+            send(daemon.shell.ref, Peers(self.view, members))
 
     def steps(self, count: int) -> None:
         for _ in range(count):
@@ -143,7 +143,7 @@ class World:
 
     def calm(self, within_s: float = 60.0) -> None:
         """No faults from now on; run until that time has passed."""
-        self.network.faults = CALM
+        self.network.faults = CALM_NETWORK
         self.network.heal()
         self.rest(within_s)
 
@@ -169,7 +169,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
-        self.said: dict[tuple[str, str, ShardId | None, Place], list[tuple[int, int]]]
+        self.said: dict[tuple[str, str, ShardId | None, Route], list[tuple[int, int]]]
         self.said = defaultdict(list)
         self.asked: list[tuple[Daemon, int, Future[Any]]] = []
         self.epochs: dict[ShardId | None, int] = {None: 0}
@@ -323,7 +323,7 @@ def test_a_run_of_a_seed_is_the_same_every_time() -> None:
 
 
 def test_what_is_beyond_the_bound_is_dropped_and_asks_in_it_are_answered() -> None:
-    world = World(1, "ab", Limits(link_bytes_max=2000))
+    world = World(1, "ab", LinkLimits(link_bytes_max=2000))
     a, b = world.daemons["a"], world.daemons["b"]
     world.rest(1)
     world.network.part("a", "b")
@@ -375,7 +375,7 @@ def test_a_peer_that_is_silent_leaves_vanishes_or_hangs_answers_unavailable() ->
     assert isinstance(gone.result(0), Unavailable)
     assert isinstance(parted.result(0), Unavailable) and not silent.done()
     assert list(a.troubles) == [f"peer-{world.daemons['c'].me}"]
-    world.rest(asks_module.ASK_S_MAX)
+    world.rest(asks_module.REMOTE_ASK_S_MAX)
     assert isinstance(silent.result(0), Unavailable)
     assert not a.reached_again
     world.calm()
@@ -389,10 +389,10 @@ def test_a_message_without_a_number_is_answered_and_harms_nobody() -> None:
     future: Future[Any] = Future()
     mixed = [
         Envelope(NOTE, w.Add(1)),
-        Envelope(NOTE, w.Draw(1), ask=future),
+        Envelope(NOTE, w.Draw(1), reply_to=future),
         Envelope(NOTE, w.Add(2)),
     ]
-    tell(a.shell.ref, Outbound(b.me, 1, b.places[0], mixed))
+    send(a.shell.ref, Outbound(b.me, 1, b.places[0], mixed))
     world.rest(1)
     assert isinstance(future.result(0), Unavailable) and "Draw" in a.troubles["packing"]
     assert b.heard[a.me, None, b.places[0]] == [(0, 1), (0, 2)]

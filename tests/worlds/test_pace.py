@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.chaos.cluster.cluster import Cluster, Setup
+from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.machines import Fate
 
 RUN_S = 2.0
@@ -17,7 +17,9 @@ REST_S_MAX = 4.0
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_takeover_is_all_that_a_job_waits_for(seed: int) -> None:
-    cluster = Cluster(seed=seed, daemons=3, hosts=6, setup=Setup(fates=lambda run: Fate(RUN_S)))
+    cluster = SimulatedCluster(
+        seed=seed, daemons=3, hosts=6, setup=ClusterSetup(fates=lambda run: Fate(RUN_S))
+    )
     world = cluster.world
     world.run_until(cluster.ready, within_s=120.0)
     for _ in range(6):

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from peloton.chaos.cluster.faults import FAULTS
-from peloton.chaos.cluster.storm import ClusterPlan, Failed, Stage, draw, smaller
+from peloton.chaos.cluster.faults import ALL_FAULTS
+from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, smaller
 from peloton.chaos.replay import replay
-from peloton.runtime.simulation.plan import Deed, Plan, changed, load, save
+from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, load, save
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.sometimes import Sometimes
 
@@ -21,10 +21,10 @@ SMALL = ClusterPlan(
     seed=3,
     daemons=1,
     sizes={"jobmgr": 1, "resmgr": 1, "hostmgr": 1},
-    deeds=(
-        Deed(at_s=1.0, name="create", count=3),
-        Deed(at_s=2.0, name="look"),
-        Deed(at_s=2.0, name="kill"),
+    actions=(
+        StormAction(at_s=1.0, name="create", count=3),
+        StormAction(at_s=2.0, name="look"),
+        StormAction(at_s=2.0, name="kill"),
     ),
     storm_s=5.0,
 )
@@ -40,7 +40,7 @@ def test_a_plan_comes_back_from_its_file(seed: int, tmp_path: Path) -> None:
 def test_a_plan_with_a_name_nobody_knows_is_refused(tmp_path: Path) -> None:
     save(SMALL, tmp_path / "plan.json")
     with pytest.raises(msgspec.ValidationError):
-        load(Plan, tmp_path / "plan.json")
+        load(StormPlan, tmp_path / "plan.json")
 
 
 def test_a_plan_is_the_same_each_time_it_is_drawn() -> None:
@@ -49,17 +49,21 @@ def test_a_plan_is_the_same_each_time_it_is_drawn() -> None:
 
 
 def test_shrinking_keeps_what_the_failure_needs_and_nothing_else() -> None:
-    needed = Deed(at_s=3.0, name="delete")
-    faults = dict.fromkeys(list(FAULTS)[:20], 0.5)
-    deeds = (*(Deed(at_s=float(at), name="look", count=9) for at in range(30)), needed)
-    plan = changed(SMALL, daemons=7, hosts=40, faults={**faults, "parcels lost": 1.0}, deeds=deeds)
+    needed = StormAction(at_s=3.0, name="delete")
+    faults = dict.fromkeys(list(ALL_FAULTS)[:20], 0.5)
+    actions = (*(StormAction(at_s=float(at), name="look", count=9) for at in range(30)), needed)
+    plan = changed(
+        SMALL, daemons=7, hosts=40, faults={**faults, "parcels lost": 1.0}, actions=actions
+    )
 
     def fails(smaller: ClusterPlan) -> bool:
-        return "parcels lost" in smaller.faults and needed in smaller.deeds and smaller.daemons > 1
+        return (
+            "parcels lost" in smaller.faults and needed in smaller.actions and smaller.daemons > 1
+        )
 
     small = shrunk(plan, fails, more=smaller)
     assert small.faults == {"parcels lost": 1.0}
-    assert small.deeds == (needed,)
+    assert small.actions == (needed,)
     assert (small.daemons, small.hosts) == (2, 1)
 
 
@@ -74,9 +78,9 @@ def test_shrinking_stops_after_so_many_tries() -> None:
     assert len(tried) == 5
 
 
-def _deaf(plan: ClusterPlan) -> Stage:
+def _deaf(plan: ClusterPlan) -> StormRun:
     """Orders arrive and nothing is done: no run ever starts."""
-    stage = Stage(plan)
+    stage = StormRun(plan)
     stage.cluster.machines.deaf = True
     return stage
 
@@ -85,13 +89,13 @@ def test_a_goal_that_is_never_reached_fails_and_shrinks_to_one_job() -> None:
     def fails(plan: ClusterPlan) -> bool:
         try:
             _deaf(plan).play()
-        except Failed as failed:
+        except StormFailed as failed:
             return failed.sort == "NotReached"
         return False
 
     small = shrunk(SMALL, fails, more=smaller)
-    assert [deed.name for deed in small.deeds] == ["create"]
-    assert small.deeds[0].count == 1
+    assert [action.name for action in small.actions] == ["create"]
+    assert small.actions[0].count == 1
     assert small.hosts == 1
 
 

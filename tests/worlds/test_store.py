@@ -16,17 +16,14 @@ import pytest
 from peloton.runtime.adapters import memory_rows
 from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import fencing
-from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
-    Conditional,
+    ConditionalWrite,
     CreateRegister,
     DeleteSegment,
-    Done,
-    Failed,
-    Found,
     FrameRow,
     InsertRow,
     MoveFloor,
@@ -34,15 +31,18 @@ from peloton.runtime.core.statements import (
     ReadRegister,
     ReadSegment,
     RegisterRow,
-    Reply,
     Rows,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
+    WriteStored,
 )
-from peloton.runtime.ports import Broken, Committed, Damaged, Fenced, Refused
+from peloton.runtime.ports import Committed, Damaged, Fenced, JournalBroken, JournalRefused
 from peloton.runtime.simulation import cells
 from peloton.runtime.simulation.cells import PlainRow, RowKey
 from peloton.runtime.simulation.stepper import VirtualClock
-from peloton.runtime.simulation.store import KINDS, Level, SimulatedStore, StoreFaults
+from peloton.runtime.simulation.store import FAULT_KINDS, Level, SimulatedStore, StoreFaults
 from tests.core import test_fencing
 from tests.core.outside import Wrong
 from tests.worlds.journals import SHARD, Sea, drawn
@@ -73,14 +73,14 @@ def histories(seeds: int, *, flush_s: float = 0.0) -> Iterator[Sea]:
 
 
 def test_no_fault_of_the_store_breaks_a_promise_of_the_journal() -> None:
-    struck = dict.fromkeys(KINDS, 0)
+    struck = dict.fromkeys(FAULT_KINDS, 0)
     acknowledged = ended = 0
     for sea in histories(SEEDS):
         acknowledged += len(sea.story.acknowledged)
         ended += len(sea.story.ended)
-        struck = {kind: struck[kind] + sea.store.struck[kind] for kind in KINDS}
+        struck = {kind: struck[kind] + sea.store.struck[kind] for kind in FAULT_KINDS}
     assert acknowledged > 10 * SEEDS and ended > SEEDS, "work gets done"
-    never = [kind for kind in KINDS if not struck[kind]]
+    never = [kind for kind in FAULT_KINDS if not struck[kind]]
     # A journal alone has nobody to turn over to; the protocol reads no register below SERIAL.
     assert never == ["hold_turnover", "stale_read"]
 
@@ -98,7 +98,9 @@ REAL_ROW_KEY = cells.row_key
 REAL_CONDITIONAL = MemoryRows._conditional
 
 
-def floor_before_ended(hold: Hold, plan: Plan) -> fencing.Talk[Committed | Fenced]:
+def floor_before_ended(
+    hold: Hold, plan: RoundPlan
+) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor before the final states below it are acknowledged."""
     later = msgspec.structs.replace(plan, work=msgspec.structs.replace(plan.work, ended=()))
     answer = yield from REAL_COMMIT(hold, later)
@@ -112,7 +114,7 @@ def keyed_without_epoch(row: PlainRow) -> RowKey:
     return (row.position, row.part) if isinstance(row, FrameRow) else REAL_ROW_KEY(row)
 
 
-def floor_without_op(rows: MemoryRows, ask: Conditional) -> Reply:
+def floor_without_op(rows: MemoryRows, ask: ConditionalWrite) -> StatementReply:
     """A late copy of an older floor moves the floor back, to a checkpoint that is gone."""
     if isinstance(ask, MoveFloor):
         ask = msgspec.structs.replace(ask, expected=rows.registers[ask.shard].op)
@@ -136,14 +138,14 @@ def test_a_planted_fault_is_found(
     where: object, name: str, fault: object, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, fault)
-    with pytest.raises((Wrong, Damaged, Broken, Refused)):
+    with pytest.raises((Wrong, Damaged, JournalBroken, JournalRefused)):
         for _ in histories(PLANTED_SEEDS_MAX):
             pass
 
 
 def test_a_commit_log_that_is_flushed_late_loses_what_was_promised() -> None:
     """No protocol can mend that: such a store is refused at the start (`commitlog_sync`)."""
-    with pytest.raises((Wrong, Damaged, Broken)):
+    with pytest.raises((Wrong, Damaged, JournalBroken)):
         for _ in histories(PLANTED_SEEDS_MAX, flush_s=10.0):
             pass
 
@@ -189,14 +191,14 @@ class Bench:
         return [row.position for row in found(self.a, ReadSegment(SHARD, 0))]
 
 
-def ask(rows: Rows, statement: Statement) -> Reply:
+def ask(rows: Rows, statement: Statement) -> StatementReply:
     (reply,) = rows.run([statement])
     return reply
 
 
 def found(rows: Rows, statement: Statement) -> tuple[RegisterRow | FrameRow, ...]:
     reply = ask(rows, statement)
-    assert isinstance(reply, Found)
+    assert isinstance(reply, RowsFound)
     return reply.rows  # type: ignore[return-value]
 
 
@@ -208,16 +210,16 @@ def position(rows: Rows) -> int:
 
 def test_lose_reply() -> None:
     bench = Bench(lose_reply=1)
-    assert isinstance(ask(bench.a, advance(1)), Failed)
-    assert isinstance(ask(bench.a, insert(1)), Failed)
-    assert isinstance(ask(bench.a, LOOK), Failed)
+    assert isinstance(ask(bench.a, advance(1)), StatementFailed)
+    assert isinstance(ask(bench.a, insert(1)), StatementFailed)
+    assert isinstance(ask(bench.a, LOOK), StatementFailed)
     bench.storm()
     assert bench.last_position() == 1 and bench.frames() == [1]
 
 
 def test_hold_begins_a_write_after_its_error_was_answered() -> None:
     bench = Bench(hold=1)
-    assert isinstance(ask(bench.a, advance(1)), Failed)
+    assert isinstance(ask(bench.a, advance(1)), StatementFailed)
     assert bench.last_position() == 0 and bench.store.on_its_way == 1
     bench.later()
     assert bench.last_position() == 1 and bench.store.on_its_way == 0
@@ -258,7 +260,7 @@ def test_complete_by_read_settles_a_half_accepted_write_either_way() -> None:
     seen: dict[int, None] = {}
     for seed in range(50):
         bench = Bench(seed, complete_by_read=1)
-        assert isinstance(ask(bench.a, advance(1)), Failed)
+        assert isinstance(ask(bench.a, advance(1)), StatementFailed)
         assert bench.last_position() == 0 and bench.store.on_its_way == 1
         bench.storm()
         seen[position(bench.b)] = None
@@ -295,7 +297,7 @@ def test_stale_read_shows_what_was_but_never_to_a_serial_one() -> None:
 def test_unavailable_does_nothing() -> None:
     bench = Bench(unavailable=1)
     for statement in (advance(1), insert(1), LOOK):
-        assert isinstance(ask(bench.a, statement), Failed)
+        assert isinstance(ask(bench.a, statement), StatementFailed)
     bench.later()
     bench.storm()
     assert bench.last_position() == 0 and bench.frames() == []
@@ -306,11 +308,11 @@ def test_reorder_plain_within_a_batch_and_beyond_it() -> None:
     for seed in range(50):
         bench = Bench(seed, reorder_plain=0.5)
         wrote, read = bench.a.run([insert(1), ReadSegment(SHARD, 0)])
-        if wrote == Done() and isinstance(read, Found):
+        if wrote == WriteStored() and isinstance(read, RowsFound):
             looks[len(read.rows)] = None
     assert sorted(looks) == [0, 1], "a read sent with a write sees it, or does not"
     bench = Bench(reorder_plain=1)
-    assert isinstance(ask(bench.a, insert(1)), Failed)
+    assert isinstance(ask(bench.a, insert(1)), StatementFailed)
     bench.storm()
     bench.later()
     assert bench.frames() == [1], "it lands later"
@@ -323,7 +325,7 @@ def test_plain_after_delete_is_dead_unless_a_clock_is_fast(skew_s: float) -> Non
         bench = Bench(seed, plain_after_delete=1, skew_s=skew_s)
         ask(bench.a, insert(1))
         bench.later(10)
-        assert ask(bench.b, DELETE) == Done()
+        assert ask(bench.b, DELETE) == WriteStored()
         bench.later()
         seen[len(bench.frames())] = None
     assert sorted(seen) == ([0, 1] if skew_s else [0])
@@ -353,12 +355,12 @@ def test_power_cut_forgets_what_was_on_its_way_and_what_was_not_flushed() -> Non
     while not any(late.at_s > bench.clock.now_s for late in bench.store._late):
         ask(bench.a, advance(5))
     bench.storm()
-    assert ask(bench.a, advance(1)) == Applied() and ask(bench.a, insert(1)) == Done()
+    assert ask(bench.a, advance(1)) == Applied() and ask(bench.a, insert(1)) == WriteStored()
     bench.store.power_cut()
     assert bench.store.on_its_way == 0
     assert bench.last_position() == 1 and bench.frames() == [1], "what was answered stays"
     bench.storm(flush_s=10)
-    assert ask(bench.a, advance(2)) == Applied() and ask(bench.a, insert(2)) == Done()
+    assert ask(bench.a, advance(2)) == Applied() and ask(bench.a, insert(2)) == WriteStored()
     bench.later(5)
     bench.store.power_cut()
     assert bench.last_position() == 1 and bench.frames() == [1], "unless it is flushed too late"
@@ -373,7 +375,7 @@ def test_one_daemon_is_cut_off_and_what_it_sent_before_arrives() -> None:
     ask(bench.a, advance(1))
     bench.storm()
     bench.store.cut("a")
-    assert isinstance(ask(bench.a, LOOK), Failed)
+    assert isinstance(ask(bench.a, LOOK), StatementFailed)
     bench.later()
     assert position(bench.b) == 1
     bench.store.mend("a")

@@ -25,10 +25,10 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.spec import Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.lot.messages import Leave
+from peloton.actors.respool.lot.messages import ReleaseTicket
 from peloton.actors.task import messages as task_messages
-from peloton.actors.task.messages import End, Outcome
-from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.kinds import kinds
 from peloton.runtime.core.digest import digest
 from peloton.runtime.vocabulary import Absent, Decision, Kind, Refused
@@ -52,7 +52,7 @@ HISTORIES = [
 ]
 
 
-def fates(seed: int) -> Fates:
+def fates(seed: int) -> RunFates:
     """Most succeed, some fail once or always, some are lost, a few never end by themselves."""
 
     def fate(run: str) -> Fate:
@@ -62,7 +62,7 @@ def fates(seed: int) -> Fates:
         if x < 85:
             return Fate(0.3 + x / 50, FAILURE)
         if x < 90:
-            return Fate(1.0, Outcome(End.LOST, system=True))
+            return Fate(1.0, RunOutcome(End.LOST, system=True))
         return Fate(4.0) if x < 97 else Fate(None)
 
     return fate
@@ -150,7 +150,7 @@ FAULTS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "hosts say nothing again": ("host", "owed", lambda _: lambda state: ()),
     "jobs say nothing again": ("job", "owed", lambda _: lambda state: ()),
     "an end nobody knows is not seen": ("task", "absent", silent(task_messages.Ended)),
-    "a leave of no lot is not answered": ("lot", "absent", silent(Leave)),
+    "a leave of no lot is not answered": ("lot", "absent", silent(ReleaseTicket)),
     "what was seen is not forgotten": ("host", "decide", silent(RunSeen)),
     "a kill is not answered": ("host", "decide", silent(KillRun)),
     "lost wishes are not repeated": ("slice", "recall_s", lambda _: lambda notes: None),

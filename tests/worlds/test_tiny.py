@@ -13,26 +13,28 @@ from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.branches import BRANCHES, limit_name
 from peloton.chaos.cluster.storm import ClusterPlan, Played, draw, play, smaller
 from peloton.runtime.core import fencing, register
-from peloton.runtime.core.parcels import Limits as LinkLimits
 from peloton.runtime.core.parcels import Link
+from peloton.runtime.core.parcels import LinkLimits as LinkLimits
 from peloton.runtime.ports import FRAME_PART_BYTES_MAX, SEGMENT_FRAMES
-from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.plan import Deed, changed
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.plan import StormAction, changed
 from peloton.runtime.simulation.shrink import shrunk
 
 ALONE = {"jobmgr": 1, "resmgr": 1, "hostmgr": 1}
-JOBS = tuple(Deed(at_s=at / 2, name="create", count=3) for at in range(6))
+JOBS = tuple(StormAction(at_s=at / 2, name="create", count=3) for at in range(6))
 OFTEN = 7
 """Of so many storms a third and more have none, and some have all."""
 
 
 def storm(**limits: float) -> Played:
     """Some jobs, two of which are asked for again when they have ended."""
-    asked = [Deed(at_s=20.0 + at / 10, name="all at once", which=at, other=at) for at in range(6)]
-    redrive = Deed(at_s=4.0, name="redrive", which=1, for_s=8.0)
-    deeds = (*JOBS, redrive, *asked)
+    asked = [
+        StormAction(at_s=20.0 + at / 10, name="all at once", which=at, other=at) for at in range(6)
+    ]
+    redrive = StormAction(at_s=4.0, name="redrive", which=1, for_s=8.0)
+    actions = (*JOBS, redrive, *asked)
     plan = ClusterPlan(
-        seed=5, daemons=2, sizes=ALONE, limits=limits, checkpoint_bytes_min=300, deeds=deeds
+        seed=5, daemons=2, sizes=ALONE, limits=limits, checkpoint_bytes_min=300, actions=actions
     )
     return play(plan)
 
@@ -42,18 +44,18 @@ def test_every_limit_is_drawn_and_has_a_branch() -> None:
     plans = [draw(seed) for seed in range(40)]
     for plan in plans:
         found.update(dict.fromkeys(plan.limits))
-    assert sorted(found) == sorted(tiny.ALL)
-    assert all(limit_name(name) in BRANCHES for name in tiny.ALL)
+    assert sorted(found) == sorted(tiny.ALL_TINY)
+    assert all(limit_name(name) in BRANCHES for name in tiny.ALL_TINY)
     assert sum(not plan.limits for plan in plans) > OFTEN
 
 
 def test_each_value_is_below_what_production_has_and_is_taken_by_a_daemon() -> None:
-    for name, each in tiny.ALL.items():
-        assert all(value < tiny.USUAL[name] for value in each.values), name
+    for name, each in tiny.ALL_TINY.items():
+        assert all(value < tiny.USUAL_NUMBERS[name] for value in each.values), name
         for value in each.values:
             limits = tiny.limits({name: value}, checkpoint_bytes_min=300)
             assert name in tiny.STORE or getattr(limits, name) == value
-    assert tiny.limits({}, checkpoint_bytes_min=300) == Limits(checkpoint_bytes_min=300)
+    assert tiny.limits({}, checkpoint_bytes_min=300) == DaemonLimits(checkpoint_bytes_min=300)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +68,16 @@ def test_each_value_is_below_what_production_has_and_is_taken_by_a_daemon() -> N
     ],
 )  # fmt: skip
 def test_a_limit_is_met_and_stops_nobody(name: str) -> None:
-    assert limit_name(name) in storm(**{name: tiny.ALL[name].values[0]}).reached
+    assert limit_name(name) in storm(**{name: tiny.ALL_TINY[name].values[0]}).reached
 
 
 def test_limits_at_their_least_all_at_once_stop_nobody() -> None:
-    least: dict[str, Any] = {name: min(each.values) for name, each in tiny.ALL.items()}
+    least: dict[str, Any] = {name: min(each.values) for name, each in tiny.ALL_TINY.items()}
     assert len([name for name in storm(**least).reached if name.startswith("limit")]) > 15
 
 
 def test_shrinking_leaves_out_the_limits_that_a_failure_does_not_need() -> None:
-    every = {name: each.values[0] for name, each in tiny.ALL.items()}
+    every = {name: each.values[0] for name, each in tiny.ALL_TINY.items()}
     plan = changed(draw(3), limits=every, furnish_s_max=3.0)
     small = shrunk(plan, lambda plan: "changes_max" in plan.limits, more=smaller)
     assert small.limits == {"changes_max": every["changes_max"]}
@@ -92,5 +94,5 @@ def test_the_rows_of_the_store_are_what_they_were_when_a_world_is_over() -> None
 def test_a_letter_above_the_bound_of_a_link_may_wait_alone() -> None:
     """Else it could never be said, however often its sender says it again."""
     link = Link("a", "b", birth=1, limits=LinkLimits(link_bytes_max=10))
-    assert link.say(bytes(50), 0)
-    assert not link.say(bytes(1), 0)
+    assert link.send(bytes(50), 0)
+    assert not link.send(bytes(1), 0)

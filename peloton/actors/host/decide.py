@@ -13,15 +13,24 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import About, Phase, Run, Step, bits, pick_ports, pods, step
+from peloton.actors.host.ledger import (
+    About,
+    LedgerRun,
+    RunPhase,
+    RunStep,
+    bits,
+    pick_ports,
+    pods,
+    step,
+)
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
     host_appeared,
     host_gone,
     host_left,
-    look_again,
     new_host_appeared,
+    recheck_backend,
     runs_ended,
     runs_listed,
     runs_started,
@@ -57,7 +66,7 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
         if run is None:
             new.append(member)
         else:
-            sends.append(answer(run))
+            sends.append(run_reply(run))
     fresh = Bits.of(*new)
     if not fresh:
         return Decision(sends=tuple(sends))
@@ -128,14 +137,14 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
         do = step(run, About.KILL)
         if run is None:
             unknown.append(member)
-        elif do == Step.ANSWER:
-            sends.append(answer(run))
+        elif do == RunStep.ANSWER:
+            sends.append(run_reply(run))
         else:
             stops.append(pod)
-            if do == Step.KILL:
+            if do == RunStep.KILL:
                 orders.append(pod)
     if unknown:
-        sends.append(Send(SENDER, t.Gone(message.run), Bits.of(*unknown)))
+        sends.append(Send(SENDER, t.RunGone(message.run), Bits.of(*unknown)))
     if stops:
         order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s)
         sends.append(Send(host.backend, order))
@@ -149,26 +158,26 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     over = []
     for _, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        if run is not None and step(run, About.SEEN) == Step.FORGET:
+        if run is not None and step(run, About.SEEN) == RunStep.FORGET:
             over.append(run)
     if len(over) > 1:
         return Decision(facts=(f.SetForgotten(at.sender, bits(over), message.run),))
     return Decision(facts=(f.RunsForgotten((over[0].pod,)),)) if over else Decision()
 
 
-def answer(run: Run) -> Send:
+def run_reply(run: LedgerRun) -> Send:
     """What a task is told of a run in the ledger."""
-    return Send(run.crowd, word(run), bits([run]))
+    return Send(run.crowd, phase_message(run), bits([run]))
 
 
-def word(run: Run) -> Message:
+def phase_message(run: LedgerRun) -> Message:
     """The message that tells a run's phase."""
-    if run.phase == Phase.ENDED:
+    if run.phase == RunPhase.ENDED:
         assert run.outcome is not None
         return t.Ended(run.run, run.outcome, run.ended_at)
-    if run.phase == Phase.REFUSED:
+    if run.phase == RunPhase.REFUSED:
         return t.RunRefused(run.run, run.reason)
-    return t.Started(run.run) if run.phase == Phase.STARTED else t.Accepted(run.run)
+    return t.Started(run.run) if run.phase == RunPhase.STARTED else t.Accepted(run.run)
 
 
 def owed(host: Host) -> tuple[Send, ...]:
@@ -176,9 +185,9 @@ def owed(host: Host) -> tuple[Send, ...]:
     over = [
         host.runs[pod]
         for pod in sorted(host.runs)
-        if host.runs[pod].phase in (Phase.ENDED, Phase.REFUSED)
+        if host.runs[pod].phase in (RunPhase.ENDED, RunPhase.REFUSED)
     ]
-    return tuple(answer(run) for run in over)
+    return tuple(run_reply(run) for run in over)
 
 
 def _configured(message: m.ConfigureHost) -> f.HostConfigured:
@@ -198,7 +207,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RunSeen: seen,
     m.BackendUp: backend_up,
     m.BackendDown: backend_down,
-    m.LookAgain: look_again,
+    m.RecheckBackend: recheck_backend,
     m.HostGone: host_gone,
     m.HostAppeared: host_appeared,
     m.HostLeft: host_left,
@@ -215,7 +224,9 @@ def _refuse(message: m.Launch, at: At) -> Decision:
 
 
 def _gone(message: m.KillRun, at: At) -> Decision:
-    return Decision(sends=(Send(SENDER, t.Gone(message.run), at.members),), because="no such host")
+    return Decision(
+        sends=(Send(SENDER, t.RunGone(message.run), at.members),), because="no such host"
+    )
 
 
 def _nothing(message: Any, at: At) -> Decision:
@@ -229,7 +240,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunSeen: _nothing,
     m.BackendUp: _nothing,
     m.BackendDown: _nothing,
-    m.LookAgain: _nothing,
+    m.RecheckBackend: _nothing,
     m.HostGone: _nothing,
     m.HostAppeared: new_host_appeared,
     m.HostLeft: _nothing,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import Outcome
+from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Bits, Fact, Key
 
@@ -115,7 +115,7 @@ class SetEnded(Fact, frozen=True, gc=False, array_like=True):
     crowd: Key
     members: Bits
     run: int
-    outcome: Outcome
+    outcome: RunOutcome
     at: float | None = None
 
 

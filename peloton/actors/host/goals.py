@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from peloton.actors.host.messages import AskBackend
+from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host, HostStates
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
@@ -26,15 +26,15 @@ class HostGoals(enum.Enum):
 
 
 TABLE: Mapping[HostStates, Mapping[HostGoals, Rest]] = {
-    HostStates.UNSURE: {HostGoals.UP: WAITING},  # for the backend's list of runs
+    HostStates.RECONCILING: {HostGoals.UP: WAITING},  # for the backend's list of runs
     HostStates.UP: {HostGoals.UP: SETTLED},
     HostStates.UNREACHABLE: {HostGoals.UP: WAITING},  # for the backend, or the time limit
     HostStates.LOST: {HostGoals.UP: WAITING},  # for the machine to come back
 }
 
 
-LOOK_EVERY_S: Mapping[HostStates, float] = {
-    HostStates.UNSURE: 5.0,
+INSPECT_EVERY_S: Mapping[HostStates, float] = {
+    HostStates.RECONCILING: 5.0,
     HostStates.UP: 300.0,  # fifty thousand hosts are 170 lists a second
     HostStates.UNREACHABLE: 10.0,
     HostStates.LOST: 60.0,
@@ -45,32 +45,32 @@ class HostNotes(Value, frozen=True, gc=False, array_like=True):
     """When to look next, while the host is in this state; 0.0: there is nothing to look for."""
 
     state: HostStates
-    look_at: float
+    inspect_at: float
 
 
 def recall_s(notes: HostNotes) -> float | None:
     """When the runtime should wake the host."""
-    return notes.look_at or None
+    return notes.inspect_at or None
 
 
 def pursue(host: Host, at: At) -> Decision | Rest:
     """The next step towards the goal: a look at the backend, when it is due."""
     idle = host.removed or (host.state == HostStates.UP and not host.runs)
     notes: HostNotes | None = at.notes
-    next_s = 0.0 if idle else at.now + LOOK_EVERY_S[host.state]
-    if notes is None or notes.state != host.state or not notes.look_at:
+    next_s = 0.0 if idle else at.now + INSPECT_EVERY_S[host.state]
+    if notes is None or notes.state != host.state or not notes.inspect_at:
         if not idle:
             return Decision(notes=HostNotes(host.state, next_s))
-    elif at.now >= notes.look_at and not host.removed:
+    elif at.now >= notes.inspect_at and not host.removed:
         # Also one that has become idle, once: the backend may keep what it was told to forget.
-        return Decision(sends=(_look(host, at),), notes=HostNotes(host.state, next_s))
+        return Decision(sends=(_inspect(host, at),), notes=HostNotes(host.state, next_s))
     return TABLE[host.state][HostGoals.UP]
 
 
-def _look(host: Host, at: At) -> Send:
-    if host.state in (HostStates.UNSURE, HostStates.UP):
+def _inspect(host: Host, at: At) -> Send:
+    if host.state in (HostStates.RECONCILING, HostStates.UP):
         return list_runs(host, at)
-    return Send(host.backend, AskBackend(at.key))
+    return Send(host.backend, PingBackend(at.key))
 
 
 def deadline(host: Host) -> tuple[str, float] | None:

@@ -17,12 +17,12 @@ from peloton.actors.host.state import EVOLVE, Host
 from peloton.runtime.vocabulary import At, Key, Kind
 
 
-def _route(key: Key) -> str:
+def _partition(key: Key) -> str:
     return key.partition("/")[2]
 
 
 def _parent(shards: int) -> Callable[[Key, object], Key]:
-    return lambda key, state: inventory_key(zlib.crc32(_route(key).encode()) % shards)
+    return lambda key, state: inventory_key(zlib.crc32(_partition(key).encode()) % shards)
 
 
 def get_host(host: Host, query: m.GetHost, at: At) -> Host:
@@ -42,7 +42,7 @@ def kind(shards: int) -> Kind:
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,
-        route=_route,
+        partition=_partition,
         deadline=deadline,
         owed=owed,
         recall_s=recall_s,

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 
 from peloton.actors.host.messages import Port, RunSpec
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import Outcome, pod_id
+from peloton.actors.task.messages import RunOutcome, pod_id
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
-class Phase(enum.IntEnum):
+class RunPhase(enum.IntEnum):
     """How far a run has come on its host."""
 
     ACCEPTED = 1
@@ -27,7 +27,7 @@ class Phase(enum.IntEnum):
     REFUSED = 5
 
 
-HOLDING = frozenset((Phase.ACCEPTED, Phase.STARTED, Phase.KILLING))
+HOLDING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING))
 
 
 class About(enum.IntEnum):
@@ -42,7 +42,7 @@ class About(enum.IntEnum):
     UNLISTED = 7  # neither running nor ended, in a list asked for after the run was accepted
 
 
-class Step(enum.IntEnum):
+class RunStep(enum.IntEnum):
     """What the host does then. Whatever changes the phase is written down first."""
 
     NOTHING = 1
@@ -59,8 +59,8 @@ class Step(enum.IntEnum):
     FORGET = 12
 
 
-_A, _S = About, Step
-_OVER: Mapping[About, Step] = {
+_A, _S = About, RunStep
+_OVER: Mapping[About, RunStep] = {
     _A.LAUNCH: _S.ANSWER,
     _A.KILL: _S.ANSWER,
     _A.SEEN: _S.FORGET,
@@ -70,7 +70,7 @@ _OVER: Mapping[About, Step] = {
     _A.UNLISTED: _S.NOTHING,
 }
 
-RUN_TABLE: Mapping[Phase | None, Mapping[About, Step]] = {
+RUN_TABLE: Mapping[RunPhase | None, Mapping[About, RunStep]] = {
     None: {  # not in the ledger
         _A.LAUNCH: _S.GRANT,
         _A.KILL: _S.ANSWER_GONE,
@@ -80,7 +80,7 @@ RUN_TABLE: Mapping[Phase | None, Mapping[About, Step]] = {
         _A.LISTED: _S.KILL_STRANGER,
         _A.UNLISTED: _S.NOTHING,
     },
-    Phase.ACCEPTED: {
+    RunPhase.ACCEPTED: {
         _A.LAUNCH: _S.ANSWER,
         _A.KILL: _S.KILL,
         _A.SEEN: _S.NOTHING,
@@ -89,7 +89,7 @@ RUN_TABLE: Mapping[Phase | None, Mapping[About, Step]] = {
         _A.LISTED: _S.STARTED,
         _A.UNLISTED: _S.START_AGAIN,
     },
-    Phase.STARTED: {
+    RunPhase.STARTED: {
         _A.LAUNCH: _S.ANSWER,
         _A.KILL: _S.KILL,
         _A.SEEN: _S.NOTHING,
@@ -98,7 +98,7 @@ RUN_TABLE: Mapping[Phase | None, Mapping[About, Step]] = {
         _A.LISTED: _S.NOTHING,
         _A.UNLISTED: _S.LOST,
     },
-    Phase.KILLING: {
+    RunPhase.KILLING: {
         _A.LAUNCH: _S.ANSWER,
         _A.KILL: _S.KILL_AGAIN,
         _A.SEEN: _S.NOTHING,
@@ -107,22 +107,22 @@ RUN_TABLE: Mapping[Phase | None, Mapping[About, Step]] = {
         _A.LISTED: _S.KILL_AGAIN,
         _A.UNLISTED: _S.LOST,
     },
-    Phase.ENDED: _OVER,
-    Phase.REFUSED: _OVER,
+    RunPhase.ENDED: _OVER,
+    RunPhase.REFUSED: _OVER,
 }
 
 
-class Run(Value, frozen=True, gc=False, array_like=True):
+class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     """One run in the ledger. `spec` is kept until the start is reported, then let go."""
 
     crowd: Key
     member: int
     run: int
-    phase: Phase
+    phase: RunPhase
     resources: Resources
     spec: RunSpec | None = None
     ports: tuple[int, ...] = ()
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
     reason: str = ""
     since: float = 0.0  # when it was accepted
     ended_at: float | None = None  # where the end was heard of long after it
@@ -133,7 +133,7 @@ class Run(Value, frozen=True, gc=False, array_like=True):
         return pod_id(self.crowd, self.member, run=self.run)
 
 
-def step(run: Run | None, about: About) -> Step:
+def step(run: LedgerRun | None, about: About) -> RunStep:
     """What is to be done with a run of the ledger, or one that it does not know."""
     return RUN_TABLE[None if run is None else run.phase][about]
 
@@ -167,14 +167,14 @@ def pick_ports(
     return picked
 
 
-def by_crowd(runs: Iterable[Run]) -> list[tuple[Key, int, list[Run]]]:
+def by_crowd(runs: Iterable[LedgerRun]) -> list[tuple[Key, int, list[LedgerRun]]]:
     """Runs grouped by (crowd, run number), in order of their first."""
-    groups: dict[tuple[Key, int], list[Run]] = {}
+    groups: dict[tuple[Key, int], list[LedgerRun]] = {}
     for run in runs:
         groups.setdefault((run.crowd, run.run), []).append(run)
     return [(crowd, number, found) for (crowd, number), found in groups.items()]
 
 
-def bits(runs: Iterable[Run]) -> Bits:
+def bits(runs: Iterable[LedgerRun]) -> Bits:
     """The members whose runs these are."""
     return Bits.of(*(run.member for run in runs))

@@ -12,7 +12,7 @@ import math
 from typing import ClassVar
 
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import Outcome
+from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value
 
@@ -95,7 +95,7 @@ class BackendDown(Message, frozen=True, gc=False, array_like=True):
     text: str = ""
 
 
-class LookAgain(Message, frozen=True, gc=False, array_like=True):
+class RecheckBackend(Message, frozen=True, gc=False, array_like=True):
     """Inventory to host, after a recovery: words of your backend may have been lost; ask it.
 
     The backend need not know that the shard was away.
@@ -144,7 +144,7 @@ class RunEnd(Value, frozen=True, gc=False, array_like=True):
     """One run and how it ended; `at` is when, where the backend knows."""
 
     run: str
-    outcome: Outcome
+    outcome: RunOutcome
     at: float | None = None
 
 
@@ -241,7 +241,7 @@ class ListRuns(Message, frozen=True, gc=False, array_like=True):
     asked_at: float = math.inf
 
 
-class AskBackend(Message, frozen=True, gc=False, array_like=True):
+class PingBackend(Message, frozen=True, gc=False, array_like=True):
     """Host to backend: can you be asked? Answered with `BackendUp`, or `BackendDown` and why."""
 
     host: Key
@@ -281,7 +281,7 @@ MESSAGES: dict[int, type] = {
     8: RunsStarted,
     9: RunsEnded,
     10: RunsListed,
-    11: LookAgain,
+    11: RecheckBackend,
     12: HostAppeared,
     13: HostLeft,
 }
@@ -291,7 +291,7 @@ BACKEND_MESSAGES: dict[int, type] = {
     2: StopRuns,
     3: ForgetRuns,
     4: ListRuns,
-    5: AskBackend,
+    5: PingBackend,
     6: AddHost,
     7: RemoveHost,
 }

@@ -27,9 +27,9 @@ from peloton.actors.host.ledger import (
     HOLDING,
     RUN_TABLE,
     About,
-    Phase,
-    Run,
-    Step,
+    LedgerRun,
+    RunPhase,
+    RunStep,
     bits,
     by_crowd,
     step,
@@ -55,9 +55,9 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     for pod in message.runs:
         run = host.runs.get(pod)
         do = RUN_TABLE[None if run is None else run.phase][About.STARTED]
-        if run is not None and do == Step.STARTED:
+        if run is not None and do == RunStep.STARTED:
             fresh.append(run)
-        elif do == Step.KILL_STRANGER:
+        elif do == RunStep.KILL_STRANGER:
             strange.append(pod)
     stops = _orders(host, at, again=[], stops=tuple(strange))
     because = "runs that nobody owns are killed" if strange else ""
@@ -70,7 +70,7 @@ def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     # One of the runs that keep the host from being up may be over: look again.
-    look = (list_runs(host, at),) if host.state == HostStates.UNSURE else ()
+    look = (list_runs(host, at),) if host.state == HostStates.RECONCILING else ()
     if not ends:
         return Decision(sends=(forget, *look), because="ends that are known already")
     return Decision(
@@ -97,7 +97,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     listed = {*message.running, *(end.run for end in message.ends)}
     ends = tuple(_judged(host, end, at) for end in message.ends if _holds(host, end.run))
     judged = _judged_by(message, host, listed=listed)
-    strange = Step.KILL_STRANGER
+    strange = RunStep.KILL_STRANGER
     orphans = [pod for pod in message.running if step(host.runs.get(pod), About.LISTED) == strange]
     all_ends = (*ends, *judged.missing)
     facts = _reconciled(host, message, agreed=not orphans and judged.all)
@@ -114,9 +114,9 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
 class _Judged(NamedTuple):
     """What a list says of the runs in the ledger, and whether it says something of each."""
 
-    again: list[Run]
+    again: list[LedgerRun]
     missing: list[m.RunEnd]
-    started: list[Run]
+    started: list[LedgerRun]
     kills: list[str]
     all: bool
 
@@ -124,15 +124,15 @@ class _Judged(NamedTuple):
 def _judged_by(message: m.RunsListed, host: Host, *, listed: set[str]) -> _Judged:
     outcome = lost_outcome("the backend does not know the run any more")
     running = {*message.running}
-    again: list[Run] = []
+    again: list[LedgerRun] = []
     missing: list[m.RunEnd] = []
-    started: list[Run] = []
+    started: list[LedgerRun] = []
     kills: list[str] = []
     unjudged = False
     for pod in sorted(host.runs):
         run = host.runs[pod]
         if pod in listed:
-            do = step(run, About.LISTED) if pod in running else Step.NOTHING
+            do = step(run, About.LISTED) if pod in running else RunStep.NOTHING
         elif run.since < message.asked_at:
             do = step(run, About.UNLISTED)
         else:
@@ -141,13 +141,13 @@ def _judged_by(message: m.RunsListed, host: Host, *, listed: set[str]) -> _Judge
             # be lost with the predecessor: the host stays unsure and compares again.
             unjudged = True
             continue
-        if do == Step.START_AGAIN:
+        if do == RunStep.START_AGAIN:
             again.append(run)
-        elif do == Step.LOST:
+        elif do == RunStep.LOST:
             missing.append(m.RunEnd(pod, outcome))
-        elif do == Step.STARTED:
+        elif do == RunStep.STARTED:
             started.append(run)
-        elif do == Step.KILL_AGAIN:
+        elif do == RunStep.KILL_AGAIN:
             kills.append(pod)
     return _Judged(again, missing, started, kills, all=not unjudged)
 
@@ -155,7 +155,7 @@ def _judged_by(message: m.RunsListed, host: Host, *, listed: set[str]) -> _Judge
 def _reconciled(host: Host, message: m.RunsListed, *, agreed: bool) -> tuple[Fact, ...]:
     """A host of an earlier version is up, and has not written down yet which keeper it knows."""
     adopts = host.state == HostStates.UP and bool(message.keeper) and not host.keeper
-    if adopts or (agreed and host.state == HostStates.UNSURE):
+    if adopts or (agreed and host.state == HostStates.RECONCILING):
         return (f.HostReconciled(message.keeper, message.keeper_at),)
     return ()
 
@@ -173,7 +173,7 @@ def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:
         "of this daemon to that folder; if it is lost, give its runs up with "
         f"`peloton host forget {name} --lose-runs`, and restart the daemon"
     )
-    if host.state == HostStates.UNSURE and host.because == text:
+    if host.state == HostStates.RECONCILING and host.because == text:
         return Decision(because=text)
     return Decision(facts=(f.HostReachable(text),), because=text)
 
@@ -185,7 +185,7 @@ def _bury(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
     return (*stops, Send(host.backend, m.ForgetRuns(at.key, ended))) if ended else stops
 
 
-def look_again(host: Host, message: m.LookAgain, at: At) -> Decision:
+def recheck_backend(host: Host, message: m.RecheckBackend, at: At) -> Decision:
     """Words of the backend may have been lost, its own that it is up among them.
 
     Who heard last that it is up asks at once what runs; who did not, asks whether it is up: to
@@ -194,15 +194,15 @@ def look_again(host: Host, message: m.LookAgain, at: At) -> Decision:
     if host.removed:
         return Decision(sends=(list_runs(host, at),), because="does anything run here still?")
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
-        return Decision(sends=(Send(host.backend, m.AskBackend(at.key)),), because="looked again")
+        return Decision(sends=(Send(host.backend, m.PingBackend(at.key)),), because="looked again")
     return backend_up(host, m.BackendUp(), at)
 
 
 def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     """The backend can be asked: what runs?"""
     if host.removed:
-        return look_again(host, m.LookAgain(), at)
-    facts = (f.HostReachable(),) if host.state != HostStates.UNSURE else ()
+        return recheck_backend(host, m.RecheckBackend(), at)
+    facts = (f.HostReachable(),) if host.state != HostStates.RECONCILING else ()
     return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
 
 
@@ -229,8 +229,8 @@ def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
     configured = f.HostConfigured(
         message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
     )
-    ask = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
-    return Decision((configured, f.HostReachable()), (ask,), because="the host appeared")
+    ticket = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
+    return Decision((configured, f.HostReachable()), (ticket,), because="the host appeared")
 
 
 def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
@@ -241,7 +241,7 @@ def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
 def list_runs(host: Host, at: At) -> Send:
     """Ask the backend what runs here, by its own knowledge."""
     known = tuple(
-        m.KnownRun(run.pod, run.since) for run in _held(host) if run.phase != Phase.ACCEPTED
+        m.KnownRun(run.pod, run.since) for run in _held(host) if run.phase != RunPhase.ACCEPTED
     )
     return Send(host.backend, m.ListRuns(at.key, at.epoch, known, at.now))
 
@@ -286,14 +286,14 @@ def unreachable(host: Host, message: Due, at: At) -> Decision:
     return Decision(facts=(f.HostLost(reason),), sends=_tell(host, ends), because=reason)
 
 
-def _held(host: Host) -> list[Run]:
+def _held(host: Host) -> list[LedgerRun]:
     """The runs that take room, by name."""
     return [host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
 
 
 def _holds(host: Host, pod: str) -> bool:
     run = host.runs.get(pod)
-    return run is not None and RUN_TABLE[run.phase][About.ENDED] == Step.ENDED
+    return run is not None and RUN_TABLE[run.phase][About.ENDED] == RunStep.ENDED
 
 
 def _judged(host: Host, end: m.RunEnd, at: At) -> m.RunEnd:
@@ -303,9 +303,11 @@ def _judged(host: Host, end: m.RunEnd, at: At) -> m.RunEnd:
     """
     run, outcome = host.runs[end.run], end.outcome
     ended_at = _late(end.at, since=run.since, now=at.now)
-    if run.phase != Phase.KILLING or outcome.end != t.End.FAILED:
+    if run.phase != RunPhase.KILLING or outcome.end != t.End.FAILED:
         return m.RunEnd(end.run, outcome, ended_at)
-    killed = t.Outcome(t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message)
+    killed = t.RunOutcome(
+        t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message
+    )
     return m.RunEnd(end.run, killed, ended_at)
 
 
@@ -344,7 +346,7 @@ def _ended(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Fact, ...]:
     return (*facts, f.ProcessesEnded(tuple(single))) if single else tuple(facts)
 
 
-def _started(runs: list[Run]) -> tuple[Fact, ...]:
+def _started(runs: list[LedgerRun]) -> tuple[Fact, ...]:
     facts: list[Fact] = []
     single: list[str] = []
     for crowd, number, some in by_crowd(runs):
@@ -362,13 +364,15 @@ def _tell(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
     )
 
 
-def _tell_started(started: Iterable[Run]) -> tuple[Send, ...]:
+def _tell_started(started: Iterable[LedgerRun]) -> tuple[Send, ...]:
     return tuple(
         Send(crowd, t.Started(number), bits(runs)) for crowd, number, runs in by_crowd(started)
     )
 
 
-def _orders(host: Host, at: At, *, again: list[Run], stops: tuple[str, ...]) -> tuple[Send, ...]:
+def _orders(
+    host: Host, at: At, *, again: list[LedgerRun], stops: tuple[str, ...]
+) -> tuple[Send, ...]:
     orders: tuple[Send, ...] = ()
     if again:
         starts = tuple(m.StartRun(run.pod, run.spec, run.ports) for run in again if run.spec)

@@ -13,9 +13,9 @@ import immutables
 import msgspec
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.ledger import HOLDING, Phase, Run, pods
+from peloton.actors.host.ledger import HOLDING, LedgerRun, RunPhase, pods
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import End, Outcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Fact, Key, Value
 
@@ -23,7 +23,7 @@ from peloton.runtime.vocabulary import Fact, Key, Value
 class HostStates(enum.IntEnum):
     """What is."""
 
-    UNSURE = 1  # the backend answers, but the ledger was not compared yet
+    RECONCILING = 1  # the backend answers, but the ledger was not compared yet
     UP = 2
     UNREACHABLE = 3
     LOST = 4
@@ -42,7 +42,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     backend: Key
     ports: tuple[int, int]
     unreachable_timeout_s: float
-    runs: immutables.Map[str, Run] = immutables.Map()
+    runs: immutables.Map[str, LedgerRun] = immutables.Map()
     used: Resources = Resources()
     version: int = 0
     because: str = ""
@@ -133,11 +133,11 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
     with host.runs.mutate() as runs:
         for at, (member, pod) in enumerate(pods(fact.crowd, fact.members, run=fact.run)):
             ports = fact.ports[at] if fact.ports else ()
-            runs[pod] = Run(
+            runs[pod] = LedgerRun(
                 crowd=fact.crowd,
                 member=member,
                 run=fact.run,
-                phase=Phase.ACCEPTED,
+                phase=RunPhase.ACCEPTED,
                 resources=need,
                 spec=fact.spec,
                 ports=ports,
@@ -158,8 +158,8 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
 def _refused(host: Host, fact: f.RunsRefused) -> Host:
     with host.runs.mutate() as runs:
         for member, pod in pods(fact.crowd, fact.members, run=fact.run):
-            runs[pod] = Run(
-                fact.crowd, member, fact.run, Phase.REFUSED, Resources(), reason=fact.reason
+            runs[pod] = LedgerRun(
+                fact.crowd, member, fact.run, RunPhase.REFUSED, Resources(), reason=fact.reason
             )
         ledger = runs.finish()
     return replace(host, runs=ledger, launches=host.launches + len(fact.members))
@@ -169,11 +169,11 @@ def _names(fact: f.SetStarted | f.SetEnded | f.SetForgotten) -> Iterable[str]:
     return (pod for _, pod in pods(fact.crowd, fact.members, run=fact.run))
 
 
-def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
+def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
     def evolve(host: Host, fact: f.ProcessesStarted | f.SetStarted | f.KillOrdered) -> Host:
         with host.runs.mutate() as runs:
             for pod in _names(fact) if isinstance(fact, f.SetStarted) else fact.runs:
-                spec = None if phase == Phase.STARTED else runs[pod].spec
+                spec = None if phase == RunPhase.STARTED else runs[pod].spec
                 runs[pod] = replace(runs[pod], phase=phase, spec=spec)
             ledger = runs.finish()
         return replace(host, runs=ledger)
@@ -181,7 +181,7 @@ def _phase(phase: Phase) -> Callable[[Host, Any], Host]:
     return evolve
 
 
-def _end(host: Host, ends: Iterable[tuple[str, Outcome, float | None]]) -> Host:
+def _end(host: Host, ends: Iterable[tuple[str, RunOutcome, float | None]]) -> Host:
     used, taken = host.used, ports_taken(host)
     with host.runs.mutate() as runs:
         for pod, outcome, at in ends:
@@ -191,7 +191,7 @@ def _end(host: Host, ends: Iterable[tuple[str, Outcome, float | None]]) -> Host:
                 taken -= sum(in_range(host, port) for port in run.ports)
             runs[pod] = replace(
                 run,
-                phase=Phase.ENDED,
+                phase=RunPhase.ENDED,
                 outcome=outcome,
                 spec=None,
                 resources=Resources(),
@@ -218,9 +218,9 @@ def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
     return replace(host, runs=ledger)
 
 
-def lost_outcome(reason: str) -> Outcome:
+def lost_outcome(reason: str) -> RunOutcome:
     """How a run ends whose host is lost."""
-    return Outcome(End.LOST, reason="host lost", message=f"Task LOST: {reason}", system=True)
+    return RunOutcome(End.LOST, reason="host lost", message=f"Task LOST: {reason}", system=True)
 
 
 def _lost(host: Host, fact: f.HostLost) -> Host:
@@ -252,16 +252,16 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HostConfigured: _configured,
     f.RunsAccepted: _accepted,
     f.RunsRefused: _refused,
-    f.ProcessesStarted: _phase(Phase.STARTED),
-    f.KillOrdered: _phase(Phase.KILLING),
+    f.ProcessesStarted: _phase(RunPhase.STARTED),
+    f.KillOrdered: _phase(RunPhase.KILLING),
     f.ProcessesEnded: _ended,
     f.RunsForgotten: _forgotten,
     f.HostUnreachable: _state(HostStates.UNREACHABLE),
-    f.HostReachable: _state(HostStates.UNSURE),
+    f.HostReachable: _state(HostStates.RECONCILING),
     f.HostReconciled: _reconciled,
     f.HostLost: _lost,
     f.HostRemoved: _removed,
-    f.SetStarted: _phase(Phase.STARTED),
+    f.SetStarted: _phase(RunPhase.STARTED),
     f.SetEnded: _set_ended,
     f.SetForgotten: _forgotten,
 }

@@ -23,7 +23,7 @@ from peloton.actors.job.slice.messages import (
 )
 from peloton.actors.job.spec import check_instances, check_spec
 from peloton.actors.job.state import EVOLVE, Job
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send
 
@@ -95,7 +95,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
         return Decision(reply=told, because="it is being stopped already")
     if ranges == whole:
-        if job.state in TERMINAL:
+        if job.state in TERMINAL_JOB_STATES:
             return Decision(reply=told, because="it has ended")
         facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who),)
         touched = Bits.span(0, job.slices)
@@ -122,7 +122,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
         return missing(message, at)
     if job.goal == m.JobGoals.DELETED:
         return Decision(reply=m.JobDeleted(), because="it is being deleted already")
-    if job.state not in TERMINAL and not message.force:
+    if job.state not in TERMINAL_JOB_STATES and not message.force:
         text = f"Job is not in a terminal state: {job.state.name}"
         return Decision(reply=Refused(NOT_TERMINAL, text, "id"), because=text)
     fact = f.DeletionOrdered(at.now)
@@ -149,18 +149,18 @@ def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
 
 def tally(job: Job, message: SliceTally, at: At) -> Decision:
     """How a slice stands, unless something newer is known."""
-    known = job.words.get(message.number)
+    known = job.reports.get(message.number)
     if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
     if known is not None and known.tally == message.tally:
         return Decision()
     fact = f.JobTallied(message.number, message.version, message.tally, at.now)
     folded = _evolve(job, fact)
-    over = folded.state in TERMINAL
+    over = folded.state in TERMINAL_JOB_STATES
     ended = f"the job ended as {folded.state.name}" if over else ""
     if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
         return Decision(facts=(fact,), because=ended)
-    tallies = {number: folded.words[number].tally for number in sorted(folded.words)}
+    tallies = {number: folded.reports[number].tally for number in sorted(folded.reports)}
     more = higher(job.spec, folded.grants, tallies=tallies)
     if not more:
         return Decision(facts=(fact,), because=ended)

@@ -13,7 +13,7 @@ from peloton.actors.job.messages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest
 
-Step = Callable[[Job], Decision | Rest]
+JobStep = Callable[[Job], Decision | Rest]
 
 
 def wait(job: Job) -> Decision | Rest:
@@ -33,20 +33,20 @@ def vanish(job: Job) -> Decision | Rest:
     return Decision(facts=(JobForgotten(),), because="deleted")
 
 
-_ON_THE_WAY: Mapping[JobGoals, Step] = {
+_ON_THE_WAY: Mapping[JobGoals, JobStep] = {
     JobGoals.SUCCEEDED: wait,
     JobGoals.RUNNING: wait,
     JobGoals.KILLED: wait,
     JobGoals.DELETED: vanish,
 }
-_OVER: Mapping[JobGoals, Step] = {
+_OVER: Mapping[JobGoals, JobStep] = {
     JobGoals.SUCCEEDED: settle,
     JobGoals.RUNNING: wait,
     JobGoals.KILLED: settle,
     JobGoals.DELETED: vanish,
 }
 
-TABLE: Mapping[JobStates, Mapping[JobGoals, Step]] = {
+TABLE: Mapping[JobStates, Mapping[JobGoals, JobStep]] = {
     JobStates.INITIALIZED: _ON_THE_WAY,
     JobStates.PENDING: _ON_THE_WAY,
     JobStates.RUNNING: _ON_THE_WAY,

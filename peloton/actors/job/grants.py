@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import ENDED
+from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.task.messages import SLICE_SIZE
 
 
@@ -67,5 +67,5 @@ def higher(
 def _left(spec: JobSpec, number: int, *, tallies: Mapping[int, Tally]) -> int:
     """How many instances of a slice have not ended, as far as it has said."""
     tally = tallies.get(number)
-    ended = sum(count for name, count in tally.counts if name in ENDED) if tally else 0
+    ended = sum(count for name, count in tally.counts if name in ENDED_NAMES) if tally else 0
     return count_of(spec, number) - ended

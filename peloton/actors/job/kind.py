@@ -9,7 +9,7 @@ from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.job.facts import FACTS
 from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary
 from peloton.runtime.vocabulary import Key, Kind
 
@@ -17,14 +17,14 @@ FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory; older ones are found by id in their final states."""
 
 
-def _route(key: Key) -> str:
+def _partition(key: Key) -> str:
     return key.partition("/")[2] + "/0"
 
 
 def _ended(job: Job, index: object) -> bool:
     # A job that never says anything again: all slices hold its goal, and all have ended.
     confirmed = len(job.confirmed) == job.slices
-    return job.spec is not None and job.state in TERMINAL and confirmed
+    return job.spec is not None and job.state in TERMINAL_JOB_STATES and confirmed
 
 
 KIND = Kind(
@@ -38,7 +38,7 @@ KIND = Kind(
     messages=m.MESSAGES,
     facts=FACTS,
     answers={**m.ANSWERS, 501: m.JobView, 502: m.JobSummary},
-    route=_route,
+    partition=_partition,
     owed=owed,
     deadline=deadline,
     ended=_ended,

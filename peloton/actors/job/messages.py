@@ -130,7 +130,7 @@ class JobSummary(Value, frozen=True, gc=False, array_like=True):
     counts: tuple[tuple[str, int], ...]
 
 
-class StopWord(Value, frozen=True, gc=False, array_like=True):
+class StopRecord(Value, frozen=True, gc=False, array_like=True):
     """An order to end: when, and who said so; "" where the call named nobody."""
 
     at: float
@@ -147,8 +147,8 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     slices: int
     because: str
     reasons: tuple[tuple[str, int], ...] = ()
-    stop: StopWord | None = None  # of the whole job
-    part_stops: tuple[tuple[int, StopWord], ...] = ()  # the last one of each slice, by its number
+    stop: StopRecord | None = None  # of the whole job
+    part_stops: tuple[tuple[int, StopRecord], ...] = ()  # the last one of each slice, by its number
     created_by: str = ""  # the text of a principal
 
 

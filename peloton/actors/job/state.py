@@ -14,14 +14,14 @@ import msgspec
 
 from peloton.actors.job import facts as f
 from peloton.actors.job.grants import count_of, first, limited
-from peloton.actors.job.messages import JobGoals, JobStates, StopWord
+from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
-from peloton.actors.job.totals import TERMINAL, has_begun, state_of, total
+from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, state_of, total
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
-class SliceWord(Value, frozen=True, gc=False, array_like=True):
+class SliceReport(Value, frozen=True, gc=False, array_like=True):
     """What a slice last said of its instances."""
 
     version: int
@@ -42,13 +42,13 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     gone: Bits = Bits()
     stopped: immutables.Map[int, Bits] = immutables.Map()
     overrides: immutables.Map[int, tuple[Override, ...]] = immutables.Map()
-    words: immutables.Map[int, SliceWord] = immutables.Map()
+    reports: immutables.Map[int, SliceReport] = immutables.Map()
     created_at: float = 0.0
     started_at: float = 0.0
     completed_at: float = 0.0
     updated_at: float = 0.0
-    stop: StopWord | None = None  # of the whole job
-    part_stops: immutables.Map[int, StopWord] = immutables.Map()  # the last one of each slice
+    stop: StopRecord | None = None  # of the whole job
+    part_stops: immutables.Map[int, StopRecord] = immutables.Map()  # the last one of each slice
     grants: immutables.Map[int, int] = immutables.Map()  # by slice; only where there is a limit
     created_by: str = ""
 
@@ -60,10 +60,10 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def counts(self) -> dict[str, int]:
         """Instances by state."""
-        counts = total(self.words[number].tally for number in sorted(self.words))
+        counts = total(self.reports[number].tally for number in sorted(self.reports))
         if self.spec is not None and limited(self.spec):
             # A slice that was granted nothing yet has no tasks that could make it speak.
-            silent = [number for number in range(self.slices) if number not in self.words]
+            silent = [number for number in range(self.slices) if number not in self.reports]
             waiting = sum(count_of(self.spec, number) for number in silent)
             if waiting:
                 counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
@@ -97,7 +97,7 @@ def _stop(job: Job, fact: f.StopOrdered) -> Job:
         job,
         goal=JobGoals.KILLED,
         state=JobStates.KILLING,
-        stop=StopWord(fact.at, fact.who),
+        stop=StopRecord(fact.at, fact.who),
         version=job.version + 1,
         desired_state_version=job.desired_state_version + 1,
         confirmed=Bits(),
@@ -112,7 +112,7 @@ def _stop_some(job: Job, fact: f.InstancesStopped) -> Job:
         version=job.version + 1,
         confirmed=job.confirmed - Bits.of(fact.slice_number),
         stopped=job.stopped.set(fact.slice_number, before | fact.members),
-        part_stops=job.part_stops.set(fact.slice_number, StopWord(fact.at, fact.who)),
+        part_stops=job.part_stops.set(fact.slice_number, StopRecord(fact.at, fact.who)),
     )
 
 
@@ -136,16 +136,16 @@ def _confirmed(job: Job, fact: f.SliceConfirmed) -> Job:
 
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     assert job.spec is not None
-    words = job.words.set(fact.number, SliceWord(fact.version, fact.tally))
-    counts = replace(job, words=words).counts
+    words = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
+    counts = replace(job, reports=words).counts
     controller = words[0].tally.controller if 0 in words else ""
     state = state_of(counts, job.spec.instances, known=job.state, controller=controller)
     return replace(
         job,
-        words=words,
+        reports=words,
         state=state,
         started_at=job.started_at or (fact.at if has_begun(counts) else 0.0),
-        completed_at=(job.completed_at or fact.at) if state in TERMINAL else 0.0,
+        completed_at=(job.completed_at or fact.at) if state in TERMINAL_JOB_STATES else 0.0,
         updated_at=fact.at,
     )
 

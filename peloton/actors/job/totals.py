@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from peloton.actors.job.messages import JobStates
 from peloton.actors.job.slice.messages import Tally
 
-ENDED = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
+ENDED_NAMES = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
 BEGUN = ("STARTING", "RUNNING", "SUCCEEDED", "FAILED", "LOST", "PREEMPTING", "KILLING")
-TERMINAL = frozenset((JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED, JobStates.DELETED))
+TERMINAL_JOB_STATES = frozenset(
+    (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED, JobStates.DELETED)
+)
 
 
 def total(tallies: Iterable[Tally]) -> dict[str, int]:
@@ -33,7 +35,7 @@ def state_of(
         # Slices that have not opened yet: the job is being created, or being stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
     state = _by_counts(counts, instances, known=known)
-    if state not in TERMINAL or not controller:
+    if state not in TERMINAL_JOB_STATES or not controller:
         return state
     if controller == "SUCCEEDED":
         return JobStates.SUCCEEDED

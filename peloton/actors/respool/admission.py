@@ -24,16 +24,16 @@ Taken = Mapping[Key, Resources]
 """What this look has given away already, by pool, those above included."""
 
 
-class Admission(NamedTuple):
+class AdmissionBatch(NamedTuple):
     """Members of a lot for whom there is room."""
 
     lot: Key
     members: Bits
 
 
-def admissions(tree: Tree) -> list[Admission]:
+def admissions(tree: Tree) -> list[AdmissionBatch]:
     """What every pool can admit now. Asked twice it says the same: nothing is admitted here."""
-    found: list[Admission] = []
+    found: list[AdmissionBatch] = []
     taken: dict[Key, Resources] = {}
     for pool in _candidates(tree, taken):
         found += _look(tree, pool, taken=taken, most=LOTS_PER_LOOK_MAX - len(found))
@@ -90,8 +90,8 @@ def _most(tree: Tree, place: Place, *, taken: Taken) -> int:
     return room.amounts()[place.kind] + EPSILON - 1
 
 
-def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> list[Admission]:
-    found: list[Admission] = []
+def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> list[AdmissionBatch]:
+    found: list[AdmissionBatch] = []
     head: Resources | None = None
     for key in tree.queues[pool].line() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
@@ -105,7 +105,7 @@ def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> l
             head = need
             break
         members = lot.waiting.lowest(count)
-        found.append(Admission(key, members))
+        found.append(AdmissionBatch(key, members))
         for above in tree.up(pool):
             taken[above] = taken.get(above, Resources()) + need.times(len(members))
         if count < len(lot.waiting) or len(found) >= most:

@@ -13,13 +13,13 @@ from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import Key
 
 
-class Pools(Protocol):
+class PoolTree(Protocol):
     """What is asked of the tree."""
 
     def limit(self, pool: Key) -> Resources:
         """The most a pool may ever use."""
 
 
-def entitlement(pools: Pools, pool: Key) -> Resources:
+def entitlement(pools: PoolTree, pool: Key) -> Resources:
     """The most that the pool and all below it may use now."""
     return pools.limit(pool)

@@ -10,7 +10,7 @@ from peloton.runtime.vocabulary import Key, Latest, Message, Query, Value, key
 
 ROOT = Key("respool/root")
 ROOT_ID = "root"
-TREE_ROUTE = "tree"
+TREE_PARTITION = "tree"
 """All pools and lots of one tree share a shard."""
 
 

@@ -14,7 +14,7 @@ from peloton.actors.respool.ranking import Ranking
 from peloton.runtime.vocabulary import Key
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """Where a lot stands: lower comes first."""
 
     falling_priority: int  # the negative of the priority
@@ -27,13 +27,15 @@ class Queue:
 
     def __init__(self) -> None:
         # Places of lots that stand in line, with how many wait in each.
-        self._line: Ranking[Place] = Ranking()
-        self._places: dict[Key, Place] = {}  # the same by lot
-        self._aside: dict[Key, tuple[Place, int]] = {}  # lots that were stepped over, likewise
+        self._line: Ranking[QueuePosition] = Ranking()
+        self._places: dict[Key, QueuePosition] = {}  # the same by lot
+        self._aside: dict[
+            Key, tuple[QueuePosition, int]
+        ] = {}  # lots that were stepped over, likewise
 
     def put(self, key: Key, *, priority: int, arrived: float, waiting: int = 1) -> None:
         """Members of a lot wait; if some did before, it keeps its place."""
-        place = Place(-priority, arrived, key)
+        place = QueuePosition(-priority, arrived, key)
         known = self._places.get(key)
         if known is None and key in self._aside and self._aside[key][0] == place:
             self._aside[key] = place, waiting

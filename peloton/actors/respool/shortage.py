@@ -26,7 +26,7 @@ class Shortage(NamedTuple):
     never: bool = False
 
 
-class Limits(Protocol):
+class PoolLimits(Protocol):
     """What is asked of the tree."""
 
     @property
@@ -49,7 +49,7 @@ class Limits(Protocol):
         """The job that holds most of a resource there, and how much."""
 
 
-def shortage(tree: Limits, pool: Key, *, need: Resources) -> Shortage:
+def shortage(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage:
     """What one more of `need` would break. A limit that is too small for good comes first."""
     if pool not in tree.pools:
         return Shortage(DELETED, "pool deleted")
@@ -76,7 +76,7 @@ def shortage(tree: Limits, pool: Key, *, need: Resources) -> Shortage:
     return Shortage(TURN)
 
 
-def _holder(tree: Limits, pool: Key, *, kind: str) -> str:
+def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:
     """Whom to look at: the job that holds most of what is missing."""
     job, held = tree.holder(pool, Resources.KINDS.index(kind))
     return f"; {_number(held)}{UNITS[kind]} of it held by job {job}" if held else ""
@@ -86,7 +86,7 @@ def _rule(pool: Key) -> str:
     return CAPACITY if pool == ROOT else LIMIT
 
 
-def _name(tree: Limits, pool: Key) -> str:
+def _name(tree: PoolLimits, pool: Key) -> str:
     return "cluster capacity" if pool == ROOT else f"limit of pool {tree.path(pool)}"
 
 

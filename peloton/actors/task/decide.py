@@ -12,11 +12,11 @@ from typing import Any
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused
-from peloton.actors.respool.lot.messages import Ask, Leave
+from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
-from peloton.actors.task.state import ON_HOST, Room, Task, TaskStates
+from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Send
 
 START, THROTTLE = "start", "throttle"
@@ -40,52 +40,52 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
 
 def queued(task: Task, message: m.Queued, at: At) -> Decision:
     """The lot has the ask."""
-    if task.room == Room.ASKED and message.ask == task.ask:
-        return Decision(facts=(f.RoomQueued(),))
+    if task.admission == Admission.REQUESTED and message.ticket == task.ticket:
+        return Decision(facts=(f.AdmissionQueued(),))
     return Decision()
 
 
 def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
     """The pool has room; an ask that is not wanted any more is given back at once."""
-    if message.ask == task.ask and task.room in (Room.ASKED, Room.QUEUED):
-        return Decision(facts=(f.RoomAdmitted(),))
-    if message.ask == task.ask and task.room == Room.ADMITTED:
+    if message.ticket == task.ticket and task.admission in (Admission.REQUESTED, Admission.QUEUED):
+        return Decision(facts=(f.AdmissionGranted(),))
+    if message.ticket == task.ticket and task.admission == Admission.ADMITTED:
         return Decision()
     return Decision(
-        sends=(Send(SENDER, Leave(message.ask)),), because="room is not wanted any more"
+        sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="room is not wanted any more"
     )
 
 
-def left(task: Task, message: m.Left, at: At) -> Decision:
+def left(task: Task, message: m.TicketReleased, at: At) -> Decision:
     """The lot let go."""
-    if task.room == Room.LEAVING and message.ask >= task.ask:
-        return Decision(facts=(f.RoomLeft(),))
+    if task.admission == Admission.RELEASING and message.ticket >= task.ticket:
+        return Decision(facts=(f.AdmissionReleased(),))
     return Decision()
 
 
-def place(task: Task, message: m.Place, at: At) -> Decision:
+def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
     """A host was found; the launch is owed until the run runs or the host refuses."""
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state != TaskStates.WAITING or task.room != Room.ADMITTED or not wanted:
+    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
         return Decision(because="placed when it was not waiting for a host")
     return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, Launch(task.run)),))
 
 
-def shelve(task: Task, message: m.Shelve, at: At) -> Decision:
+def shelve(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
     """What no host can run gives its room back; the room is for those who can use it.
 
     It asks anew when its slice hears that a host could run it after all.
     """
-    if message.shelved == task.shelved:
+    if message.unschedulable == task.unschedulable:
         return Decision()
-    if not message.shelved:
-        return Decision(facts=(f.TaskShelved(False),), because="a host could run it now")
+    if not message.unschedulable:
+        return Decision(facts=(f.TaskUnschedulable(False),), because="a host could run it now")
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state != TaskStates.WAITING or task.room != Room.ADMITTED or not wanted:
+    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
         return Decision(because="shelved when it was not waiting for a host")
     return Decision(
-        facts=(f.TaskShelved(True), f.RoomLeaving()),
-        sends=(Send(LOT, Leave(task.ask)),),
+        facts=(f.TaskUnschedulable(True), f.AdmissionReleasing()),
+        sends=(Send(LOT, ReleaseTicket(task.ticket)),),
         because="no host there could ever run it: its room goes to others",
     )
 
@@ -128,19 +128,21 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
     return Decision(facts=(f.RunEnded(outcome, message.at),), sends=seen, because=because)
 
 
-def gone(task: Task, message: m.Gone, at: At) -> Decision:
+def gone(task: Task, message: m.RunGone, at: At) -> Decision:
     """The host does not know the run: what was to be cancelled never began."""
     if message.run != task.run or task.state != TaskStates.KILLING:
         return Decision(because="another run is gone")
-    outcome = m.Outcome(m.End.KILLED, reason="cancelled", message="cancelled before it started")
+    outcome = m.RunOutcome(m.End.KILLED, reason="cancelled", message="cancelled before it started")
     return Decision(facts=(f.RunEnded(outcome),), because=outcome.message)
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
     """A deadline has come: the start took too long, or the rest is over."""
     if message.name == THROTTLE:
-        ask = Send(LOT, Ask(task.ask + 1))
-        return Decision(facts=(f.TaskRetried(),), sends=(ask,), because="rescheduled after a rest")
+        ticket = Send(LOT, Enqueue(task.ticket + 1))
+        return Decision(
+            facts=(f.TaskRetried(),), sends=(ticket,), because="rescheduled after a rest"
+        )
     kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
     reason = f"did not start within {task.policy.start_timeout_s:g} s"
     return Decision(facts=(f.TaskKilling(reason),), sends=(kill,), because=reason)
@@ -155,14 +157,14 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetTaskGoal: goal_set,
     m.Queued: queued,
     m.Admitted: admitted,
-    m.Left: left,
-    m.Place: place,
+    m.TicketReleased: left,
+    m.AssignHosts: place,
     m.Accepted: accepted,
     m.RunRefused: refused,
     m.Started: started,
     m.Ended: ended,
-    m.Gone: gone,
-    m.Shelve: shelve,
+    m.RunGone: gone,
+    m.MarkUnschedulable: shelve,
     Due: due,
 }
 
@@ -176,7 +178,9 @@ def _seen(message: m.RunRefused | m.Ended, at: At) -> Decision:
 
 
 def _leave(message: m.Admitted, at: At) -> Decision:
-    return Decision(sends=(Send(SENDER, Leave(message.ask)),), because="no such instance")
+    return Decision(
+        sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="no such instance"
+    )
 
 
 def _nothing(message: Any, at: At) -> Decision:
@@ -187,14 +191,14 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetTaskGoal: created,
     m.Queued: _nothing,
     m.Admitted: _leave,
-    m.Left: _nothing,
-    m.Place: _nothing,
+    m.TicketReleased: _nothing,
+    m.AssignHosts: _nothing,
     m.Accepted: _cancel_unknown,
     m.RunRefused: _seen,
     m.Started: _cancel_unknown,
     m.Ended: _seen,
-    m.Gone: _nothing,
-    m.Shelve: _nothing,
+    m.RunGone: _nothing,
+    m.MarkUnschedulable: _nothing,
     Due: _nothing,
 }
 
@@ -202,10 +206,10 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 def owed(task: Task) -> tuple[Send, ...]:
     """What is said again until it is answered: first by room, then by run."""
     sends: tuple[Send, ...] = ()
-    if task.room in (Room.ASKED, Room.QUEUED):
-        sends = (Send(LOT, Ask(task.ask)),)
-    elif task.room == Room.LEAVING:
-        sends = (Send(LOT, Leave(task.ask)),)
+    if task.admission in (Admission.REQUESTED, Admission.QUEUED):
+        sends = (Send(LOT, Enqueue(task.ticket)),)
+    elif task.admission == Admission.RELEASING:
+        sends = (Send(LOT, ReleaseTicket(task.ticket)),)
     if task.state in _WAITS_FOR_START:
         # Also while the host has accepted: its answer to a repeat is how a lost "started" heals.
         return (*sends, Send(HOST, Launch(task.run)))

@@ -5,7 +5,7 @@ A fact must not say more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.task.messages import Outcome, Policy, TaskGoals
+from peloton.actors.task.messages import Policy, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Fact, Key
 
 
@@ -25,23 +25,23 @@ class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
     reason: str = ""
 
 
-class RoomAsked(Fact, frozen=True, gc=False, array_like=True):
+class AdmissionRequested(Fact, frozen=True, gc=False, array_like=True):
     """A new ask, one higher than the last."""
 
 
-class RoomQueued(Fact, frozen=True, gc=False, array_like=True):
+class AdmissionQueued(Fact, frozen=True, gc=False, array_like=True):
     """The lot has the ask in its queue."""
 
 
-class RoomAdmitted(Fact, frozen=True, gc=False, array_like=True):
+class AdmissionGranted(Fact, frozen=True, gc=False, array_like=True):
     """The pool admitted the ask."""
 
 
-class RoomLeaving(Fact, frozen=True, gc=False, array_like=True):
+class AdmissionReleasing(Fact, frozen=True, gc=False, array_like=True):
     """The ask is not wanted any more; the lot is told until it answers."""
 
 
-class RoomLeft(Fact, frozen=True, gc=False, array_like=True):
+class AdmissionReleased(Fact, frozen=True, gc=False, array_like=True):
     """The lot holds nothing any more."""
 
 
@@ -72,7 +72,7 @@ class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
 class RunEnded(Fact, frozen=True, gc=False, array_like=True):
     """The run is over; `at` is when it ended, where that is long before this was written."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     at: float | None = None
 
 
@@ -88,10 +88,10 @@ class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
     """The instance ends as killed without its current run ever having been launched."""
 
 
-class TaskShelved(Fact, frozen=True, gc=False, array_like=True):
+class TaskUnschedulable(Fact, frozen=True, gc=False, array_like=True):
     """No host there can ever run it: it asks its pool for no room; or it does so again."""
 
-    shelved: bool
+    unschedulable: bool
 
 
 class TaskForgotten(Fact, frozen=True, gc=False, array_like=True):
@@ -101,11 +101,11 @@ class TaskForgotten(Fact, frozen=True, gc=False, array_like=True):
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
-    3: RoomAsked,
-    4: RoomQueued,
-    5: RoomAdmitted,
-    6: RoomLeaving,
-    7: RoomLeft,
+    3: AdmissionRequested,
+    4: AdmissionQueued,
+    5: AdmissionGranted,
+    6: AdmissionReleasing,
+    7: AdmissionReleased,
     8: TaskLaunching,
     9: LaunchAccepted,
     10: LaunchRefused,
@@ -116,5 +116,5 @@ FACTS: dict[int, type] = {
     15: TaskThrottled,
     16: TaskWithdrawn,
     17: TaskForgotten,
-    18: TaskShelved,
+    18: TaskUnschedulable,
 }

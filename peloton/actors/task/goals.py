@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun
-from peloton.actors.respool.lot.messages import Ask, Leave
+from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
 from peloton.actors.task.facts import (
-    RoomAsked,
-    RoomLeaving,
+    AdmissionReleasing,
+    AdmissionRequested,
     TaskForgotten,
     TaskKilling,
     TaskRetried,
@@ -23,10 +23,10 @@ from peloton.actors.task.facts import (
     TaskWithdrawn,
 )
 from peloton.actors.task.messages import TaskGoals
-from peloton.actors.task.state import Room, Task, TaskStates
+from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
 
-Step = Callable[[Task], Decision | Rest]
+TaskStep = Callable[[Task], Decision | Rest]
 HOST, LOT = Column("host"), Column("lot")
 
 
@@ -40,37 +40,55 @@ def settle(task: Task) -> Decision | Rest:
     return SETTLED
 
 
-def ask(task: Task) -> Decision | Rest:
+def request_ticket(task: Task) -> Decision | Rest:
     """Stand in the pool's queue, under a number of its own."""
-    ask = Send(LOT, Ask(task.ask + 1))
-    return Decision(facts=(RoomAsked(),), sends=(ask,), because="room asked of the pool")
+    ticket = Send(LOT, Enqueue(task.ticket + 1))
+    return Decision(
+        facts=(AdmissionRequested(),), sends=(ticket,), because="room asked of the pool"
+    )
 
 
-def leave(task: Task) -> Decision | Rest:
+def release_ticket(task: Task) -> Decision | Rest:
     """Give the room back, or the place in the queue."""
-    leave = Send(LOT, Leave(task.ask))
-    return Decision(facts=(RoomLeaving(),), sends=(leave,), because="room given back")
+    leave = Send(LOT, ReleaseTicket(task.ticket))
+    return Decision(facts=(AdmissionReleasing(),), sends=(leave,), because="room given back")
 
 
-class RoomGoals(enum.Enum):
+class AdmissionGoals(enum.Enum):
     """What should be with a task's room in its pool."""
 
     HELD = "held"
     RETURNED = "returned"
 
 
-ROOM_TABLE: Mapping[Room, Mapping[RoomGoals, Step]] = {
-    Room.NONE: {RoomGoals.HELD: ask, RoomGoals.RETURNED: settle},
-    Room.ASKED: {RoomGoals.HELD: wait, RoomGoals.RETURNED: leave},  # for the lot to have it
-    Room.QUEUED: {RoomGoals.HELD: wait, RoomGoals.RETURNED: leave},  # for the pool to have room
-    Room.ADMITTED: {RoomGoals.HELD: wait, RoomGoals.RETURNED: leave},  # for a host
-    Room.LEAVING: {RoomGoals.HELD: ask, RoomGoals.RETURNED: wait},  # for the lot to let go
+ADMISSION_TABLE: Mapping[Admission, Mapping[AdmissionGoals, TaskStep]] = {
+    Admission.NONE: {AdmissionGoals.HELD: request_ticket, AdmissionGoals.RETURNED: settle},
+    Admission.REQUESTED: {
+        AdmissionGoals.HELD: wait,
+        AdmissionGoals.RETURNED: release_ticket,
+    },  # for the lot to have it
+    Admission.QUEUED: {
+        AdmissionGoals.HELD: wait,
+        AdmissionGoals.RETURNED: release_ticket,
+    },  # for the pool to have room
+    Admission.ADMITTED: {
+        AdmissionGoals.HELD: wait,
+        AdmissionGoals.RETURNED: release_ticket,
+    },  # for a host
+    Admission.RELEASING: {
+        AdmissionGoals.HELD: request_ticket,
+        AdmissionGoals.RETURNED: wait,
+    },  # for the lot to let go
 }
 
 
-def ask_for_room(task: Task) -> Decision | Rest:
+def request_admission(task: Task) -> Decision | Rest:
     """Wait for room in the pool and a host; ask first if no ask stands, and any host would do."""
-    return WAITING if task.shelved else ROOM_TABLE[task.room][RoomGoals.HELD](task)
+    return (
+        WAITING
+        if task.unschedulable
+        else ADMISSION_TABLE[task.admission][AdmissionGoals.HELD](task)
+    )
 
 
 def withdraw(task: Task) -> Decision | Rest:
@@ -89,12 +107,12 @@ def kill(task: Task) -> Decision | Rest:
 
 def rest(task: Task) -> Decision | Rest:
     """The instance is where it should be: give the room back."""
-    return ROOM_TABLE[task.room][RoomGoals.RETURNED](task)
+    return ADMISSION_TABLE[task.admission][AdmissionGoals.RETURNED](task)
 
 
 def forget(task: Task) -> Decision | Rest:
     """The instance is to vanish, once the lot has let go of it."""
-    if task.room != Room.NONE:
+    if task.admission != Admission.NONE:
         return rest(task)
     return Decision(facts=(TaskForgotten(),), because="deleted")
 
@@ -103,16 +121,16 @@ def retry(task: Task) -> Decision | Rest:
     """A new run while tries last; a system failure does not use one up."""
     if not may_retry(task):
         return rest(task)
-    ask = Send(LOT, Ask(task.ask + 1))
-    return Decision(facts=(TaskRetried(),), sends=(ask,), because="tried again")
+    ticket = Send(LOT, Enqueue(task.ticket + 1))
+    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="tried again")
 
 
 def run_again(task: Task) -> Decision | Rest:
     """A service starts again whatever ended it, slower with every failure."""
     if throttle_s(task.failures) > 0:
         return Decision(facts=(TaskThrottled(),), because="throttled after a failure")
-    ask = Send(LOT, Ask(task.ask + 1))
-    return Decision(facts=(TaskRetried(),), sends=(ask,), because="started again")
+    ticket = Send(LOT, Enqueue(task.ticket + 1))
+    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="started again")
 
 
 def may_retry(task: Task) -> bool:
@@ -120,23 +138,23 @@ def may_retry(task: Task) -> bool:
     return task.free_try or task.failures < task.policy.max_failures
 
 
-_RUN_ON: Mapping[TaskGoals, Step] = {
+_RUN_ON: Mapping[TaskGoals, TaskStep] = {
     TaskGoals.SUCCEEDED: wait,
     TaskGoals.RUNNING: wait,
     TaskGoals.KILLED: kill,
     TaskGoals.DELETED: kill,
 }
-_ENDED_BADLY: Mapping[TaskGoals, Step] = {
+_ENDED_BADLY: Mapping[TaskGoals, TaskStep] = {
     TaskGoals.SUCCEEDED: retry,
     TaskGoals.RUNNING: run_again,
     TaskGoals.KILLED: rest,
     TaskGoals.DELETED: forget,
 }
 
-TABLE: Mapping[TaskStates, Mapping[TaskGoals, Step]] = {
+TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
     TaskStates.WAITING: {
-        TaskGoals.SUCCEEDED: ask_for_room,
-        TaskGoals.RUNNING: ask_for_room,
+        TaskGoals.SUCCEEDED: request_admission,
+        TaskGoals.RUNNING: request_admission,
         TaskGoals.KILLED: withdraw,
         TaskGoals.DELETED: withdraw,
     },

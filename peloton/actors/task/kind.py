@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host.messages import Launch
-from peloton.actors.respool.lot.messages import Ask
+from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import FACTS, TaskLaunching
@@ -20,11 +20,11 @@ from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 # What a message lacks stands in the parent's table of configs; the slice's class stays unknown.
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
     Launch: lambda parent, message, spec: Launch(message.run, parent.specs[spec].run),
-    Ask: lambda parent, message, spec: Ask(message.ask, parent.specs[spec].lot_shape),
+    Enqueue: lambda parent, message, spec: Enqueue(message.ticket, parent.specs[spec].lot_shape),
 }
 
 
-def _route(key: Key) -> str:
+def _partition(key: Key) -> str:
     return key.partition("/")[2]
 
 
@@ -38,7 +38,7 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    route=_route,
+    partition=_partition,
     deadline=deadline,
     owed=owed,
     crowd=CrowdKind(

@@ -1,6 +1,6 @@
 """What a task hears. All of it comes as sets: one message to many members of a crowd.
 
-A task knows neither its own name nor its host; `run` and `ask` are the natural keys by which a
+A task knows neither its own name nor its host; `run` and `ticket` are the natural keys by which a
 repeat or a late word is told from a new one.
 """
 
@@ -34,7 +34,7 @@ class End(enum.IntEnum):
     LOST = 4
 
 
-class Outcome(Value, frozen=True, gc=False, array_like=True):
+class RunOutcome(Value, frozen=True, gc=False, array_like=True):
     """The end of a run as its host saw it. `reason` is a short name, `message` is for people."""
 
     end: End
@@ -52,7 +52,7 @@ class PastRun(Value, frozen=True, gc=False, array_like=True):
     host: str | None
     started_at: float | None
     ended_at: float | None
-    outcome: Outcome | None
+    outcome: RunOutcome | None
 
 
 class Policy(Value, frozen=True, gc=False, array_like=True):
@@ -76,7 +76,7 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
 class Queued(Message, frozen=True, gc=False, array_like=True):
     """Lot to tasks: your ask of this number stands in the queue."""
 
-    ask: int
+    ticket: int
 
 
 class Admitted(Message, frozen=True, gc=False, array_like=True):
@@ -84,27 +84,27 @@ class Admitted(Message, frozen=True, gc=False, array_like=True):
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
-    ask: int
+    ticket: int
 
     def replaced(self) -> Message:
         """Who is admitted at once need not hear that it is queued."""
-        return Queued(self.ask)
+        return Queued(self.ticket)
 
 
-class Left(Message, frozen=True, gc=False, array_like=True):
+class TicketReleased(Message, frozen=True, gc=False, array_like=True):
     """Lot to tasks: nothing is held for you under this ask or a lower one."""
 
-    ask: int
+    ticket: int
 
 
-class Place(Message, frozen=True, gc=False, array_like=True):
+class AssignHosts(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each."""
 
 
-class Shelve(Message, frozen=True, gc=False, array_like=True):
+class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: no host there could ever run you, so hold no room; or: one could now."""
 
-    shelved: bool
+    unschedulable: bool
 
 
 class Accepted(Message, frozen=True, gc=False, array_like=True):
@@ -135,11 +135,11 @@ class Ended(Message, frozen=True, gc=False, array_like=True):
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     run: int
-    outcome: Outcome
+    outcome: RunOutcome
     at: float | None = None
 
 
-class Gone(Message, frozen=True, gc=False, array_like=True):
+class RunGone(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks: this run is unknown here, and will never start."""
 
     run: int
@@ -149,14 +149,14 @@ MESSAGES: dict[int, type] = {
     1: SetTaskGoal,
     2: Queued,
     3: Admitted,
-    4: Left,
-    5: Place,
+    4: TicketReleased,
+    5: AssignHosts,
     6: Accepted,
     7: RunRefused,
     8: Started,
     9: Ended,
-    10: Gone,
-    11: Shelve,
+    10: RunGone,
+    11: MarkUnschedulable,
 }
 
 

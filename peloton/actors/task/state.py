@@ -2,8 +2,8 @@
 
 Only what `decide` reads is state; what differs from member to member (host, times, the end of the
 last run) stands in columns, so that a thousand tasks in step are one value. The ask number and
-what became of the ask (`room`) are state and not columns of the slice: they differ only where runs
-do, and so the whole way of an instance through queue, host and end is one table.
+what became of the ask (`admission`) are state and not columns of the slice: they differ only where
+runs do, and so the whole way of an instance through queue, host and end is one table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.messages import End, Outcome, PastRun, Policy, TaskGoals
+from peloton.actors.task.messages import End, PastRun, Policy, RunOutcome, TaskGoals
 from peloton.runtime.vocabulary import Value
 
 SYSTEM_FAILURES_FREE = 4
@@ -38,14 +38,14 @@ class TaskStates(enum.IntEnum):
     THROTTLED = 11
 
 
-class Room(enum.IntEnum):
+class Admission(enum.IntEnum):
     """What became of the current ask for room in the pool."""
 
     NONE = 0
-    ASKED = 1
+    REQUESTED = 1
     QUEUED = 2
     ADMITTED = 3
-    LEAVING = 4
+    RELEASING = 4
 
 
 ENDED = frozenset((TaskStates.SUCCEEDED, TaskStates.FAILED, TaskStates.LOST, TaskStates.KILLED))
@@ -67,13 +67,13 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     state: TaskStates
     policy: Policy
     run: int = 1
-    ask: int = 0
-    room: Room = Room.NONE
+    ticket: int = 0
+    admission: Admission = Admission.NONE
     failures: int = 0
     system_failures: int = 0
     free_try: bool = False  # the last run failed by no fault of the program
     because: str = ""  # why it is being killed, or why its last launch came to nothing
-    shelved: bool = False  # no host there could ever run it: it asks for no room
+    unschedulable: bool = False  # no host there could ever run it: it asks for no room
 
 
 _STATE_OF_END = {
@@ -115,22 +115,26 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
     return replace(task, state=state, failures=task.failures + 1, free_try=False, because="")
 
 
-def _asked(task: Task, fact: f.RoomAsked) -> Task:
-    return replace(task, ask=task.ask + 1, room=Room.ASKED)
+def _asked(task: Task, fact: f.AdmissionRequested) -> Task:
+    return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 
 def _retried(task: Task, fact: f.TaskRetried) -> Task:
     return replace(
-        task, state=TaskStates.WAITING, run=task.run + 1, ask=task.ask + 1, room=Room.ASKED
+        task,
+        state=TaskStates.WAITING,
+        run=task.run + 1,
+        ticket=task.ticket + 1,
+        admission=Admission.REQUESTED,
     )
 
 
-def _shelved(task: Task, fact: f.TaskShelved) -> Task:
-    return replace(task, shelved=fact.shelved)
+def _shelved(task: Task, fact: f.TaskUnschedulable) -> Task:
+    return replace(task, unschedulable=fact.unschedulable)
 
 
-def _room(room: Room) -> Callable[[Task, Any], Task]:
-    return lambda task, fact: replace(task, room=room)
+def _room(room: Admission) -> Callable[[Task, Any], Task]:
+    return lambda task, fact: replace(task, admission=room)
 
 
 def _state(state: TaskStates) -> Callable[[Task, Any], Task]:
@@ -140,11 +144,11 @@ def _state(state: TaskStates) -> Callable[[Task, Any], Task]:
 EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskCreated: _created,
     f.TaskGoalSet: lambda task, fact: replace(task, goal=fact.goal),
-    f.RoomAsked: _asked,
-    f.RoomQueued: _room(Room.QUEUED),
-    f.RoomAdmitted: _room(Room.ADMITTED),
-    f.RoomLeaving: _room(Room.LEAVING),
-    f.RoomLeft: _room(Room.NONE),
+    f.AdmissionRequested: _asked,
+    f.AdmissionQueued: _room(Admission.QUEUED),
+    f.AdmissionGranted: _room(Admission.ADMITTED),
+    f.AdmissionReleasing: _room(Admission.RELEASING),
+    f.AdmissionReleased: _room(Admission.NONE),
     f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,
@@ -154,7 +158,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskRetried: _retried,
     f.TaskThrottled: _state(TaskStates.THROTTLED),
     f.TaskWithdrawn: _state(TaskStates.KILLED),
-    f.TaskShelved: _shelved,
+    f.TaskUnschedulable: _shelved,
     f.TaskForgotten: lambda task, fact: None,
 }
 
@@ -166,7 +170,7 @@ COLUMNS: Mapping[str, Any] = {
     "launched_at": float | None,
     "started_at": float | None,
     "ended_at": float | None,
-    "outcome": Outcome | None,
+    "outcome": RunOutcome | None,
     "runs": tuple[PastRun, ...] | None,
 }
 

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 
 from . import kinds, processes
-from .kinds import Memory, Run
+from .kinds import KeeperRun, Memory
 
 # Each pass kills what it sees; a process that forks meanwhile is seen by the next pass.
 _HUNT_PASSES_MAX = 40
 _HUNT_PAUSE_S = 0.005
 
 
-def adopt(memory: Memory, folder: str, *, now: float) -> list[Run]:
+def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
     """The runs that still live. A process number of before a restart of the machine means
     nothing, so the boot must be the same one."""
     boot = processes.boot_id()
@@ -39,7 +39,7 @@ def adopt(memory: Memory, folder: str, *, now: float) -> list[Run]:
     return alive
 
 
-def _lost(run: Run, *, same_boot: bool, now: float) -> kinds.Record:
+def _lost(run: KeeperRun, *, same_boot: bool, now: float) -> kinds.Record:
     message = "" if run.pid else "the run had not been started"
     reason = kinds.KEEPER_DIED if same_boot else kinds.MACHINE_RESTARTED
     return kinds.end_of(kinds.LOST, reason=reason, message=message, at=now)

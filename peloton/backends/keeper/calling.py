@@ -32,10 +32,10 @@ class Book:
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
-        self._launches: dict[str, wire.Message] = {}
-        self._kills: dict[str, wire.Message] = {}
+        self._launches: dict[str, wire.KeeperMessage] = {}
+        self._kills: dict[str, wire.KeeperMessage] = {}
 
-    def note(self, message: wire.Message) -> wire.Message | None:
+    def note(self, message: wire.KeeperMessage) -> wire.KeeperMessage | None:
         """The message as it is to be said, or None while nobody owns its host here."""
         question = message["q"]
         if question == "ack":
@@ -55,7 +55,7 @@ class Book:
                 self._kills[pair[0]] = {**message, "runs": [pair]}
         return message
 
-    def strike(self, message: wire.Message) -> None:
+    def strike(self, message: wire.KeeperMessage) -> None:
         """`started` answers a launch, an end answers all; a refusal ends all of its host."""
         answer = message["a"]
         if answer in ("started", "ended"):
@@ -79,7 +79,7 @@ class Book:
         self._launches.clear()
         self._kills.clear()
 
-    def again(self) -> Iterator[wire.Message]:
+    def again(self) -> Iterator[wire.KeeperMessage]:
         """The lists last: one that overtook a launch would say that its run does not exist."""
         for host, epoch in self._epochs.items():
             yield {"q": "hello", "host": host, "epoch": epoch}

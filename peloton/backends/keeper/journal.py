@@ -17,14 +17,14 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-Record = dict[str, Any]
+JournalRecord = dict[str, Any]
 
 
-class JournalBroken(Exception):
+class KeeperJournalFailed(Exception):
     """Not written, or perhaps not: nothing that rests on these records may be said."""
 
 
-class Journal:
+class KeeperJournal:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
@@ -32,7 +32,7 @@ class Journal:
         self.rewritten_bytes = 0
         self.broken = False
 
-    def read(self) -> list[Record]:
+    def read(self) -> list[JournalRecord]:
         """Everything up to the first line that is not whole: a keeper killed in the middle of a
         write leaves such a tail, and nothing was said on the strength of it."""
         try:
@@ -40,7 +40,7 @@ class Journal:
                 data = file.read()
         except FileNotFoundError:
             return []
-        records: list[Record] = []
+        records: list[JournalRecord] = []
         for line in data.split(b"\n")[:-1]:
             try:
                 records.append(json.loads(line))
@@ -48,7 +48,7 @@ class Journal:
                 break
         return records
 
-    def rewrite(self, records: Iterable[Record]) -> None:
+    def rewrite(self, records: Iterable[JournalRecord]) -> None:
         """Replaces the file; the old one stays whole until the new one is safe."""
         data = _lines(records)
         fresh = self._path + ".new"
@@ -64,16 +64,16 @@ class Journal:
                 raise
         except OSError as trouble:
             self.broken = True
-            raise JournalBroken(str(trouble)) from trouble
+            raise KeeperJournalFailed(str(trouble)) from trouble
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = fd
         self.size_bytes = self.rewritten_bytes = len(data)
         self.broken = False
 
-    def append(self, records: Iterable[Record], *, sync: bool) -> None:
+    def append(self, records: Iterable[JournalRecord], *, sync: bool) -> None:
         if self.broken:
-            raise JournalBroken("a write failed earlier")
+            raise KeeperJournalFailed("a write failed earlier")
         data = _lines(records)
         try:
             _write_all(self._fd, data)
@@ -81,7 +81,7 @@ class Journal:
                 os.fdatasync(self._fd)
         except OSError as trouble:
             self.broken = True
-            raise JournalBroken(str(trouble)) from trouble
+            raise KeeperJournalFailed(str(trouble)) from trouble
         self.size_bytes += len(data)
 
 
@@ -93,7 +93,7 @@ def sync_folder(path: str) -> None:
         os.close(fd)
 
 
-def _lines(records: Iterable[Record]) -> bytes:
+def _lines(records: Iterable[JournalRecord]) -> bytes:
     return b"".join(
         json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records
     )

@@ -12,12 +12,12 @@ import os
 import time
 
 from .adoption import adopt
-from .journal import Journal
+from .journal import KeeperJournal
 from .kinds import Memory
 from .processes import become_subreaper, boot_id
 from .runs import Runs
-from .sandboxes import Sandboxes
-from .service import Service, Settings
+from .sandboxes import SandboxFolders
+from .service import Service, ServiceSettings
 
 READY_STATUS, HELD_STATUS = 0, 3
 _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
@@ -26,18 +26,20 @@ _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
 def keep(folder: str, arguments: list[str], *, teller: int) -> None:
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
     numbers = [float(word) for word in arguments] + defaults[len(arguments) :]
-    settings = Settings(idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2])
+    settings = ServiceSettings(
+        idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2]
+    )
     lock_fd = _lock()
     if lock_fd < 0:
         os.write(teller, bytes([HELD_STATUS]))
         return
     become_subreaper()
-    journal = Journal("journal")
+    journal = KeeperJournal("journal")
     memory = Memory(boot_id())
     memory.fold(journal.read())
     alive = adopt(memory, folder, now=time.time())
     journal.rewrite(memory.records())
-    boxes = Sandboxes(folder, kept_max=settings.sandboxes_kept_max)
+    boxes = SandboxFolders(folder, kept_max=settings.sandboxes_kept_max)
     boxes.open(memory.runs)
     runs = Runs(folder, memory, journal=journal, boxes=boxes)
     runs.adopted = {run.run_id: run for run in alive}

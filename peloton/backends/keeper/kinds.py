@@ -27,7 +27,7 @@ KEEPER_DIED = "keeper died, exit status unknown"
 MACHINE_RESTARTED = "machine restarted, exit status unknown"
 
 
-class Run:
+class KeeperRun:
     """One run, from its launch to its acknowledgement.
 
     `end` is set when it is over, `told` once that end is safe on disk: until then nobody may
@@ -78,7 +78,7 @@ def end_of(
     }
 
 
-def launch_record(run: Run) -> Record:
+def launch_record(run: KeeperRun) -> Record:
     """Without the environment: people put secrets there, and nobody needs it a second time."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
     return {
@@ -87,14 +87,14 @@ def launch_record(run: Run) -> Record:
     }  # fmt: skip
 
 
-def start_record(run: Run) -> Record:
+def start_record(run: KeeperRun) -> Record:
     return {
         "is": "start", "run": run.run_id,
         "pid": run.pid, "birth": run.birth, "at": run.started_at,
     }  # fmt: skip
 
 
-def end_record(run: Run) -> Record:
+def end_record(run: KeeperRun) -> Record:
     return {"is": "end", "run": run.run_id, "end": run.end}
 
 
@@ -116,7 +116,7 @@ class Memory:
     def __init__(self, boot_id: str) -> None:
         self.boot_id = boot_id
         self.epochs: dict[str, int] = {}
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, KeeperRun] = {}
 
     def fold(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -129,7 +129,7 @@ class Memory:
         elif kind == "epoch":
             self.epochs[record["host"]] = record["epoch"]
         elif kind == "launch":
-            run = Run(
+            run = KeeperRun(
                 record["run"], record["host"],
                 command=record["command"], memory_mb=record["memory_mb"],
             )  # fmt: skip
@@ -161,7 +161,7 @@ class Memory:
                 yield end_record(run)
 
 
-def started_event(run: Run) -> Record:
+def started_event(run: KeeperRun) -> Record:
     return {"a": "started", "run": run.run_id, "pid": run.pid, "at": run.started_at}
 
 
@@ -169,7 +169,7 @@ def ended_event(run_id: str, end: Record) -> Record:
     return {"a": "ended", "run": run_id, **end}
 
 
-def listed(run: Run) -> Record:
+def listed(run: KeeperRun) -> Record:
     """An end not yet safe is shown as running: it may still be unknown to a successor."""
     if run.told:
         state = "ended"

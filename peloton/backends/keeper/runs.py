@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Iterable
 
 from . import kinds, processes
-from .journal import Journal, JournalBroken, sync_folder
-from .kinds import Memory, Record, Run
-from .sandboxes import Sandboxes
+from .journal import KeeperJournal, KeeperJournalFailed, sync_folder
+from .kinds import KeeperRun, Memory, Record
+from .sandboxes import SandboxFolders
 
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
@@ -43,16 +43,18 @@ _MALFORMED = (BadRequest, KeyError, TypeError, ValueError, AttributeError)
 
 
 class Runs:
-    def __init__(self, folder: str, memory: Memory, *, journal: Journal, boxes: Sandboxes) -> None:
+    def __init__(
+        self, folder: str, memory: Memory, *, journal: KeeperJournal, boxes: SandboxFolders
+    ) -> None:
         self.folder = folder
         self.memory = memory
         self.sandboxes = boxes
         self.events: list[tuple[str, Record]] = []
-        self.by_pid: dict[int, Run] = {}
-        self.adopted: dict[str, Run] = {}
+        self.by_pid: dict[int, KeeperRun] = {}
+        self.adopted: dict[str, KeeperRun] = {}
         self._journal = journal
-        self._queue: deque[Run] = deque()
-        self._ending: list[Run] = []
+        self._queue: deque[KeeperRun] = deque()
+        self._ending: list[KeeperRun] = []
         self._notes: list[Record] = []
         self._kills: list[tuple[float, str]] = []
         self._complaints: dict[int, str] = {}
@@ -112,7 +114,7 @@ class Runs:
     def listing(self, host: str) -> list[Record]:
         return [kinds.listed(run) for run in self.memory.runs.values() if run.host == host]
 
-    def _tell_again(self, run: Run) -> None:
+    def _tell_again(self, run: KeeperRun) -> None:
         if run.told and run.end is not None:
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end)))
         elif run.live:
@@ -143,7 +145,7 @@ class Runs:
         for run in [*self.by_pid.values(), *self.adopted.values()]:
             self._signal(run, signal.SIGKILL)
 
-    def kill_over_memory(self, run: Run, message: str) -> None:
+    def kill_over_memory(self, run: KeeperRun, message: str) -> None:
         run.over_memory = message
         self._signal(run, signal.SIGKILL)
 
@@ -152,10 +154,10 @@ class Runs:
         if batch:
             self._fork(self._intend(batch))
 
-    def _intend(self, batch: list[Run]) -> list[Run]:
+    def _intend(self, batch: list[KeeperRun]) -> list[KeeperRun]:
         """The folders, then their records, then one sync for all: from here on no keeper can
         start these ids again."""
-        made: list[Run] = []
+        made: list[KeeperRun] = []
         for run in batch:
             try:
                 self.sandboxes.make(run.run_id)
@@ -170,7 +172,7 @@ class Runs:
         try:
             self._journal.append(map(kinds.launch_record, made), sync=True)
             sync_folder("runs")
-        except (JournalBroken, OSError) as trouble:
+        except (KeeperJournalFailed, OSError) as trouble:
             for run in made:
                 self._not_started(run, f"journal: {trouble}")
         for run in made:
@@ -178,7 +180,7 @@ class Runs:
                 self._finish(run, kinds.KILLED, reason=kinds.KILL_ASKED, message="not started yet")
         return [run for run in made if run.end is None]
 
-    def _fork(self, batch: list[Run]) -> None:
+    def _fork(self, batch: list[KeeperRun]) -> None:
         if not batch:
             return
         try:
@@ -192,7 +194,7 @@ class Runs:
         finally:
             nursery.close()
 
-    def _fork_behind_gate(self, batch: list[Run], nursery: processes.Nursery) -> None:
+    def _fork_behind_gate(self, batch: list[KeeperRun], nursery: processes.Nursery) -> None:
         born = []
         for run in batch:
             try:
@@ -207,7 +209,7 @@ class Runs:
         try:
             # No sync: it outlives a killed keeper, and a power cut ends the processes as well.
             self._journal.append(map(kinds.start_record, born), sync=False)
-        except JournalBroken as trouble:
+        except KeeperJournalFailed as trouble:
             for run in born:
                 run.pid = 0
                 self._not_started(run, f"journal: {trouble}")
@@ -219,7 +221,7 @@ class Runs:
             self.events.append((run.host, kinds.started_event(run)))
             run.command.pop("environment", None)
 
-    def _program(self, run: Run) -> processes.Program:
+    def _program(self, run: KeeperRun) -> processes.Program:
         sandbox = self.sandboxes.path(run.run_id)
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment["MESOS_SANDBOX"] = sandbox
@@ -250,7 +252,7 @@ class Runs:
             elif dead.si_pid == self.sandboxes.helper_pid:
                 self.sandboxes.helper_pid = 0
 
-    def lose(self, run: Run) -> None:
+    def lose(self, run: KeeperRun) -> None:
         """An adopted run is gone, and how it ended nobody can know."""
         del self.adopted[run.run_id]
         message = "killed on request" if run.kill_asked else run.over_memory
@@ -266,7 +268,7 @@ class Runs:
             else:
                 ends = [kinds.end_record(run) for run in self._ending]
                 self._journal.append([*self._notes, *ends], sync=bool(ends))
-        except JournalBroken:
+        except KeeperJournalFailed:
             return
         for run in self._ending:
             run.told = True
@@ -277,12 +279,12 @@ class Runs:
         if self._journal.size_bytes > max(bytes_min, 4 * self._journal.rewritten_bytes):
             try:
                 self._journal.rewrite(self.memory.records())
-            except JournalBroken:
+            except KeeperJournalFailed:
                 return  # the next commit tries again
 
     # Ends.
 
-    def _exited(self, run: Run, status: int) -> None:
+    def _exited(self, run: KeeperRun, status: int) -> None:
         self.hear_complaints()
         complaint = self._complaints.pop(run.pid, "")
         if complaint:
@@ -307,7 +309,7 @@ class Runs:
         except BlockingIOError:
             return
 
-    def _not_started(self, run: Run, message: str) -> None:
+    def _not_started(self, run: KeeperRun, message: str) -> None:
         if run.end is None:
             self._finish(run, kinds.LOST, reason=kinds.NOT_STARTED, message=message)
 
@@ -322,7 +324,7 @@ class Runs:
         self.events.append((host, kinds.ended_event(run_id, end)))
 
     def _finish(
-        self, run: Run, outcome: str, *, reason: str, message: str, status: int | None = None
+        self, run: KeeperRun, outcome: str, *, reason: str, message: str, status: int | None = None
     ) -> None:
         run.end = kinds.end_of(
             outcome, reason=reason, message=message, status=status, at=time.time()
@@ -330,13 +332,13 @@ class Runs:
         run.command.pop("environment", None)
         self._ending.append(run)
 
-    def _signal(self, run: Run, number: int) -> None:
+    def _signal(self, run: KeeperRun, number: int) -> None:
         """A child not yet reaped keeps its number; an adopted process must be looked at first."""
         if not run.adopted or processes.is_alive(run.pid, run.birth):
             processes.signal_group(run.pid, number)
 
 
-def _run_of(host: str, request: Record) -> Run:
+def _run_of(host: str, request: Record) -> KeeperRun:
     run_id = request["run"]
     if not kinds.RUN_ID.fullmatch(run_id):
         raise BadRequest(f"not a run id: {run_id!r}")
@@ -346,7 +348,7 @@ def _run_of(host: str, request: Record) -> Run:
         "arguments": [str(word) for word in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
-    return Run(run_id, host, command=command, memory_mb=float(request["memory_mb"]))
+    return KeeperRun(run_id, host, command=command, memory_mb=float(request["memory_mb"]))
 
 
 def _signal_name(number: int) -> str:

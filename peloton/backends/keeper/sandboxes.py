@@ -17,7 +17,7 @@ _TRASH = "trash"
 _TRASH_BATCH_MAX = 256
 
 
-class Sandboxes:
+class SandboxFolders:
     def __init__(self, folder: str, *, kept_max: int) -> None:
         self._folder = folder
         self._kept_max = kept_max

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from . import kinds, watch, wire
 from .identity import keeper_id
-from .journal import JournalBroken
+from .journal import KeeperJournalFailed
 from .runs import BadRequest, EpochRefused, Runs
 
 SOCKET_NAME = "socket"
@@ -27,13 +27,13 @@ _READ_BYTES = 262144
 _LISTEN_BACKLOG = 16
 
 
-class Settings(NamedTuple):
+class ServiceSettings(NamedTuple):
     idle_s: float
     round_s: float
     sandboxes_kept_max: int
 
 
-class Connection:
+class ClientConnection:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.lines = wire.Lines()
@@ -41,14 +41,14 @@ class Connection:
 
 
 class Service:
-    def __init__(self, runs: Runs, settings: Settings, *, lock_fd: int) -> None:
+    def __init__(self, runs: Runs, settings: ServiceSettings, *, lock_fd: int) -> None:
         self._runs = runs
         self._settings = settings
         self._lock_fd = lock_fd
         self._identity = keeper_id(runs.folder)
         self._selector = selectors.DefaultSelector()
-        self._connections: set[Connection] = set()
-        self._owners: dict[str, Connection] = {}
+        self._connections: set[ClientConnection] = set()
+        self._owners: dict[str, ClientConnection] = {}
         self._asked_to_leave = False
         self._folder_gone = False
         now = time.monotonic()
@@ -164,18 +164,18 @@ class Service:
         except OSError:
             return
         sock.setblocking(False)
-        connection = Connection(sock)
+        connection = ClientConnection(sock)
         self._connections.add(connection)
         self._selector.register(sock, selectors.EVENT_READ, connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         if connection in self._connections:
             self._connections.discard(connection)
             self._selector.unregister(connection.sock)
             connection.sock.close()
             self._owners = {h: c for h, c in self._owners.items() if c is not connection}
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: ClientConnection) -> None:
         try:
             data = connection.sock.recv(_READ_BYTES)
             if not data:
@@ -185,7 +185,7 @@ class Service:
                 self._answer(connection, message)
         except BlockingIOError:
             return
-        except JournalBroken:
+        except KeeperJournalFailed:
             self._drop(connection)  # the epoch could not be kept; the daemon will come again
         except OSError:
             self._drop(connection)
@@ -194,7 +194,7 @@ class Service:
             self._flush(connection)
             self._drop(connection)
 
-    def _answer(self, connection: Connection, message: wire.Message) -> None:
+    def _answer(self, connection: ClientConnection, message: wire.KeeperMessage) -> None:
         question = message["q"]
         if question == "ack":
             self._runs.ack(message["runs"])
@@ -230,10 +230,10 @@ class Service:
             if connection.unsent:
                 self._flush(connection)
 
-    def _send(self, connection: Connection, message: kinds.Record) -> None:
+    def _send(self, connection: ClientConnection, message: kinds.Record) -> None:
         connection.unsent += wire.encode(message)
 
-    def _flush(self, connection: Connection) -> None:
+    def _flush(self, connection: ClientConnection) -> None:
         try:
             while connection.unsent:
                 sent = connection.sock.send(memoryview(connection.unsent)[:_READ_BYTES])

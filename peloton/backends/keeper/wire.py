@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-Message = dict[str, Any]
+KeeperMessage = dict[str, Any]
 
 # A peer that sends more than this without a line's end is not one of ours.
 LINE_BYTES_MAX = 32 * 1024 * 1024
@@ -19,7 +19,7 @@ class BadLine(Exception):
     """The peer said something that is no message; the connection cannot be trusted any more."""
 
 
-def encode(message: Message) -> bytes:
+def encode(message: KeeperMessage) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
@@ -30,7 +30,7 @@ class Lines:
         self._pieces: list[bytes] = []
         self._held_bytes = 0
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[KeeperMessage]:
         """Pieces are joined only at a line's end: joining each time would be quadratic."""
         head, newline, rest = data.rpartition(b"\n")
         if not newline:
@@ -49,7 +49,7 @@ class Lines:
             self._pieces.append(data)
 
 
-def _decode(line: bytes) -> Message:
+def _decode(line: bytes) -> KeeperMessage:
     try:
         message = json.loads(line)
     except ValueError as trouble:

@@ -10,49 +10,49 @@ from collections.abc import Iterator, Mapping
 
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.job.messages import JobStates
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import End
 from peloton.chaos.cluster import history
-from peloton.chaos.cluster.cluster import Cluster
+from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.history import Operation
 
-Wanted = Mapping[str, tuple[JobStates, int]]
+WantedJobs = Mapping[str, tuple[JobStates, int]]
 """How jobs have ended, by the last letter of their ids, and of how many instances."""
 
 
-def faults_of(cluster: Cluster, wanted: Wanted) -> Iterator[str]:
+def faults_of(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
     """Everything that is not as the clients wanted it, or was left behind."""
     yield from history.faults(cluster.clients.history)
     yield from _goals(cluster, wanted)
     yield from _results(cluster)
-    yield from _books(cluster)
+    yield from _ledger(cluster)
     gone = [each.job for each in cluster.clients.history if _is_gone(cluster, each)]
     for job in dict.fromkeys(gone):
         yield from _traces(cluster, job.partition("/")[2])
 
 
-def _is_gone(cluster: Cluster, operation: Operation) -> bool:
-    deleted = operation.what is history.What.DELETE
+def _is_gone(cluster: SimulatedCluster, operation: Operation) -> bool:
+    deleted = operation.what is history.Asked.DELETE
     return deleted and operation.job not in cluster.world.cells("job")
 
 
-def _goals(cluster: Cluster, wanted: Wanted) -> Iterator[str]:
-    deleted = [each for each in cluster.clients.history if each.what is history.What.DELETE]
+def _goals(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
+    deleted = [each for each in cluster.clients.history if each.what is history.Asked.DELETE]
     jobs = cluster.world.cells("job")
     for operation in deleted:
         if operation.job in jobs:
             yield f"{operation.job} is deleted, yet there"
     for letter, (state, instances) in wanted.items():
         job = next((job for key, job in jobs.items() if key.endswith(f"0{letter}")), None)
-        if job is None or job.state not in TERMINAL:
+        if job is None or job.state not in TERMINAL_JOB_STATES:
             yield f"job {letter} has not ended: {job}"
         elif (job.state, job.spec.instances) != (state, instances):
             yield f"job {letter} ended as {job.state.name}"
 
 
-def _results(cluster: Cluster) -> Iterator[str]:
+def _results(cluster: SimulatedCluster) -> Iterator[str]:
     """R10: of one instance at most one run succeeds, whoever died in between."""
     succeeded: dict[str, str] = {}
     for run, outcome in cluster.machines.results.items():
@@ -64,7 +64,7 @@ def _results(cluster: Cluster) -> Iterator[str]:
         succeeded[instance] = run
 
 
-def _books(cluster: Cluster) -> Iterator[str]:
+def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
     """Ledgers, pools and outboxes are empty, and nothing failed on the way."""
     world = cluster.world
     for key, host in world.cells("host").items():
@@ -80,10 +80,10 @@ def _books(cluster: Cluster) -> Iterator[str]:
             for pool in pools:
                 if index.use(pool) != Resources():
                     yield f"{pool} is charged {index.use(pool)}"
-        if core.turns.speech.owing:
-            yield f"{shard} owes {[*core.turns.speech.owing]}"
-        if core.held.aside or core.held.retrying or core.held.quarantined:
-            yield f"{shard} keeps messages back: {core.held.dump()}"
+        if core.turns.resolver.owed_sends:
+            yield f"{shard} owes {[*core.turns.resolver.owed_sends]}"
+        if core.deferred.aside or core.deferred.retrying or core.deferred.quarantined:
+            yield f"{shard} keeps messages back: {core.deferred.dump()}"
         for line in core.turns.story._lines:
             if "failed:" in line.because or "not said" in line.because:
                 yield f"{shard}: {line.key}: {line.because}"
@@ -91,11 +91,15 @@ def _books(cluster: Cluster) -> Iterator[str]:
         yield f"machines keep ends that nobody fetched: {[*cluster.machines.ended]}"
 
 
-def _traces(cluster: Cluster, name: str) -> Iterator[str]:
+def _traces(cluster: SimulatedCluster, name: str) -> Iterator[str]:
     """After a deletion nothing but the journal knows the job."""
     world = cluster.world
     for shard, core in world.shards().items():
-        for key in [*core.population.cells, *core.population.crowds, *core.turns.speech.owing]:
+        for key in [
+            *core.population.cells,
+            *core.population.crowds,
+            *core.turns.resolver.owed_sends,
+        ]:
             if name in key:
                 yield f"{key} is left in {shard}"
     for key, host in world.cells("host").items():

@@ -173,5 +173,5 @@ BRANCHES: dict[str, str] = {
     **{reason_name(kind, reason): text for (kind, reason), text in REASONS.items()},
     **{statement_name(asked, reply): text for (asked, reply), text in STATEMENTS.items()},
     **{f"world: {name}": text for name, text in STATES.items()},
-    **{limit_name(name): each.what for name, each in tiny.ALL.items()},
+    **{limit_name(name): each.what for name, each in tiny.ALL_TINY.items()},
 }

@@ -1,8 +1,8 @@
 """What must be so in a cluster: always, by the committed facts; and once all is quiet.
 
 Turns a cluster into a `Contradiction` or nothing. The questions of a quiet point are asked of
-anything that has cells, crowds and machines (`View`), so the world of single cores uses them too.
-They must not change the cluster, nor take an actor's word for what its children can tell.
+anything that has cells, crowds and machines (`ClusterView`), so the world of single cores uses
+them too. They must not change the cluster, nor take an actor's word for what its children can tell.
 
     checks = Checks(cluster)      before the first step
     checks.quiet()                when no fault strikes and nothing more is to happen
@@ -22,32 +22,32 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
-from peloton.actors.task.state import ON_HOST, Room, Task, TaskStates
-from peloton.chaos.cluster.books import Books
+from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.chaos.cluster.clients import Clients
-from peloton.chaos.cluster.cluster import Cluster
-from peloton.chaos.cluster.history import Operation, What, faults
-from peloton.chaos.cluster.view import View
+from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.cluster.shadow_ledger import ShadowLedger
+from peloton.chaos.cluster.view import ClusterView
 from peloton.runtime.simulation.checkers import Checkers
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Key, members_of
 
 
-class Checks:
+class ClusterChecks:
     """All checks of one cluster; the cheap ones run after each step from now on."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self.core = Checkers(cluster.world, contents=contents)
-        self.books = Books(cluster.machines)
+        self.ledger = ShadowLedger(cluster.machines)
         self._cluster = cluster
-        self.core.hearers.append(self.books.hear)
+        self.core.hearers.append(self.ledger.hear)
         self._open: list[tuple[int, Operation]] = []
         self._noted = 0
         cluster.world.checks.append(self.step)
 
     def step(self) -> None:
         """What one step may have broken."""
-        self.books.step()
+        self.ledger.step()
         self._nothing_is_said_too_early()
 
     def _nothing_is_said_too_early(self) -> None:
@@ -62,16 +62,16 @@ class Checks:
             if not operation.known:
                 still.append((number, operation))
             elif isinstance(operation.answer, JobCreated):
-                _stands(self.books, number, operation=operation)
+                _stands(self.ledger, number, operation=operation)
         self._open = still
 
     def quiet(self) -> None:
         """All of it, at a quiet point."""
         self.core.quiet()
         quiet(self._cluster)
-        books_equal_the_actors(self.books, self._cluster)
+        books_equal_the_actors(self.ledger, self._cluster)
         history = self._cluster.clients.history
-        acknowledged_stands(self.books, history)
+        acknowledged_stands(self.ledger, history)
         may_leave = self._cluster.setup.finished_jobs_max < FINISHED_JOBS_MAX
         said = [*history, *_beside(self._cluster.clients)]
         wrong = faults(said, may_leave=may_leave)
@@ -87,7 +87,7 @@ def _beside(clients: Clients) -> list[Operation]:
         if isinstance(said.message, StopJob) and id(said.operation) not in noted:
             stop = Operation(
                 said.operation.client,
-                What.STOP_SOME,
+                Asked.STOP_SOME,
                 job=said.operation.job,
                 begun_s=said.operation.begun_s,
             )
@@ -97,7 +97,7 @@ def _beside(clients: Clients) -> list[Operation]:
     return found
 
 
-def quiet(view: View) -> None:
+def quiet(view: ClusterView) -> None:
     """All books agree with each other, and nobody waits who need not."""
     lots_equal_the_tasks(view)
     tallies_equal_the_tasks(view)
@@ -130,7 +130,7 @@ def held_by(host: Host) -> Resources:
     return used
 
 
-def hosts_keep_their_room(view: View) -> None:
+def hosts_keep_their_room(view: ClusterView) -> None:
     """R9: each ledger adds up, and fits the machine."""
     for key, host in view.cells("host").items():
         used = held_by(host)
@@ -140,7 +140,7 @@ def hosts_keep_their_room(view: View) -> None:
             raise Contradiction(f"R9 {key} is over its room: {used}")
 
 
-def lots_equal_the_tasks(view: View) -> None:
+def lots_equal_the_tasks(view: ClusterView) -> None:
     """R10, R11: room is held by whom it was admitted to, waited for by who asked, and no other."""
     crowds = view.crowds()
     admitted: dict[Key, int] = {}
@@ -154,8 +154,8 @@ def lots_equal_the_tasks(view: View) -> None:
     for key in sorted({**admitted, **waiting, **crowds}):
         crowd = crowds.get(key)
         for name, found, room in (
-            ("holds room", admitted, Room.ADMITTED),
-            ("waits", waiting, Room.QUEUED),
+            ("holds room", admitted, Admission.ADMITTED),
+            ("waits", waiting, Admission.QUEUED),
         ):
             there = _where_room(crowd, room) if crowd is not None else 0
             leaked, missing = found.get(key, 0) & ~there, there & ~found.get(key, 0)
@@ -164,28 +164,28 @@ def lots_equal_the_tasks(view: View) -> None:
                 raise Contradiction(f"R11 {key}: {text}, {members_of(missing)[:5]} in vain")
 
 
-def _where_room(crowd: Any, room: Room) -> int:
-    found: int = crowd.where(lambda state: state.room == room)
+def _where_room(crowd: Any, room: Admission) -> int:
+    found: int = crowd.where(lambda state: state.admission == room)
     return found
 
 
-def tallies_equal_the_tasks(view: View) -> None:
+def tallies_equal_the_tasks(view: ClusterView) -> None:
     """What a job says of its slices is what they are (of slices that are in memory)."""
     jobs, crowds = view.cells("job"), view.crowds()
     for key, slice_ in view.cells("slice").items():
         job = jobs.get(slice_.job)
-        if job is None or slice_.number not in job.words:
+        if job is None or slice_.number not in job.reports:
             continue
         crowd = crowds.get(Key("task" + key[len("slice") :]))
         counts = dict(crowd.count(client_state)) if crowd is not None else {}
         if slice_.waiting:
             counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + len(slice_.waiting)
-        said = dict(job.words[slice_.number].tally.counts)
+        said = dict(job.reports[slice_.number].tally.counts)
         if said != counts:
             raise Contradiction(f"R11 {key}: its job heard {said}, its tasks are {counts}")
 
 
-def ledgers_equal_the_machines(view: View) -> None:
+def ledgers_equal_the_machines(view: ClusterView) -> None:
     """R11: what ledgers hold is what runs."""
     for key, host in view.cells("host").items():
         if key in view.machines.cut_off:
@@ -198,7 +198,7 @@ def ledgers_equal_the_machines(view: View) -> None:
             raise Contradiction(f"R11 {key} keeps {sorted(host.runs)} that nobody knows")
 
 
-def every_process_is_intended(view: View) -> None:
+def every_process_is_intended(view: ClusterView) -> None:
     """R8, R12: whatever runs is the current run of an instance that is on that host."""
     crowds = view.crowds()
     for run, process in view.machines.running.items():
@@ -214,7 +214,7 @@ def every_process_is_intended(view: View) -> None:
             raise Contradiction(f"R9 {run} runs on {process.host}, its task is on {host}")
 
 
-def nobody_waits_who_fits(view: View) -> None:
+def nobody_waits_who_fits(view: ClusterView) -> None:
     """R15: a pool admits whom it has room for; who is admitted is not left beside an idle host."""
     tree = Tree()
     for key, pool in view.cells("respool").items():
@@ -245,7 +245,7 @@ def _takes(host: Host) -> bool:
 
 
 def _waits_for_a_host(task: Task) -> bool:
-    return task.state == TaskStates.WAITING and task.room == Room.ADMITTED
+    return task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED
 
 
 def parts_of(run: str) -> tuple[str, int, int, int]:
@@ -259,36 +259,36 @@ def parts_of(run: str) -> tuple[str, int, int, int]:
 # ---- with the books ----
 
 
-def books_equal_the_actors(books: Books, view: View) -> None:
+def books_equal_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
     """R10: what was written down in all and what is in memory are the same sums."""
     held: dict[Key, Resources] = {}
     for lot in view.cells("lot").values():
         pool, need = lot.shape.pool, lot.shape.resources
         held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
-    for pool in sorted({**held, **books.use}):
-        said, written = held.get(pool, Resources()), books.use.get(pool, Resources())
+    for pool in sorted({**held, **ledger.use}):
+        said, written = held.get(pool, Resources()), ledger.use.get(pool, Resources())
         if said != written:
             raise Contradiction(f"R10 {pool}: its lots hold {said}, its journal says {written}")
     for key, host in view.cells("host").items():
-        if host.used != books.hosts[key].used:
-            raise Contradiction(f"R9 {key} uses {host.used}, not {books.hosts[key].used}")
+        if host.used != ledger.hosts[key].used:
+            raise Contradiction(f"R9 {key} uses {host.used}, not {ledger.hosts[key].used}")
 
 
-def acknowledged_stands(books: Books, history: list[Operation]) -> None:
+def acknowledged_stands(ledger: ShadowLedger, history: list[Operation]) -> None:
     """R1, R2: who was told "done" finds it in the journal, who was refused does not.
 
     What a deleted job was asked is forgotten with it, so there a late repeat may be refused.
     """
     for number, operation in enumerate(history, start=1):
-        if not operation.known or operation.what in (What.GET, What.LIST):
+        if not operation.known or operation.what in (Asked.GET, Asked.LIST):
             continue
-        _stands(books, number, operation=operation)
+        _stands(ledger, number, operation=operation)
 
 
-def _stands(books: Books, number: int, *, operation: Operation) -> None:
+def _stands(ledger: ShadowLedger, number: int, *, operation: Operation) -> None:
     """Clients name the request of an operation by its number in the history."""
-    stands = (operation.job, f"{operation.client}-{number}") in books.requests_ever
+    stands = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
     if isinstance(operation.answer, JobCreated) and not stands:
         raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-    if operation.refused and stands and operation.job not in books.forgotten:
+    if operation.refused and stands and operation.job not in ledger.forgotten:
         raise Contradiction(f"R2 refused, and in the journal: {operation}")

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob
-from peloton.chaos.cluster.history import Operation, What
+from peloton.chaos.cluster.history import Asked, Operation
 from peloton.runtime.shells.region import Region
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Message, Query, Unavailable
@@ -24,7 +24,7 @@ TRY_S = 5.0
 PAUSE_S = 0.5
 
 
-class Said(NamedTuple):
+class PendingRequest(NamedTuple):
     """One thing that a client says, again and again until it is answered."""
 
     operation: Operation
@@ -38,7 +38,7 @@ class Clients:
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self.history: list[Operation] = []
-        self.said: list[Said] = []
+        self.said: list[PendingRequest] = []
         self.lose_answer = 0.0  # share of answers that are lost after the deed
         self.struck = 0
         self._world = world
@@ -54,30 +54,30 @@ class Clients:
         heard: Callable[[Any], None] | None = None,
     ) -> Operation:
         """A job of that id."""
-        operation = Operation(client, What.CREATE, job=job, begun_s=self._now)
+        operation = Operation(client, Asked.CREATE, job=job, begun_s=self._now)
         return self._say(operation, message, heard=heard)
 
     def stop(self, client: str, job: Key) -> Operation:
         """All of a job."""
-        return self._say(Operation(client, What.STOP, job=job, begun_s=self._now), StopJob())
+        return self._say(Operation(client, Asked.STOP, job=job, begun_s=self._now), StopJob())
 
     def stop_some(self, client: str, job: Key, *, ranges: tuple[tuple[int, int], ...]) -> Operation:
         """Some instances of a job."""
-        operation = Operation(client, What.STOP_SOME, job=job, begun_s=self._now)
+        operation = Operation(client, Asked.STOP_SOME, job=job, begun_s=self._now)
         return self._say(operation, StopJob(ranges))
 
     def list_jobs(self, client: str) -> Operation:
         """All jobs there are, wherever."""
-        return self._say(Operation(client, What.LIST, begun_s=self._now), None)
+        return self._say(Operation(client, Asked.LIST, begun_s=self._now), None)
 
     def delete(self, client: str, job: Key) -> Operation:
         """A job, ended or not."""
-        operation = Operation(client, What.DELETE, job=job, begun_s=self._now)
+        operation = Operation(client, Asked.DELETE, job=job, begun_s=self._now)
         return self._say(operation, DeleteJob(force=True))
 
     def look(self, client: str, job: Key) -> Operation:
         """How is it?"""
-        return self._say(Operation(client, What.GET, job=job, begun_s=self._now), GetJob())
+        return self._say(Operation(client, Asked.GET, job=job, begun_s=self._now), GetJob())
 
     def command(
         self,
@@ -89,9 +89,9 @@ class Clients:
         keyed: bool = True,
     ) -> None:
         """Any other command; the history knows nothing of it."""
-        operation = Operation(client, What.GET, job=to, begun_s=self._now)
+        operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
         name = f"{client}+{len(self.said)}" if keyed else ""
-        self._begin(Said(operation, message, _request(name, message), heard))
+        self._begin(PendingRequest(operation, message, _request(name, message), heard))
 
     @property
     def waiting(self) -> int:
@@ -112,15 +112,15 @@ class Clients:
         self.history.append(operation)
         # Checks know an operation's request key by its number in the history.
         name = f"{operation.client}-{len(self.history)}"
-        self._begin(Said(operation, message, _request(name, message), heard))
+        self._begin(PendingRequest(operation, message, _request(name, message), heard))
         return operation
 
-    def _begin(self, said: Said) -> None:
+    def _begin(self, said: PendingRequest) -> None:
         self.said.append(said)
         self._open += 1
         self._try(said)
 
-    def _try(self, said: Said) -> None:
+    def _try(self, said: PendingRequest) -> None:
         operation = said.operation
         if operation.known:
             return
@@ -138,7 +138,9 @@ class Clients:
             future.add_done_callback(self._heard(said, again))
         self._world.later.at(self._now + TRY_S + self._chance.random(), again)
 
-    def _heard(self, said: Said, again: Callable[[], None]) -> Callable[[Future[Any]], None]:
+    def _heard(
+        self, said: PendingRequest, again: Callable[[], None]
+    ) -> Callable[[Future[Any]], None]:
         def heard(future: Future[Any]) -> None:
             answer = future.result()
             if said.operation.known:
@@ -163,7 +165,7 @@ def _request(name: str, message: Message | Query | None) -> tuple[str, bytes] | 
     return name, zlib.crc32(repr(message).encode()).to_bytes(4, "big")
 
 
-def _asked(region: Region, said: Said) -> Future[Any]:
+def _asked(region: Region, said: PendingRequest) -> Future[Any]:
     if said.message is None:
         return region.views("job")
     return region.ask(said.operation.job, said.message, request=said.request)

@@ -23,14 +23,14 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.chaos.cluster import view
 from peloton.chaos.cluster.clients import Clients
-from peloton.chaos.cluster.hands import BACKEND, Floor, Hands
+from peloton.chaos.cluster.faulty_backend import MACHINE_BACKEND, FaultyBackend, MachineLink
 from peloton.chaos.cluster.history import Operation
-from peloton.chaos.cluster.machines import Fate, Fates, Machines
+from peloton.chaos.cluster.machines import Fate, Machines, RunFates
 from peloton.kinds import SOFTS, kinds
 from peloton.machines import PlacerMachine
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, key, kind_of
 
@@ -39,21 +39,21 @@ ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
 ROOM = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
 NEED = Resources(UNIT, UNIT, 0, 0)
 GREET_S = 3.0
-POOL = pool_key("p")
+STORM_POOL = pool_key("p")
 
 
-class Setup(NamedTuple):
+class ClusterSetup(NamedTuple):
     """How a cluster is set up, beside how large it is."""
 
-    limits: Limits = Limits()
-    fates: Fates = lambda run: Fate()
+    limits: DaemonLimits = DaemonLimits()
+    fates: RunFates = lambda run: Fate()
     unreachable_timeout_s: float = 60.0
     """After so long out of reach a host counts as lost."""
     finished_jobs_max: int = FINISHED_JOBS_MAX
     furnish_s_max: float = 0.0
 
 
-class Cluster:
+class SimulatedCluster:
     """The world, and all that makes it a cluster."""
 
     def __init__(
@@ -63,16 +63,16 @@ class Cluster:
         daemons: int = 3,
         hosts: int = 3,
         sizes: Mapping[str, int] = SIZES,
-        setup: Setup = Setup(),  # noqa: B008
+        setup: ClusterSetup = ClusterSetup(),  # noqa: B008
     ) -> None:
         found = kinds(sizes, finished_jobs_max=setup.finished_jobs_max)
         self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
         self.world.furnish = self._furnish
-        self.world.softs = SOFTS
+        self.world.services = SOFTS
         self.machines = Machines(setup.fates)
-        self.floor = Floor(self.world, self.machines)
+        self.floor = MachineLink(self.world, self.machines)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.jobs: list[Key] = []
@@ -90,7 +90,7 @@ class Cluster:
         job = self.draw_job(name)
         config.setdefault("resources", NEED)
         default = TaskConfig(command=Command("x"), **config)  # type: ignore[arg-type]
-        spec = JobSpec("j", "me", POOL, instances, default)
+        spec = JobSpec("j", "me", STORM_POOL, instances, default)
         return self.clients.create(client, job, message=CreateJob(spec))
 
     def draw_job(self, name: str = "") -> Key:
@@ -116,7 +116,7 @@ class Cluster:
         return (
             world.whole()
             and len(world.cells("host")) == len(self.hosts)
-            and POOL in world.cells("respool")
+            and STORM_POOL in world.cells("respool")
         )
 
     def over(self) -> bool:
@@ -133,10 +133,10 @@ class Cluster:
 
     # ---- inside ----
 
-    def _furnish(self, daemon: Daemon) -> None:
-        daemon.region.register_soft("backend", Hands(self.floor, daemon), outward=True)
+    def _furnish(self, daemon: SimulatedDaemon) -> None:
+        daemon.region.register_service("backend", FaultyBackend(self.floor, daemon), outward=True)
         placer = PlacerMachine(self._inventories)
-        daemon.region.register_soft("placer", placer, role="placement")
+        daemon.region.register_service("placer", placer, role="placement")
 
     def _greet(self) -> None:
         """An operator who says what there is until all of it is there."""
@@ -149,7 +149,7 @@ class Cluster:
 
     def _greetings(self) -> list[Envelope]:
         configured = host_messages.ConfigureHost(
-            ROOM, (), BACKEND, unreachable_timeout_s=self.setup.unreachable_timeout_s
+            ROOM, (), MACHINE_BACKEND, unreachable_timeout_s=self.setup.unreachable_timeout_s
         )
         config = self.pool_config(ROOM.times(len(self.hosts)))
         return [
@@ -157,7 +157,7 @@ class Cluster:
             *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
             *(Envelope(host, configured) for host in self.hosts),
             *(Envelope(host, host_messages.BackendUp()) for host in self.hosts),
-            Envelope(POOL, CreatePool(config)),
+            Envelope(STORM_POOL, CreatePool(config)),
         ]
 
     def _is_known(self, greeting: Envelope) -> bool:

@@ -1,7 +1,7 @@
 """The faults of a simulated cluster that know its hosts, machines and clients, by name.
 
-Turns a name into what is done to a `Cluster`; together with the faults of any fleet this is the
-whole table. It must not strike anything of its own accord.
+Turns a name into what is done to a `SimulatedCluster`; together with the faults of any fleet this
+is the whole table. It must not strike anything of its own accord.
 """
 
 from __future__ import annotations
@@ -10,45 +10,45 @@ from collections.abc import Callable
 from functools import partial
 
 from peloton.chaos.cluster import larger, workload
-from peloton.chaos.cluster.cluster import Cluster
+from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
 from peloton.runtime.simulation import outages, shocks
-from peloton.runtime.simulation.plan import Deed
-from peloton.runtime.simulation.storms import Fault, Lasting, Storm, Stroke
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
 
 
-def _host(storm: Storm, deed: Deed) -> Key:
+def _host(storm: Storm, action: StormAction) -> Key:
     hosts = cluster_of(storm).hosts
-    return hosts[deed.which % len(hosts)]
+    return hosts[action.which % len(hosts)]
 
 
 def _for_a_while(
-    storm: Storm, deed: Deed, *, do: Callable[[Key], object], undo: Callable[[Key], object]
+    storm: Storm, action: StormAction, *, do: Callable[[Key], object], undo: Callable[[Key], object]
 ) -> None:
     """Something befalls a host, and passes."""
-    host = _host(storm, deed)
-    storm.strike(deed.name, f"{host} for {deed.for_s:.1f} s")
+    host = _host(storm, action)
+    storm.strike(action.name, f"{host} for {action.for_s:.1f} s")
     do(host)
-    storm.later(deed.for_s, partial(undo, host))
+    storm.later(action.for_s, partial(undo, host))
 
 
-def cut_host(storm: Storm, deed: Deed) -> None:
+def cut_host(storm: Storm, action: StormAction) -> None:
     """Neither orders nor words pass; what runs there runs on."""
     floor = cluster_of(storm).floor
-    _for_a_while(storm, deed, do=floor.cut, undo=floor.mend)
+    _for_a_while(storm, action, do=floor.cut, undo=floor.mend)
 
 
-def switch_off(storm: Storm, deed: Deed) -> None:
+def switch_off(storm: Storm, action: StormAction) -> None:
     """A machine is gone with its runs, and comes back empty."""
     floor = cluster_of(storm).floor
-    _for_a_while(storm, deed, do=floor.switch_off, undo=floor.mend)
+    _for_a_while(storm, action, do=floor.switch_off, undo=floor.mend)
 
 
-def stand_still(storm: Storm, deed: Deed) -> None:
+def stand_still(storm: Storm, action: StormAction) -> None:
     """A machine stands still: late orders are obeyed, late words are said."""
     floor = cluster_of(storm).floor
-    _for_a_while(storm, deed, do=floor.stop, undo=floor.go_on)
+    _for_a_while(storm, action, do=floor.stop, undo=floor.go_on)
 
 
 def slow_to_die(storm: Storm, strength: float) -> None:
@@ -67,10 +67,10 @@ def lose_answers(storm: Storm, strength: float) -> None:
 
 
 STROKES = (
-    Stroke("F7", "host cut", "a host is out of reach, both ways", cut_host),
-    Stroke("F25", "host lost", "a host is out of reach past its timeout", cut_host, 2, (15., 40.)),
-    Stroke("F23", "host switched off", "a machine is gone with its runs", switch_off, 2),
-    Stroke("F24", "host stands still", "orders and words wait", stand_still),
+    MomentaryFault("F7", "host cut", "a host is out of reach, both ways", cut_host),
+    MomentaryFault("F25", "host lost", "a host is out of reach past its timeout", cut_host, 2, (15., 40.)),
+    MomentaryFault("F23", "host switched off", "a machine is gone with its runs", switch_off, 2),
+    MomentaryFault("F24", "host stands still", "orders and words wait", stand_still),
 )  # fmt: skip
 FLOOR = (
     ("F7", "orders lost", "orders to machines vanish", "lose_order", 0.2, "order lost"),
@@ -82,9 +82,9 @@ FLOOR = (
      "foreign run"),
 )  # fmt: skip
 OTHERS = (
-    Lasting("F24", "slow to die", "a process takes seconds to end", slow_to_die, lambda storm: 1),
-    Lasting("F24", "slow to start", "a process takes seconds", slow_to_start, lambda storm: 1),
-    Lasting(
+    LastingFault("F24", "slow to die", "a process takes seconds to end", slow_to_die, lambda storm: 1),
+    LastingFault("F24", "slow to start", "a process takes seconds", slow_to_start, lambda storm: 1),
+    LastingFault(
         "F21", "reply lost to client", "a client does not hear the answer", lose_answers,
         lambda storm: cluster_of(storm).clients.struck,
     ),
@@ -104,7 +104,7 @@ def _floor_rows() -> list[Fault]:
     rows: list[Fault] = []
     for number, name, what, fault, share, counted in FLOOR:
         begin = partial(_begin, fault=fault, share=share)
-        rows.append(Lasting(number, name, what, begin, partial(_count, counted=counted)))
+        rows.append(LastingFault(number, name, what, begin, partial(_count, counted=counted)))
     return rows
 
 
@@ -114,14 +114,14 @@ def rows() -> dict[str, Fault]:
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
 
-def calm(cluster: Cluster) -> None:
+def calm(cluster: SimulatedCluster) -> None:
     """What the world does not know of is mended too."""
     cluster.floor.calm()
     cluster.clients.lose_answer = 0.0
     workload.update_pool(cluster, hosts=len(cluster.hosts))
 
 
-FAULTS = rows()
+ALL_FAULTS = rows()
 ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 """Drawn apart from all others, so that the seeds of before mean what they meant."""
-DEEDS: dict[str, Callable[[Storm, Deed], None]] = {**workload.WORK, **larger.WORK}
+CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {**workload.WORK, **larger.WORK}

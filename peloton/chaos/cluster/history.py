@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import JobGoals, JobStates, JobStopped, JobSummary, JobView
-from peloton.actors.job.totals import TERMINAL
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused
 
@@ -28,7 +28,7 @@ NO_JOB = Key("")
 """What a listing is about: no job of its own."""
 
 
-class What(enum.Enum):
+class Asked(enum.Enum):
     """What was asked for."""
 
     CREATE = "create"
@@ -42,7 +42,7 @@ class What(enum.Enum):
 class Operation:
     """One thing a client wanted; it may have been said several times under one request key."""
 
-    def __init__(self, client: str, what: What, *, job: Key = NO_JOB, begun_s: float) -> None:
+    def __init__(self, client: str, what: Asked, *, job: Key = NO_JOB, begun_s: float) -> None:
         self.client = client
         self.what = what
         self.job = job
@@ -86,7 +86,7 @@ class Sight(NamedTuple):
     by: Operation
 
 
-class Story(NamedTuple):
+class JobHistory(NamedTuple):
     """All that was wanted of one job, and all that was seen of it, in the order of the answers.
 
     `may_leave`: what has ended may leave the listings, as it does where many jobs have ended.
@@ -96,7 +96,7 @@ class Story(NamedTuple):
     sights: list[Sight]
     may_leave: bool
 
-    def some(self, *what: What) -> list[Operation]:
+    def some(self, *what: Asked) -> list[Operation]:
         """What may have happened: all that was not refused."""
         return [each for each in self.wanted if each.what in what and not each.refused]
 
@@ -104,8 +104,8 @@ class Story(NamedTuple):
     def reborn_s(self) -> float:
         """From here on the job may be another of the same id: it was deleted, and then made by a
         creation that was said again. Its versions begin anew."""
-        deleted_s = _first_begun(self.some(What.DELETE))
-        late = [e for e in self.some(What.CREATE) if e.ended_s is None or e.ended_s > deleted_s]
+        deleted_s = _first_begun(self.some(Asked.DELETE))
+        late = [e for e in self.some(Asked.CREATE) if e.ended_s is None or e.ended_s > deleted_s]
         return deleted_s if late else float("inf")
 
 
@@ -113,9 +113,9 @@ def faults(history: list[Operation], *, may_leave: bool = False) -> list[str]:
     """Everything that contradicts itself, each as a line."""
     jobs: dict[Key, list[Operation]] = {}
     for operation in history:
-        if operation.what is not What.LIST:
+        if operation.what is not Asked.LIST:
             jobs.setdefault(operation.job, []).append(operation)
-    lists = [_listed(each) for each in history if each.what is What.LIST and each.known]
+    lists = [_listed(each) for each in history if each.what is Asked.LIST and each.known]
     found: list[str] = []
     for job, some in jobs.items():
         told = _of_job(_story(job, some, lists=lists)._replace(may_leave=may_leave))
@@ -135,15 +135,17 @@ def _story(
     some: list[Operation],
     *,
     lists: list[tuple[Operation, dict[Key, JobSummary]]],
-) -> Story:
+) -> JobHistory:
     sights = []
     for each in some:
-        if each.what is What.GET and isinstance(each.answer, JobView | Absent):
+        if each.what is Asked.GET and isinstance(each.answer, JobView | Absent):
             view = each.answer if isinstance(each.answer, JobView) else None
             sights.append(_sight(each, view.summary if view is not None else None, view=view))
     sights += [_sight(each, listed.get(job), view=None) for each, listed in lists]
     sights.sort(key=lambda sight: sight.ended_s)
-    return Story([each for each in some if each.what is not What.GET], sights, may_leave=False)
+    return JobHistory(
+        [each for each in some if each.what is not Asked.GET], sights, may_leave=False
+    )
 
 
 def _sight(by: Operation, summary: JobSummary | None, *, view: JobView | None) -> Sight:
@@ -151,7 +153,7 @@ def _sight(by: Operation, summary: JobSummary | None, *, view: JobView | None) -
     return Sight(by.begun_s, by.ended_s, summary, view, by)
 
 
-def _of_job(story: Story) -> Iterator[str]:
+def _of_job(story: JobHistory) -> Iterator[str]:
     yield from _is_there(story)
     yield from _never_goes_back(story)
     yield from _stays_stopped(story)
@@ -169,14 +171,14 @@ def _first_done(some: list[Operation]) -> float:
     return min(ends, default=float("inf"))
 
 
-def _is_there(story: Story) -> Iterator[str]:
+def _is_there(story: JobHistory) -> Iterator[str]:
     """R1 and R2: acknowledged is there until deleted; refused never is."""
-    possible = story.some(What.CREATE)
-    made_s, deleted_s = _first_done(possible), _first_begun(story.some(What.DELETE))
-    gone_s = _first_done(story.some(What.DELETE)) + DELETED_S_MAX
+    possible = story.some(Asked.CREATE)
+    made_s, deleted_s = _first_done(possible), _first_begun(story.some(Asked.DELETE))
+    gone_s = _first_done(story.some(Asked.DELETE)) + DELETED_S_MAX
     for sight in story.sights:
         if sight.summary is None:
-            if story.may_leave and sight.by.what is What.LIST and not _goes_on(story, sight):
+            if story.may_leave and sight.by.what is Asked.LIST and not _goes_on(story, sight):
                 continue
             if made_s < sight.begun_s and sight.ended_s < deleted_s:
                 yield f"R1 acknowledged at {made_s:.3f}, then absent: {sight.by}"
@@ -186,12 +188,12 @@ def _is_there(story: Story) -> Iterator[str]:
             yield f"R1 deleted at {gone_s - DELETED_S_MAX:.3f}, yet there: {sight.by}"
 
 
-def _goes_on(story: Story, sight: Sight) -> bool:
+def _goes_on(story: JobHistory, sight: Sight) -> bool:
     """Whether somebody who looked later saw that it had not ended by then."""
     return any(
         later.begun_s > sight.ended_s
         and later.summary is not None
-        and later.summary.state not in TERMINAL
+        and later.summary.state not in TERMINAL_JOB_STATES
         for later in story.sights
     )
 
@@ -209,13 +211,13 @@ class _Newest:
         if sight.summary is None:
             return
         self.succeeded = max(self.succeeded, _succeeded(sight.summary))
-        if sight.summary.state in TERMINAL:
+        if sight.summary.state in TERMINAL_JOB_STATES:
             self.ended = sight.summary.state
         if sight.view is not None:
             self.version = max(self.version, sight.view.desired_state_version)
 
 
-def _never_goes_back(story: Story) -> Iterator[str]:
+def _never_goes_back(story: JobHistory) -> Iterator[str]:
     """R6, R13: who looks later sees no less; what has ended stays ended."""
     newest, heard = _Newest(), 0
     for later in sorted(story.sights, key=lambda sight: sight.begun_s):
@@ -240,26 +242,26 @@ def _succeeded(summary: JobSummary) -> int:
     return dict(summary.counts).get("SUCCEEDED", 0)
 
 
-def _stays_stopped(story: Story) -> Iterator[str]:
+def _stays_stopped(story: JobHistory) -> Iterator[str]:
     """R1: a stop that was acknowledged is seen by whoever looks later."""
-    stopped_s = _first_done(story.some(What.STOP))
+    stopped_s = _first_done(story.some(Asked.STOP))
     for sight in story.sights:
         if sight.summary is None or sight.begun_s <= stopped_s or sight.ended_s >= story.reborn_s:
             continue
         state = sight.summary.state
-        if state not in TERMINAL and state is not JobStates.KILLING:
+        if state not in TERMINAL_JOB_STATES and state is not JobStates.KILLING:
             yield f"R1 stopped at {stopped_s:.3f}, yet it is {state.name}: {sight.by}"
 
 
-def _parts_stay_stopped(story: Story) -> Iterator[str]:
+def _parts_stay_stopped(story: JobHistory) -> Iterator[str]:
     """R1: likewise of a stop of some instances: each slice it touched names its last one."""
-    for stop in story.some(What.STOP_SOME):
+    for stop in story.some(Asked.STOP_SOME):
         if not isinstance(stop.answer, JobStopped) or stop.ended_s is None:
             continue
         for sight in story.sights:
             view = sight.view
             late = sight.begun_s > stop.ended_s and sight.ended_s < story.reborn_s
-            if view is None or not late or view.summary.state in TERMINAL:
+            if view is None or not late or view.summary.state in TERMINAL_JOB_STATES:
                 continue
             if view.goal in (JobGoals.KILLED, JobGoals.DELETED):
                 continue  # of what is stopped as a whole no part is stopped
@@ -276,10 +278,10 @@ def _slices(answer: JobStopped) -> list[int]:
     return [*found]
 
 
-def _nobody_asked(story: Story) -> Iterator[str]:
+def _nobody_asked(story: JobHistory) -> Iterator[str]:
     """R2, R6: nothing is stopped that nobody stopped, and no request is obeyed twice."""
-    goals = story.some(What.STOP, What.STOP_SOME, What.DELETE)
-    parts = story.some(What.STOP_SOME)
+    goals = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
+    parts = story.some(Asked.STOP_SOME)
     for sight in story.sights:
         if sight.summary is None:
             continue

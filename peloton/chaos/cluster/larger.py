@@ -16,11 +16,11 @@ from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster.cluster import NEED, POOL
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.simulation.plan import Deed
-from peloton.runtime.simulation.storms import Storm, Stroke
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key, Refused
 
 LITTLE = Resources(UNIT // 100, UNIT // 100, 0, 0)
@@ -37,30 +37,30 @@ TRIES_MAX = 5
 """A client whose pieces are lost again and again gives up."""
 
 
-def create_large(storm: Storm, deed: Deed) -> None:
+def create_large(storm: Storm, action: StormAction) -> None:
     """A job of several slices, each instance of which wants little."""
     cluster = cluster_of(storm)
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
-    cluster.create(deed.count, client=CLIENTS[deed.other % 3], name=name, resources=LITTLE)
+    cluster.create(action.count, client=CLIENTS[action.other % 3], name=name, resources=LITTLE)
 
 
-def create_in_pieces(storm: Storm, deed: Deed) -> None:
+def create_in_pieces(storm: Storm, action: StormAction) -> None:
     """A job whose instances' own configs come slice by slice, before the job itself."""
     cluster = cluster_of(storm)
     default = TaskConfig(command=Command("x"), resources=LITTLE)
     own = TaskConfig(command=Command("y"), resources=NEED)
-    given = [Override(at, own) for at in (0, deed.count - 1)][: min(2, deed.count)]
+    given = [Override(at, own) for at in (0, action.count - 1)][: min(2, action.count)]
     slices: dict[int, tuple[Override, ...]] = {}
     for override in given:
         number = override.instance // SLICE_SIZE
         slices[number] = (*slices.get(number, ()), override)
-    spec = JobSpec("p", "me", POOL, deed.count, default, own_configs=len(given))
-    name = f"{LARGE_NAME}{len(cluster.jobs) + 1}" if deed.count > SLICE_SIZE else ""
-    job, client = cluster.draw_job(name), CLIENTS[deed.other % 3]
+    spec = JobSpec("p", "me", STORM_POOL, action.count, default, own_configs=len(given))
+    name = f"{LARGE_NAME}{len(cluster.jobs) + 1}" if action.count > SLICE_SIZE else ""
+    job, client = cluster.draw_job(name), CLIENTS[action.other % 3]
     _InPieces(storm, job, client=client, pieces=(spec, slices)).say()
 
 
-def stop_early(storm: Storm, deed: Deed) -> None:
+def stop_early(storm: Storm, action: StormAction) -> None:
     """A job of several slices of which few run at once is stopped before the later ones began.
 
     After the stop the daemon that has the job dies; every second job is deleted shortly before or
@@ -69,28 +69,28 @@ def stop_early(storm: Storm, deed: Deed) -> None:
     """
     cluster = cluster_of(storm)
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
-    job, client = cluster.draw_job(name), CLIENTS[deed.other % 3]
+    job, client = cluster.draw_job(name), CLIENTS[action.other % 3]
     slices: dict[int, tuple[Override, ...]] = {}
-    for number in range(slices_of(deed.count)):
-        first, stop = number * SLICE_SIZE, min((number + 1) * SLICE_SIZE, deed.count)
+    for number in range(slices_of(action.count)):
+        first, stop = number * SLICE_SIZE, min((number + 1) * SLICE_SIZE, action.count)
         slices[number] = tuple(
             Override(at, TaskConfig(command=Command(f"own {at}"), resources=LITTLE))
-            for at in range(first, stop, OWN_EVERY[deed.which % len(OWN_EVERY)])
+            for at in range(first, stop, OWN_EVERY[action.which % len(OWN_EVERY)])
         )
     spec = JobSpec(
-        "s", "me", POOL, deed.count, TaskConfig(command=Command("x"), resources=LITTLE),
-        maximum_running=1 + deed.other % 2, own_configs=sum(map(len, slices.values())),
+        "s", "me", STORM_POOL, action.count, TaskConfig(command=Command("x"), resources=LITTLE),
+        maximum_running=1 + action.other % 2, own_configs=sum(map(len, slices.values())),
     )  # fmt: skip
 
     def made() -> None:
         later = storm.world.later
-        later.at(storm.world.now + deed.for_s, lambda: cluster.clients.stop(client, job))
+        later.at(storm.world.now + action.for_s, lambda: cluster.clients.stop(client, job))
         first_s, last_s = RESTART_S
-        restart_s = deed.for_s + first_s + deed.which / 1000 * (last_s - first_s)
+        restart_s = action.for_s + first_s + action.which / 1000 * (last_s - first_s)
         storm.later(restart_s, lambda: _restart(storm, job))
-        if deed.other % 2:
+        if action.other % 2:
             # Before the restart or after it: a deletion brings the slices back into memory.
-            delete_s = restart_s + (-0.5 if deed.which % 2 else 5.0)
+            delete_s = restart_s + (-0.5 if action.which % 2 else 5.0)
             storm.later(delete_s, lambda: cluster.clients.delete(client, job))
 
     _InPieces(storm, job, client=client, pieces=(spec, slices), made=made).say()
@@ -149,64 +149,66 @@ class _InPieces:
             self.say()
 
 
-WORK: dict[str, Callable[[Storm, Deed], None]] = {
+WORK: dict[str, Callable[[Storm, StormAction], None]] = {
     "create large": create_large,
     "create in pieces": create_in_pieces,
     STOP_EARLY: stop_early,
 }
 
 
-def redrive(storm: Storm, deed: Deed) -> None:
+def redrive(storm: Storm, action: StormAction) -> None:
     """Two messages at which every turn raises, and later a person who has them tried again."""
     jobs = cluster_of(storm).jobs
     if not jobs:
         return
-    job = jobs[deed.which % len(jobs)]
+    job = jobs[action.which % len(jobs)]
     shard = storm.world.sharding.shard_of(job)
     # Where it is owned: a letter to another daemon cannot carry what is not of its type.
     daemon = next((each for each in storm.world.living() if shard in each.shards()), None)
     if daemon is None:
         return
-    storm.strike(deed.name, job)
+    storm.strike(action.name, job)
     for number in range(2):
         nonsense: Any = ((number,),)
         daemon.region.tell((Envelope(job, StopJob(nonsense)),))
 
     def then() -> None:
-        other = storm.daemon(deed.which)
+        other = storm.daemon(action.which)
         if other is not None:
             other.region.redrive(job)
 
-    storm.later(max(2.0, deed.for_s), then)
+    storm.later(max(2.0, action.for_s), then)
 
 
-STROKES = (Stroke("F31", "redrive", "what was set aside is tried again", redrive, 1, (2.0, 15.0)),)
+STROKES = (
+    MomentaryFault("F31", "redrive", "what was set aside is tried again", redrive, 1, (2.0, 15.0)),
+)
 
 
-def drawn(seed: int, *, storm_s: float) -> list[Deed]:
+def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
     """Of few seeds one or two; their chance is their own, so all else stays what it was."""
     chance = random.Random(f"{seed} larger")
-    deeds = []
+    actions = []
     for name, share in (("create large", LARGE_SHARE), ("create in pieces", PIECES_SHARE)):
         if chance.random() < share:
             large = name == "create large" or chance.random() < LARGE_SHARE
-            deed = Deed(
+            action = StormAction(
                 at_s=round(chance.uniform(0.0, storm_s), 3),
                 name=name,
                 which=chance.randrange(1000),
                 other=chance.randrange(1000),
                 count=chance.choice(LARGE if large else (1, 2, 5)),
             )
-            deeds.append(deed)
-    return [*deeds, *_stopped(random.Random(f"{seed} stopped early"), storm_s=storm_s)]
+            actions.append(action)
+    return [*actions, *_stopped(random.Random(f"{seed} stopped early"), storm_s=storm_s)]
 
 
-def _stopped(chance: random.Random, *, storm_s: float) -> list[Deed]:
+def _stopped(chance: random.Random, *, storm_s: float) -> list[StormAction]:
     """Later than the others, so by a chance of its own."""
     if chance.random() >= STOPPED_SHARE:
         return []
     return [
-        Deed(
+        StormAction(
             at_s=round(chance.uniform(0.0, storm_s / 10), 3),
             name=STOP_EARLY,
             which=chance.randrange(1000),

@@ -12,27 +12,27 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import End, Outcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
-SUCCESS = Outcome(End.SUCCEEDED, 0)
-FAILURE = Outcome(End.FAILED, 1, message="Command exited with status 1")
-TERMINATED = Outcome(End.FAILED, signal="SIGTERM")
-CUT_SHORT = Outcome(End.LOST, reason="the machine was switched off")
+SUCCESS = RunOutcome(End.SUCCEEDED, 0)
+FAILURE = RunOutcome(End.FAILED, 1, message="Command exited with status 1")
+TERMINATED = RunOutcome(End.FAILED, signal="SIGTERM")
+CUT_SHORT = RunOutcome(End.LOST, reason="the machine was switched off")
 
 
 class Fate(NamedTuple):
     """What becomes of a run: after so long it ends so; None: it runs until it is stopped."""
 
     duration_s: float | None = 1.0
-    outcome: Outcome = SUCCESS
+    outcome: RunOutcome = SUCCESS
 
 
-Fates = Callable[[str], Fate]
+RunFates = Callable[[str], Fate]
 
 
-class Process(NamedTuple):
+class MachineProcess(NamedTuple):
     """One run that really runs."""
 
     host: Key
@@ -42,19 +42,19 @@ class Process(NamedTuple):
 class Machines:
     """All machines, by the key of their host."""
 
-    def __init__(self, fates: Fates, *, start_s: float = 0.0, stop_s: float = 0.0) -> None:
+    def __init__(self, fates: RunFates, *, start_s: float = 0.0, stop_s: float = 0.0) -> None:
         self.fates = fates
         self.start_s = start_s
         self.stop_s = stop_s  # how long a process takes to die
         self.deaf = False  # orders arrive and nothing is done: a launch that never starts
-        self.running: dict[str, Process] = {}
+        self.running: dict[str, MachineProcess] = {}
         self.ended: dict[str, tuple[Key, m.RunEnd]] = {}  # not yet forgotten by their host
         self.started: dict[str, Key] = {}  # every run that ever ran, and where
         self.gone: dict[str, None] = {}  # vanished with their machine, which knows them no more
-        self.results: dict[str, Outcome] = {}  # how every run ended in truth
+        self.results: dict[str, RunOutcome] = {}  # how every run ended in truth
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines that run on but cannot be asked
-        self._events: list[tuple[float, int, str, Outcome | None]] = []
+        self._events: list[tuple[float, int, str, RunOutcome | None]] = []
         self._count = 0
 
     @property
@@ -66,9 +66,9 @@ class Machines:
         """One order."""
         host: Key = message.host  # type: ignore[attr-defined]
         if host in self.cut_off:
-            asks = isinstance(message, m.ListRuns | m.AskBackend)
+            asks = isinstance(message, m.ListRuns | m.PingBackend)
             return [Envelope(host, m.BackendDown("out of reach"))] if asks else []
-        if isinstance(message, m.AskBackend):
+        if isinstance(message, m.PingBackend):
             return [Envelope(host, m.BackendUp())]
         epoch = getattr(message, "epoch", None)
         if epoch is not None:
@@ -108,7 +108,7 @@ class Machines:
         words += [Envelope(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
         return [word for word in words if word.to not in self.cut_off]
 
-    def end(self, run: str, outcome: Outcome, now: float) -> None:
+    def end(self, run: str, outcome: RunOutcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
         self._at(run, outcome, at=now)
 
@@ -137,7 +137,7 @@ class Machines:
                 continue
             self.gone.pop(start.run, None)
             assert self.started.setdefault(start.run, message.host) == message.host
-            self.running[start.run] = Process(message.host, start.spec.resources)
+            self.running[start.run] = MachineProcess(message.host, start.spec.resources)
             fate = self.fates(start.run)
             self._at(start.run, None, at=now + self.start_s)
             if fate.duration_s is not None:
@@ -151,6 +151,6 @@ class Machines:
         ends = tuple(end for at, end in self.ended.values() if at == host)
         return m.RunsListed(running, ends, message.asked_at)
 
-    def _at(self, run: str, outcome: Outcome | None, *, at: float) -> None:
+    def _at(self, run: str, outcome: RunOutcome | None, *, at: float) -> None:
         self._count += 1
         heapq.heappush(self._events, (at, self._count, run, outcome))

@@ -18,12 +18,12 @@ from collections.abc import Callable
 
 from peloton.actors.job.messages import JobStates
 from peloton.actors.resources import UNIT, Resources
-from peloton.chaos.cluster.aftermath import Wanted, faults_of
-from peloton.chaos.cluster.cluster import Cluster, Setup
+from peloton.chaos.cluster.aftermath import WantedJobs, faults_of
+from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.machines import Fate
 from peloton.runtime.core.envelope import Envelope, Stamp
-from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import NotReached
 from peloton.runtime.vocabulary import kind_of
 
@@ -56,16 +56,16 @@ def every_other(count: int) -> bool:
 class Nemesis:
     """Listens to all that leaves a shard, a machine or a client, in every life of every daemon."""
 
-    def haunt(self, cluster: Cluster) -> None:
+    def haunt(self, cluster: SimulatedCluster) -> None:
         """From now on, in this cluster."""
         for daemon in cluster.world.daemons.values():
             self._stand_behind(daemon)
 
-    def _stand_behind(self, daemon: Daemon) -> None:
+    def _stand_behind(self, daemon: SimulatedDaemon) -> None:
         daemon.through = lambda envelopes, stamp: self.hear(daemon, envelopes, stamp=stamp)
 
     def hear(
-        self, daemon: Daemon, envelopes: list[Envelope], *, stamp: Stamp | None
+        self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         """What is said in the end; of this one, all that was to be said."""
         return envelopes
@@ -78,7 +78,7 @@ class Ear(Nemesis):
         self.heard: Counter[tuple[str, str]] = Counter()
 
     def hear(
-        self, daemon: Daemon, envelopes: list[Envelope], *, stamp: Stamp | None
+        self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         self.heard.update(map(name_of, envelopes))
         return envelopes
@@ -97,7 +97,7 @@ class Missed(Nemesis):
         return f"{type(self).__name__} {'.'.join(self.name)}, {self.which.__name__}"
 
     def hear(
-        self, daemon: Daemon, envelopes: list[Envelope], *, stamp: Stamp | None
+        self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         return [envelope for envelope in envelopes if not self._strikes(envelope)]
 
@@ -118,7 +118,7 @@ class Stopped(Missed):
         self.behind = behind
 
     def hear(
-        self, daemon: Daemon, envelopes: list[Envelope], *, stamp: Stamp | None
+        self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         if not sum(self._strikes(envelope) for envelope in envelopes):
             return envelopes
@@ -141,7 +141,7 @@ class OldGlasses(Nemesis):
         self._through = False
 
     def hear(
-        self, daemon: Daemon, envelopes: list[Envelope], *, stamp: Stamp | None
+        self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         if self._through:
             return envelopes
@@ -160,7 +160,7 @@ class OldGlasses(Nemesis):
         return said
 
     def _come_at_last(
-        self, daemon: Daemon, line: tuple[str, Stamp | None, str], *, envelope: Envelope
+        self, daemon: SimulatedDaemon, line: tuple[str, Stamp | None, str], *, envelope: Envelope
     ) -> None:
         def come() -> None:
             held = self._held[line]
@@ -189,7 +189,7 @@ SIZES = {"jobmgr": 3, "resmgr": 1, "hostmgr": 2}
 """So that the second slices of jobs n and i live in other shards than their jobs."""
 SMALL = Resources(UNIT // 100, UNIT, 0, 0)
 LARGE = Resources(6 * UNIT, UNIT, 0, 0)
-WANTED: Wanted = {"n": (JobStates.SUCCEEDED, 1002), "h": (JobStates.SUCCEEDED, 12)}
+WANTED_AFTER_SCENE: WantedJobs = {"n": (JobStates.SUCCEEDED, 1002), "h": (JobStates.SUCCEEDED, 12)}
 
 
 def fates(run: str) -> Fate:
@@ -201,8 +201,10 @@ class Troubles:
     """A history in which there is too little room, a host out of reach, and a job of two slices."""
 
     def __init__(self, *, seed: int = 5) -> None:
-        setup = Setup(Limits(checkpoint_bytes_min=3000), fates, unreachable_timeout_s=20.0)
-        self.cluster = Cluster(seed=seed, daemons=2, hosts=2, sizes=SIZES, setup=setup)
+        setup = ClusterSetup(
+            DaemonLimits(checkpoint_bytes_min=3000), fates, unreachable_timeout_s=20.0
+        )
+        self.cluster = SimulatedCluster(seed=seed, daemons=2, hosts=2, sizes=SIZES, setup=setup)
 
     def play(self, nemesis: Nemesis) -> list[str]:
         """The history with this nemesis in it: what is wrong with it, a line for each fault."""
@@ -211,7 +213,7 @@ class Troubles:
             self.run()
         except AssertionError as error:
             return [f"{type(error).__name__}: {error}"]
-        return [*faults_of(self.cluster, WANTED)]
+        return [*faults_of(self.cluster, WANTED_AFTER_SCENE)]
 
     def run(self) -> None:
         """From the first claim to silence; raises `NotReached`."""
@@ -270,7 +272,7 @@ class Troubles:
             cluster.floor.cut(host)
             cluster.floor.mend(host)
         cluster.world.run_for(QUIET_S)
-        return [*faults_of(cluster, WANTED)]
+        return [*faults_of(cluster, WANTED_AFTER_SCENE)]
 
     def _lives(self, job: str) -> bool:
         return job in self.cluster.world.cells("job")

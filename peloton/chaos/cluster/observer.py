@@ -11,24 +11,24 @@ from collections.abc import Iterator, Mapping
 
 from peloton.actors.job.slice.facts import MembersBegun, SliceGoalSet, SliceOpened
 from peloton.chaos.cluster import branches, tiny
-from peloton.chaos.cluster.checks import Checks
-from peloton.chaos.cluster.cluster import Cluster
-from peloton.chaos.cluster.history import What
+from peloton.chaos.cluster.checks import ClusterChecks
+from peloton.chaos.cluster.cluster import SimulatedCluster
+from peloton.chaos.cluster.history import Asked
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import (
     DeleteSegment,
-    Failed,
     FrameRow,
     InsertRow,
     NotApplied,
-    Reply,
     Statement,
+    StatementFailed,
+    StatementReply,
 )
 from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.peer import PeerShell
-from peloton.runtime.simulation.checkers import Frame
-from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.simulation.checkers import DecodedFrame
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Absent, Key, kind_of
 
@@ -50,7 +50,7 @@ LINKS = {
 class Observer:
     """Listens to one stage."""
 
-    def __init__(self, storm: Storm, cluster: Cluster, *, checks: Checks) -> None:
+    def __init__(self, storm: Storm, cluster: SimulatedCluster, *, checks: ClusterChecks) -> None:
         self._storm = storm
         self._cluster = cluster
         self._world = cluster.world
@@ -78,7 +78,7 @@ class Observer:
 
     # ---- what is told ----
 
-    def _hear(self, frame: Frame) -> None:
+    def _hear(self, frame: DecodedFrame) -> None:
         for entry in frame.entries:
             kind = kind_of(entry.key)
             for fact in entry.facts:
@@ -95,12 +95,14 @@ class Observer:
                 if of == kind and because.startswith(reason):
                     self._reached[branches.reason_name(of, reason)] = None
 
-    def _replied(self, daemon: Daemon, said: list[tuple[Statement, Reply]]) -> None:
+    def _replied(
+        self, daemon: SimulatedDaemon, said: list[tuple[Statement, StatementReply]]
+    ) -> None:
         for statement, reply in said:
             for name in _hit_in_store(statement, self._limits):
                 self._hit(name)
-            if isinstance(reply, Failed | NotApplied):
-                text = reply.text if isinstance(reply, Failed) else "NotApplied"
+            if isinstance(reply, StatementFailed | NotApplied):
+                text = reply.text if isinstance(reply, StatementFailed) else "NotApplied"
                 name = type(statement).__name__
                 if isinstance(statement, InsertRow):
                     name += f" {type(statement.row).__name__}"
@@ -118,7 +120,7 @@ class Observer:
     def _look(self) -> None:
         if self._world.stepper.steps % LOOK_STEPS:
             return
-        open_now: dict[ShardId, list[tuple[Daemon, Shard]]] = {}
+        open_now: dict[ShardId, list[tuple[SimulatedDaemon, Shard]]] = {}
         for daemon in self._world.daemons.values():
             for shard, core in daemon.shards().items():
                 open_now.setdefault(shard, []).append((daemon, core))
@@ -131,7 +133,7 @@ class Observer:
             self._state("nobody")
         self._machines()
 
-    def _shard(self, shard: ShardId, owners: list[tuple[Daemon, Shard]]) -> None:
+    def _shard(self, shard: ShardId, owners: list[tuple[SimulatedDaemon, Shard]]) -> None:
         if len(owners) > 1:
             self._state("two owners")
         newest = self._world.store.registers.registers[shard].epoch
@@ -142,7 +144,7 @@ class Observer:
                 self._state("a frozen owner overtaken" if is_still else "an old owner wakes")
             if not node.startswith(f"{daemon.name}."):
                 self._state("an owner without its node")
-            if core.hearing.refused:
+            if core.epoch_filter.refused:
                 self._state("mail of an older epoch refused")
             for name in tiny.hit_in_shard(core, self._limits):
                 self._hit(name)
@@ -175,7 +177,7 @@ class Observer:
                 if len(rows) > len({(position, part) for position, _, part in rows}):
                     self._state("a frame behind a takeover")
 
-    def _daemon(self, daemon: Daemon) -> None:
+    def _daemon(self, daemon: SimulatedDaemon) -> None:
         if daemon.root is None or daemon.process is None:
             return
         for reason in daemon.root.region.health()[1]:
@@ -218,7 +220,7 @@ class Observer:
                 self._state("said three times")
             if (operation.ended_s or 0.0) > self.calm_at_s > operation.begun_s:
                 self._state("answered after the storm")
-            if operation.what is What.LIST:
+            if operation.what is Asked.LIST:
                 self._state("a listing")
             if isinstance(operation.answer, Absent):
                 self._state("absent")

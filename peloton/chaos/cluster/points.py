@@ -25,10 +25,10 @@ from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.aftermath import faults_of
-from peloton.chaos.cluster.cluster import NEED, POOL, Cluster, Setup
+from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.machines import FAILURE, Fate
-from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.daemon import Call, Daemon, Moment
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.daemon import Moment, PortCall, SimulatedDaemon
 from peloton.runtime.simulation.store import StoreFaults
 from peloton.runtime.simulation.world import NotReached
 
@@ -37,8 +37,8 @@ SCENE_S_MAX = 150.0
 """A session's time, a restart and what is said again after it: more than that is a hang."""
 QUIET_S = 40.0
 """Longer than anything waits before it is said again."""
-TINY = Limits(checkpoint_bytes_min=300)
-WANTED = {
+TINY = DaemonLimits(checkpoint_bytes_min=300)
+WANTED_AFTER_CRASH = {
     "a": (JobStates.SUCCEEDED, 3),
     "c": (JobStates.SUCCEEDED, 2),
     "e": (JobStates.KILLED, SLICE_SIZE + 1),
@@ -89,7 +89,7 @@ class Point(NamedTuple):
     """One place to die at: the number of a port call's moment in the history, and which it is."""
 
     number: int
-    call: Call
+    call: PortCall
     path: str
     side: Side
 
@@ -98,7 +98,7 @@ class Point(NamedTuple):
         return f"{self.number} {call.daemon} {self.path}: {self.side.value} {call.name}"
 
 
-def path_of(call: Call) -> str:
+def path_of(call: PortCall) -> str:
     """The path a port call lies on."""
     return PORTS.get(call.port) or PATHS.get((call.port, call.name), f"{call.port} {call.name}")
 
@@ -118,11 +118,11 @@ class Deaths:
         self.first = first
         self.again = again
         self.all_at_once = all_at_once
-        self.struck: list[Call] = []
+        self.struck: list[PortCall] = []
         self._since = 0
-        self._cluster: Cluster | None = None
+        self._cluster: SimulatedCluster | None = None
 
-    def watch(self, cluster: Cluster) -> None:
+    def watch(self, cluster: SimulatedCluster) -> None:
         """From now on it listens."""
         self._cluster = cluster
         cluster.world.on_call = self.strikes
@@ -137,7 +137,7 @@ class Deaths:
         due = (self.first is not None) + bool(self.again)
         return len(self.struck) < due
 
-    def strikes(self, call: Call) -> bool:
+    def strikes(self, call: PortCall) -> bool:
         """As `World.on_call`."""
         assert self._cluster is not None
         world, first = self._cluster.world, self.first
@@ -187,7 +187,7 @@ def fates(run: str) -> Fate:
     return Fate(None) if job.endswith("b") else Fate(1.0)
 
 
-class Story:
+class ScriptedHistory:
     """The history: one scene after the other, each until what it wants is so."""
 
     def __init__(
@@ -197,7 +197,9 @@ class Story:
         told: Callable[[str], None] = lambda scene: None,
         scene_s_max: float = SCENE_S_MAX,
     ) -> None:
-        self.cluster = Cluster(seed=seed, daemons=2, hosts=2, setup=Setup(TINY, fates))
+        self.cluster = SimulatedCluster(
+            seed=seed, daemons=2, hosts=2, setup=ClusterSetup(TINY, fates)
+        )
         self.scene_s_max = scene_s_max
         self._told = told
 
@@ -236,7 +238,7 @@ class Story:
         cluster = self.cluster
         job = cluster.draw_job("e")
         default = TaskConfig(command=Command("x"), resources=NEED)
-        spec = JobSpec("e", "me", POOL, SLICE_SIZE + 1, default, maximum_running=1)
+        spec = JobSpec("e", "me", STORM_POOL, SLICE_SIZE + 1, default, maximum_running=1)
         cluster.clients.create("c1", job, message=CreateJob(spec))
         self._until("e runs", lambda: bool(cluster.machines.running))
         cluster.clients.stop("c1", job)
@@ -267,19 +269,19 @@ class Story:
             raise NotReached(f"{scene}: {error}") from error
 
 
-def _all(cluster: Cluster) -> list[Daemon]:
+def _all(cluster: SimulatedCluster) -> list[SimulatedDaemon]:
     return [*cluster.world.daemons.values()]
 
 
-def _owns(daemon: Daemon) -> bool:
+def _owns(daemon: SimulatedDaemon) -> bool:
     return bool(daemon.shards())
 
 
 def points(seed: int = SEED) -> list[Point]:
     """The history once, in peace: every moment of it at which a process could end."""
-    story, found = Story(seed=seed), list[Point]()
+    story, found = ScriptedHistory(seed=seed), list[Point]()
 
-    def note(call: Call) -> bool:
+    def note(call: PortCall) -> bool:
         path, number = path_of(call), story.cluster.world.calls
         if call.name in LOOKS:
             return False
@@ -293,23 +295,26 @@ def points(seed: int = SEED) -> list[Point]:
     # repeated by every restart, and so by every second death.
     story.cluster.world.on_call = note
     story.run()
-    wrong = [*faults_of(story.cluster, WANTED)]
+    wrong = [*faults_of(story.cluster, WANTED_AFTER_CRASH)]
     assert not wrong, wrong
     return found
 
 
 def play(
-    deaths: Deaths, *, seed: int = SEED, prepare: Callable[[Cluster], None] = lambda cluster: None
+    deaths: Deaths,
+    *,
+    seed: int = SEED,
+    prepare: Callable[[SimulatedCluster], None] = lambda cluster: None,
 ) -> list[str]:
     """The history with these deaths in it: what is wrong with it, one line for each fault."""
-    story = Story(seed=seed)
+    story = ScriptedHistory(seed=seed)
     deaths.watch(story.cluster)
     prepare(story.cluster)
     try:
         story.run()
     except AssertionError as error:
         return [f"{type(error).__name__}: {error}"]
-    return [*faults_of(story.cluster, WANTED)]
+    return [*faults_of(story.cluster, WANTED_AFTER_CRASH)]
 
 
 def share(table: Sequence[Point], *, every: int) -> list[Point]:

@@ -2,8 +2,8 @@
 
 Turns a plan into a history: a calm until everything stands, the storm, a calm in which every goal
 is to be reached within a bounded time, and a quiet point at which nothing may be left behind. What
-is wrong raises `Failed`, which has the plan and the cluster as it was. It must not mend anything,
-nor go on after something was found.
+is wrong raises `StormFailed`, which has the plan and the cluster as it was. It must not mend
+anything, nor go on after something was found.
 
     played = play(draw(7))
 """
@@ -17,14 +17,14 @@ from typing import NamedTuple
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import larger, tiny, workload
-from peloton.chaos.cluster.checks import Checks
-from peloton.chaos.cluster.cluster import Cluster, Setup
-from peloton.chaos.cluster.faults import ADDED, DEEDS, FAULTS, calm
-from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, Fates
+from peloton.chaos.cluster.checks import ClusterChecks
+from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
+from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS, CLUSTER_ACTIONS, calm
+from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
-from peloton.runtime.simulation.plan import Deed, Plan, changed, some_of
+from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
-from peloton.runtime.simulation.storms import Lasting, Storm, drawn
+from peloton.runtime.simulation.storms import LastingFault, Storm, drawn_moments
 from peloton.runtime.simulation.world import NotReached
 
 READY_S_MAX = 120.0
@@ -42,7 +42,7 @@ ADDED_SHARE = 0.12
 STRENGTHS = (0.2, 0.5, 1.0)
 
 
-class ClusterPlan(Plan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A plan over a cluster; `duration_s` is how long runs last at most."""
 
     hosts: int = 3
@@ -64,7 +64,7 @@ class Played(NamedTuple):
     reached: tuple[str, ...]
 
 
-class Failed(AssertionError):
+class StormFailed(AssertionError):
     """A storm in which something was wrong. `sort` tells one failure from another."""
 
     def __init__(self, storm: Storm, error: Exception) -> None:
@@ -85,15 +85,15 @@ def draw(seed: int) -> ClusterPlan:
     """The plan of a seed: which faults there are, then how strong, then when."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
-    names = [*some_of(chance, [name for name in FAULTS if name not in ADDED])]
-    faults, deeds = _faults(chance, names, storm_s=storm_s)
-    deeds += workload.drawn(chance, deeds=chance.randint(3, 14), storm_s=storm_s)
+    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in ADDED])]
+    faults, actions = _faults(chance, names, storm_s=storm_s)
+    actions += workload.drawn(chance, actions=chance.randint(3, 14), storm_s=storm_s)
     # What was added later has a chance of its own: the seeds of before mean what they meant.
     more = random.Random(f"{seed} added")
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
-    deeds += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
+    actions += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
     limits = tiny.drawn(seed)
-    if any(deed.count > SLICE_SIZE for deed in deeds):
+    if any(action.count > SLICE_SIZE for action in actions):
         # A thousand words a few at a time, each few half a minute after the last, is no stop.
         limits.pop("link_bytes_max", None)
     return ClusterPlan(
@@ -109,7 +109,7 @@ def draw(seed: int) -> ClusterPlan:
         limits=limits,
         furnish_s_max=_late(seed),
         faults={**faults, **added[0]},
-        deeds=tuple(sorted(deeds, key=lambda deed: deed.at_s)),
+        actions=tuple(sorted(actions, key=lambda action: action.at_s)),
         storm_s=storm_s,
         duration_s=chance.choice((0.5, 2.0, 15.0)),
         failing=chance.choice((0.0, 0.0, 0.3)),
@@ -119,17 +119,17 @@ def draw(seed: int) -> ClusterPlan:
 
 def _faults(
     chance: random.Random, names: list[str], *, storm_s: float
-) -> tuple[dict[str, float], list[Deed]]:
+) -> tuple[dict[str, float], list[StormAction]]:
     """How strong those are that last, and when the others strike."""
     faults: dict[str, float] = {}
-    deeds: list[Deed] = []
+    actions: list[StormAction] = []
     for name in names:
-        fault = FAULTS[name]
-        if isinstance(fault, Lasting):
+        fault = ALL_FAULTS[name]
+        if isinstance(fault, LastingFault):
             faults[name] = chance.choice(STRENGTHS)
         else:
-            deeds += drawn(chance, fault, storm_s=storm_s)
-    return faults, deeds
+            actions += drawn_moments(chance, fault, storm_s=storm_s)
+    return faults, actions
 
 
 def _late(seed: int) -> float:
@@ -137,7 +137,7 @@ def _late(seed: int) -> float:
     return random.Random(f"{seed} furnish").choice((0.0, 0.0, 0.05, 3.0))
 
 
-def _fates(plan: ClusterPlan) -> Fates:
+def _fates(plan: ClusterPlan) -> RunFates:
     def fate(run: str) -> Fate:
         chance = random.Random(f"{plan.seed} {run}")
         outcome = FAILURE if chance.random() < plan.failing else SUCCESS
@@ -148,26 +148,26 @@ def _fates(plan: ClusterPlan) -> Fates:
     return fate
 
 
-class Stage:
+class StormRun:
     """A cluster, its checks and its storm: all that a run of one plan needs."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         finished = plan.limits.get("finished_jobs_max", FINISHED_JOBS_MAX)
-        setup = Setup(
+        setup = ClusterSetup(
             tiny.limits(plan.limits, checkpoint_bytes_min=plan.checkpoint_bytes_min),
             _fates(plan),
             plan.unreachable_timeout_s,
             int(finished),
             plan.furnish_s_max,
         )
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
         )
-        self.checks = Checks(self.cluster)
-        self.checks.core.poisoned = any(deed.name in POISON for deed in plan.deeds)
-        self.storm = Storm(self.cluster.world, plan, faults=FAULTS, about=self.cluster)
-        self.storm.deeds.update(DEEDS)
+        self.checks = ClusterChecks(self.cluster)
+        self.checks.core.poisoned = any(action.name in POISON for action in plan.actions)
+        self.storm = Storm(self.cluster.world, plan, faults=ALL_FAULTS, about=self.cluster)
+        self.storm.actions.update(CLUSTER_ACTIONS)
         self.cluster.world.checks.append(self._goes_on)
         self.observer = Observer(self.storm, self.cluster, checks=self.checks)
 
@@ -177,7 +177,7 @@ class Stage:
             with tiny.rows(self.plan.limits):
                 calm_s = self._play()
         except Exception as error:
-            raise Failed(self.storm, error) from error
+            raise StormFailed(self.storm, error) from error
         world, storm = self.cluster.world, self.storm
         return Played(
             plan=self.plan,
@@ -212,8 +212,8 @@ class Stage:
 
 
 def play(plan: ClusterPlan) -> Played:
-    """One storm; raises `Failed`."""
-    stage = Stage(plan)
+    """One storm; raises `StormFailed`."""
+    stage = StormRun(plan)
     try:
         return stage.play()
     finally:
@@ -237,7 +237,7 @@ def shrink(plan: ClusterPlan, sort: str) -> ClusterPlan:
     def fails(smaller: ClusterPlan) -> bool:
         try:
             play(smaller)
-        except Failed as failed:
+        except StormFailed as failed:
             return failed.sort == sort
         return False
 

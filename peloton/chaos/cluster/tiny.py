@@ -18,11 +18,11 @@ from peloton.runtime.core import fencing, register
 from peloton.runtime.core.parcels import Link
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import FRAME_PART_BYTES_MAX, SEGMENT_FRAMES
-from peloton.runtime.shells.house import Limits
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.shells.ephemeral import EphemeralShell
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.shells.soft import SoftShell
 from peloton.runtime.simulation import cells, scan
 from peloton.runtime.simulation.plan import some_of
 
@@ -47,7 +47,7 @@ SHARDS: dict[str, Tiny] = {
     "turns_per_frame_max": Tiny((1, 2, 4), "the turns of a frame are up",
                                 lambda core: core.pump.counts["spent"]),
     "commands_max": Tiny((1, 2, 4), "a full mailbox refuses a command",
-                         lambda core: core.held.full),
+                         lambda core: core.deferred.full),
     "ended_rows_per_round": Tiny((1, 2, 3), "final states wait for the next round",
                                  lambda core: core.endings.full),
     "redriven_per_frame_max": Tiny((1,), "a redrive takes several frames",
@@ -67,7 +67,7 @@ SHELLS: dict[str, Tiny] = {
     "waiting_mail_max": Tiny((0, 1, 3), "a recovering shard takes no more mail",
                              lambda shell: isinstance(shell, ShardShell) and shell.refused),
     "held_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
-                          lambda shell: isinstance(shell, SoftShell) and shell.dropped),
+                          lambda shell: isinstance(shell, EphemeralShell) and shell.dropped),
     "letter_bytes": Tiny((1, 500), "what is for one place takes several letters",
                          lambda shell: isinstance(shell, PeerShell) and shell.counts["split"]),
 }  # fmt: skip
@@ -85,9 +85,9 @@ STORE: dict[str, Tiny] = {
     "frame_part_bytes_max": Tiny((40, 200), "a frame takes several rows"),
 }
 """Seen in what is said to the store."""
-ALL = {**SHARDS, **SHELLS, **LINKS, **STORE}
-USUAL: dict[str, Number] = {
-    **{name: getattr(Limits(), name) for name in (*SHARDS, *SHELLS, *LINKS)},
+ALL_TINY = {**SHARDS, **SHELLS, **LINKS, **STORE}
+USUAL_NUMBERS: dict[str, Number] = {
+    **{name: getattr(DaemonLimits(), name) for name in (*SHARDS, *SHELLS, *LINKS)},
     "finished_jobs_max": FINISHED_JOBS_MAX,
     "segment_frames": SEGMENT_FRAMES,
     "frame_part_bytes_max": FRAME_PART_BYTES_MAX,
@@ -101,15 +101,15 @@ def drawn(seed: int) -> dict[str, Number]:
     chance = random.Random(f"{seed} limits")
     if chance.random() < 0.5:
         return {}
-    return {name: chance.choice(ALL[name].values) for name in some_of(chance, [*ALL])}
+    return {name: chance.choice(ALL_TINY[name].values) for name in some_of(chance, [*ALL_TINY])}
 
 
-def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> Limits:
+def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> DaemonLimits:
     """Those of a daemon."""
     own: dict[str, Any] = {name: value for name, value in drawn.items() if name not in STORE}
     if "cold_after_s" in own or "cold_per_look_max" in own:
         own = {"cold_after_s": 1.0, **own, "cold_look_s": COLD_LOOK_S}
-    return Limits(checkpoint_bytes_min=checkpoint_bytes_min, **own)
+    return DaemonLimits(checkpoint_bytes_min=checkpoint_bytes_min, **own)
 
 
 @contextlib.contextmanager

@@ -1,21 +1,21 @@
 """What is seen of a cluster, whatever it is made of, and whether all of it is over.
 
-Turns cells, crowds and machines into a yes or no. A `View` is anything that has those three: a
-fleet of daemons, or a handful of single cores. It must not import any of them, so that all may
-import it.
+Turns cells, crowds and machines into a yes or no. A `ClusterView` is anything that has those
+three: a fleet of daemons, or a handful of single cores. It must not import any of them, so that
+all may import it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
-from peloton.actors.job.totals import TERMINAL
-from peloton.actors.task.state import ENDED, Room
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.task.state import ENDED, Admission
 from peloton.chaos.cluster.machines import Machines
 from peloton.runtime.vocabulary import Key
 
 
-class View(Protocol):
+class ClusterView(Protocol):
     """What there is, as the newest owners see it."""
 
     @property
@@ -29,19 +29,19 @@ class View(Protocol):
         """Every crowd of tasks that is in memory."""
 
 
-def over(view: View) -> bool:
+def over(view: ClusterView) -> bool:
     """Every job in memory has ended or is gone, nothing runs, and nobody holds or wants room."""
     for job in view.cells("job").values():
         # A job of which only pieces were said is nobody's goal: it is forgotten some time.
         said = job.spec is not None
-        if said and (job.state not in TERMINAL or job.goal.name == "DELETED"):
+        if said and (job.state not in TERMINAL_JOB_STATES or job.goal.name == "DELETED"):
             return False
     if view.machines.running or any(host.runs for host in view.cells("host").values()):
         return False
     if any(lot.waiting or lot.admitted for lot in view.cells("lot").values()):
         return False
     return all(
-        state.state in ENDED and state.room == Room.NONE
+        state.state in ENDED and state.room == Admission.NONE
         for crowd in view.crowds().values()
         for state in crowd.classes
     )

@@ -15,34 +15,34 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJob
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.messages import UpdatePool
-from peloton.chaos.cluster.cluster import NEED, POOL, ROOM, Cluster
+from peloton.chaos.cluster.cluster import NEED, ROOM, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.machines import FAILURE
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.simulation.plan import Deed
-from peloton.runtime.simulation.storms import Storm, Stroke
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key, Message, Refused
 
 CLIENTS = ("c1", "c2", "c3")
 SIZES = (1, 1, 2, 3, 5, 12)
 
 
-def cluster_of(storm: Storm) -> Cluster:
+def cluster_of(storm: Storm) -> SimulatedCluster:
     """What the storm is about."""
     found = storm.about
-    assert isinstance(found, Cluster)
+    assert isinstance(found, SimulatedCluster)
     return found
 
 
-def _job(storm: Storm, deed: Deed) -> Key | None:
+def _job(storm: Storm, action: StormAction) -> Key | None:
     jobs = cluster_of(storm).jobs
-    return jobs[deed.which % len(jobs)] if jobs else None
+    return jobs[action.which % len(jobs)] if jobs else None
 
 
-def _client(deed: Deed) -> str:
-    return CLIENTS[deed.other % len(CLIENTS)]
+def _client(action: StormAction) -> str:
+    return CLIENTS[action.other % len(CLIENTS)]
 
 
-def create(storm: Storm, deed: Deed) -> None:
+def create(storm: Storm, action: StormAction) -> None:
     """A job of `count` instances; the deed's numbers say of which form."""
     forms: tuple[dict[str, Any], ...] = (
         {},
@@ -51,59 +51,65 @@ def create(storm: Storm, deed: Deed) -> None:
         {"max_failures": 1, "kill_grace_s": 2.0},
         {"resources": NEED.times(2)},
     )
-    form = forms[deed.other % len(forms)]
-    cluster_of(storm).create(max(1, deed.count), client=_client(deed), **form)
+    form = forms[action.other % len(forms)]
+    cluster_of(storm).create(max(1, action.count), client=_client(action), **form)
 
 
-def create_limited(storm: Storm, deed: Deed) -> None:
+def create_limited(storm: Storm, action: StormAction) -> None:
     """A job with a limit on how many run at once, and one instance with a config of its own."""
     cluster = cluster_of(storm)
-    count = max(2, deed.count)
+    count = max(2, action.count)
     default = TaskConfig(command=Command("x"), resources=NEED)
     own = Override(count - 1, TaskConfig(command=Command("y"), resources=NEED.times(2)))
     spec = JobSpec(
-        "limited", "me", POOL, count, default, maximum_running=1 + deed.other % 2, own_configs=1
+        "limited",
+        "me",
+        STORM_POOL,
+        count,
+        default,
+        maximum_running=1 + action.other % 2,
+        own_configs=1,
     )
     job = cluster.draw_job()
     message = CreateJob(spec, ((0, (own,)),))
-    cluster.clients.create(_client(deed), job, message=message)
+    cluster.clients.create(_client(action), job, message=message)
 
 
-def stop(storm: Storm, deed: Deed) -> None:
+def stop(storm: Storm, action: StormAction) -> None:
     """All of a job."""
-    job = _job(storm, deed)
+    job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.stop(_client(deed), job)
+        cluster_of(storm).clients.stop(_client(action), job)
 
 
-def stop_some(storm: Storm, deed: Deed) -> None:
+def stop_some(storm: Storm, action: StormAction) -> None:
     """Some instances of a job."""
-    job = _job(storm, deed)
+    job = _job(storm, action)
     if job is not None:
-        some = ((0, 1 + deed.other % 3),)
-        cluster_of(storm).clients.stop_some(_client(deed), job, ranges=some)
+        some = ((0, 1 + action.other % 3),)
+        cluster_of(storm).clients.stop_some(_client(action), job, ranges=some)
 
 
-def delete(storm: Storm, deed: Deed) -> None:
+def delete(storm: Storm, action: StormAction) -> None:
     """A job, ended or not."""
-    job = _job(storm, deed)
+    job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.delete(_client(deed), job)
+        cluster_of(storm).clients.delete(_client(action), job)
 
 
-def look(storm: Storm, deed: Deed) -> None:
+def look(storm: Storm, action: StormAction) -> None:
     """How is a job?"""
-    job = _job(storm, deed)
+    job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.look(_client(deed), job)
+        cluster_of(storm).clients.look(_client(action), job)
 
 
-def list_jobs(storm: Storm, deed: Deed) -> None:
+def list_jobs(storm: Storm, action: StormAction) -> None:
     """How are all of them?"""
-    cluster_of(storm).clients.list_jobs(_client(deed))
+    cluster_of(storm).clients.list_jobs(_client(action))
 
 
-WORK: dict[str, Callable[[Storm, Deed], None]] = {
+WORK: dict[str, Callable[[Storm, StormAction], None]] = {
     "create": create,
     "create limited": create_limited,
     "stop": stop,
@@ -118,11 +124,11 @@ WEIGHTS = {
 }  # fmt: skip
 
 
-def drawn(chance: random.Random, *, deeds: int, storm_s: float) -> list[Deed]:
+def drawn(chance: random.Random, *, actions: int, storm_s: float) -> list[StormAction]:
     """A workload; the first deed is always a job."""
-    names = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=deeds)
+    names = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=actions)
     return [
-        Deed(
+        StormAction(
             at_s=round(chance.uniform(0.0, storm_s if at else 2.0), 3),
             name=name if at else "create",
             which=chance.randrange(1000),
@@ -136,25 +142,25 @@ def drawn(chance: random.Random, *, deeds: int, storm_s: float) -> list[Deed]:
 # ---- worse ----
 
 
-def at_once(storm: Storm, deed: Deed) -> None:
+def at_once(storm: Storm, action: StormAction) -> None:
     """Stop, delete and look at one job at one instant, by three clients."""
-    job = _job(storm, deed)
+    job = _job(storm, action)
     if job is not None:
-        storm.strike(deed.name, job)
+        storm.strike(action.name, job)
         clients = cluster_of(storm).clients
         for at in range(3):
-            do = (clients.stop, clients.delete, clients.look)[(at + deed.other) % 3]
+            do = (clients.stop, clients.delete, clients.look)[(at + action.other) % 3]
             do(CLIENTS[at], job)
 
 
-def burst(storm: Storm, deed: Deed) -> None:
+def burst(storm: Storm, action: StormAction) -> None:
     """Many jobs at one instant."""
-    storm.strike(deed.name)
-    for at in range(deed.count):
+    storm.strike(action.name)
+    for at in range(action.count):
         cluster_of(storm).create(1, client=CLIENTS[at % 3])
 
 
-def same_key(storm: Storm, deed: Deed) -> None:
+def same_key(storm: Storm, action: StormAction) -> None:
     """A request key that made a job is said again with another body: only a refusal is right."""
     cluster = cluster_of(storm)
     made = [
@@ -162,33 +168,33 @@ def same_key(storm: Storm, deed: Deed) -> None:
         for each in cluster.clients.said
         if isinstance(each.message, CreateJob) and isinstance(each.operation.answer, JobCreated)
     ]
-    daemon = storm.daemon(deed.other)
+    daemon = storm.daemon(action.other)
     if not made or daemon is None:
         return
-    said = made[deed.which % len(made)]
+    said = made[action.which % len(made)]
     assert said.request is not None
     name = said.request[0]
-    storm.strike(deed.name, name)
+    storm.strike(action.name, name)
 
     def heard(future: Future[Any]) -> None:
         if isinstance(future.result(), JobStopped):
             storm.broken.append(f"request {name} made a job, then stopped one")
         elif isinstance(future.result(), Refused):
-            storm.strike(f"{deed.name}: refused")
+            storm.strike(f"{action.name}: refused")
 
     request = (name, b"other")
     asked = daemon.region.ask(said.operation.job, StopJob(), request=request)
     asked.add_done_callback(heard)
 
 
-def bad_request(storm: Storm, deed: Deed) -> None:
+def bad_request(storm: Storm, action: StormAction) -> None:
     """What can only be refused, for good: no instances, or a job nobody made."""
     clients = cluster_of(storm).clients
-    storm.strike(deed.name)
-    if deed.other % 2:
+    storm.strike(action.name)
+    if action.other % 2:
         clients.command("c3", cluster_of(storm).nobody, message=StopJob())
         return
-    nothing = JobSpec("j", "me", POOL, 0, TaskConfig(command=Command("x"), resources=NEED))
+    nothing = JobSpec("j", "me", STORM_POOL, 0, TaskConfig(command=Command("x"), resources=NEED))
 
     def heard(answer: Any) -> None:
         if not isinstance(answer, Refused):
@@ -197,47 +203,47 @@ def bad_request(storm: Storm, deed: Deed) -> None:
     clients.command("c3", cluster_of(storm).nobody, message=CreateJob(nothing), heard=heard)
 
 
-def poison(storm: Storm, deed: Deed) -> None:
+def poison(storm: Storm, action: StormAction) -> None:
     """A message at which every turn raises. It harms its actor's queue, and nobody else."""
-    job = _job(storm, deed)
-    daemon = storm.daemon(deed.other)
+    job = _job(storm, action)
+    daemon = storm.daemon(action.other)
     if job is not None and daemon is not None:
-        storm.strike(deed.name, job)
+        storm.strike(action.name, job)
         nonsense: Any = ((0,),)
         daemon.region.tell((Envelope(job, StopJob(nonsense)),))
 
 
-def shrink_pool(storm: Storm, deed: Deed) -> None:
+def shrink_pool(storm: Storm, action: StormAction) -> None:
     """The pool is given less room while its jobs are under way; later all of it again."""
     cluster = cluster_of(storm)
-    storm.strike(deed.name)
+    storm.strike(action.name)
     update_pool(cluster, hosts=max(1, len(cluster.hosts) // 3))
-    storm.later(deed.for_s, lambda: update_pool(cluster, hosts=len(cluster.hosts)))
+    storm.later(action.for_s, lambda: update_pool(cluster, hosts=len(cluster.hosts)))
 
 
-def update_pool(cluster: Cluster, *, hosts: int) -> None:
+def update_pool(cluster: SimulatedCluster, *, hosts: int) -> None:
     """The pool may use the room of so many hosts."""
     config = cluster.pool_config(ROOM.times(hosts))
     message: Message = UpdatePool(config, force=True)
-    cluster.clients.command("operator", POOL, message=message)
+    cluster.clients.command("operator", STORM_POOL, message=message)
 
 
-def crash_program(storm: Storm, deed: Deed) -> None:
+def crash_program(storm: Storm, action: StormAction) -> None:
     """A run fails, whatever its fate was."""
     machines = cluster_of(storm).machines
     runs = sorted(machines.running)
     if runs:
-        run = runs[deed.which % len(runs)]
-        storm.strike(deed.name, run)
+        run = runs[action.which % len(runs)]
+        storm.strike(action.name, run)
         machines.end(run, FAILURE, storm.world.now)
 
 
 STROKES = (
-    Stroke("F44", "all at once", "stop, delete and look at one instant", at_once),
-    Stroke("F41", "burst", "many jobs at one instant", burst, 1, (1.0, 1.0), 12),
-    Stroke("F22", "same key, other body", "a request key with another body", same_key),
-    Stroke("F37", "bad request", "what can only be refused", bad_request),
-    Stroke("F31", "poison", "a message at which every turn raises", poison, 1),
-    Stroke("F43", "pool shrinks", "a pool changes with jobs in flight", shrink_pool, 2),
-    Stroke("F1", "program crashes", "a run fails", crash_program),
+    MomentaryFault("F44", "all at once", "stop, delete and look at one instant", at_once),
+    MomentaryFault("F41", "burst", "many jobs at one instant", burst, 1, (1.0, 1.0), 12),
+    MomentaryFault("F22", "same key, other body", "a request key with another body", same_key),
+    MomentaryFault("F37", "bad request", "what can only be refused", bad_request),
+    MomentaryFault("F31", "poison", "a message at which every turn raises", poison, 1),
+    MomentaryFault("F43", "pool shrinks", "a pool changes with jobs in flight", shrink_pool, 2),
+    MomentaryFault("F1", "program crashes", "a run fails", crash_program),
 )

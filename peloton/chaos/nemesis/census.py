@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from peloton.chaos.nemesis.fleet import CLUSTER, Daemon, Outside
+from peloton.chaos.nemesis.fleet import CLUSTER, DaemonProcess, NemesisServers
 from peloton.chaos.nemesis.journal import SHARD_IDS
 from peloton.chaos.nemesis.takeovers import mark_of
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
@@ -25,7 +25,7 @@ class Census(NamedTuple):
     owners: Mapping[ShardId, str]
     epochs: Mapping[ShardId, int]
 
-    def missing(self, wanted: Iterable[Daemon]) -> str:
+    def missing(self, wanted: Iterable[DaemonProcess]) -> str:
         """What is not yet as it should be: exactly these are members, each shard is its first's."""
         marks = {mark_of(daemon): daemon.name for daemon in wanted}
         there = {name for member in self.members for mark, name in marks.items() if mark in member}
@@ -37,12 +37,12 @@ class Census(NamedTuple):
                 return f"{shard.group}-{shard.number} is {owner or 'nobody'}'s, not {first}'s"
         return ""
 
-    def of(self, daemon: Daemon) -> list[ShardId]:
+    def of(self, daemon: DaemonProcess) -> list[ShardId]:
         """What it owns."""
         mark = mark_of(daemon)
         return [shard for shard in SHARD_IDS if mark in self.owners.get(shard, "")]
 
-    def unfit(self, daemon: Daemon) -> tuple[str, ...]:
+    def unfit(self, daemon: DaemonProcess) -> tuple[str, ...]:
         """The groups that it says it cannot serve."""
         mark = mark_of(daemon)
         return tuple(
@@ -63,7 +63,7 @@ class Census(NamedTuple):
         return moved, wrong
 
 
-def take(outside: Outside, epochs: Callable[[], Mapping[ShardId, int]]) -> Census | None:
+def take(outside: NemesisServers, epochs: Callable[[], Mapping[ShardId, int]]) -> Census | None:
     """One, or none while a server does not answer."""
     paths = Paths(CLUSTER)
     try:

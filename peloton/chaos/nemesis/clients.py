@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped, job_key
-from peloton.chaos.cluster.history import NO_JOB, Operation, What
-from peloton.chaos.nemesis import words
+from peloton.chaos.cluster.history import NO_JOB, Asked, Operation
+from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.vocabulary import Absent, Refused
 from peloton.sdk.client import Client as Peloton
@@ -37,7 +37,7 @@ CPUS = (0.5, 0.5, 1.5, 2.5)
 SHARES = {"create": 30, "look": 30, "stop": 14, "delete": 10, "list": 8, "twice": 4, "vain": 4}
 
 
-class Wish(NamedTuple):
+class WantedJob(NamedTuple):
     """A job as its clients wanted it."""
 
     job_id: str
@@ -46,12 +46,12 @@ class Wish(NamedTuple):
     create: Operation
 
 
-class Record:
+class SharedRecord:
     """What all clients of a storm know of each other."""
 
     def __init__(self, addresses: list[str], timeline: Timeline) -> None:
         self.history: list[Operation] = []
-        self.wishes: dict[str, Wish] = {}
+        self.wishes: dict[str, WantedJob] = {}
         self.ended: dict[str, None] = {}
         self.stopped: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
@@ -64,7 +64,7 @@ class Record:
         """Of those that belong to the cluster now, as an operator would tell clients."""
         self._lock = threading.Lock()
 
-    def begin(self, client: str, what: What, *, job_id: str = "") -> tuple[Operation, str]:
+    def begin(self, client: str, what: Asked, *, job_id: str = "") -> tuple[Operation, str]:
         """A new operation, and its request key: checks know it by its number in the history."""
         with self._lock:
             job = job_key(job_id) if job_id else NO_JOB
@@ -73,7 +73,7 @@ class Record:
             self.history.append(operation)
             return operation, f"{client}-{len(self.history)}"
 
-    def active(self) -> list[Wish]:
+    def active(self) -> list[WantedJob]:
         """Jobs that are there and of which nobody has seen the end."""
         with self._lock:
             gone = self.ended.keys() | self.deleted.keys()
@@ -91,13 +91,13 @@ class Record:
             which[job_id] = value
 
 
-class Client:
+class NemesisClient:
     """One client: one thing at a time."""
 
     def __init__(
         self,
         name: str,
-        record: Record,
+        record: SharedRecord,
         *,
         chance: random.Random,
         patient_s: float = GIVE_UP_S,
@@ -153,21 +153,21 @@ class Client:
         self, job_id: str, instances: int, *, lasts_s: float, cpus: float = 0.5
     ) -> Operation:
         """A job of that id; of an id that is taken, it must be refused."""
-        operation, key = self.record.begin(self.name, What.CREATE, job_id=job_id)
+        operation, key = self.record.begin(self.name, Asked.CREATE, job_id=job_id)
         if job_id not in self.record.wishes:
-            wish = Wish(job_id, instances, lasts_s, operation)
+            wish = WantedJob(job_id, instances, lasts_s, operation)
             self.record.note(self.record.wishes, job_id, value=wish)
-        spec = words.job_spec(instances, lasts_s=lasts_s, cpus=cpus)
+        spec = operations.job_spec(instances, lasts_s=lasts_s, cpus=cpus)
 
         def call(peloton: Peloton) -> JobCreated:
-            said = peloton.jobs.create(words.POOL, spec, wanted_id=job_id, request_key=key)
+            said = peloton.jobs.create(operations.POOL, spec, wanted_id=job_id, request_key=key)
             return JobCreated(job_key(said.jobId.value))
 
         return self._say(operation, call, keyed=True)
 
     def stop(self, job_id: str) -> Operation:
         """All of a job."""
-        operation, _ = self.record.begin(self.name, What.STOP, job_id=job_id)
+        operation, _ = self.record.begin(self.name, Asked.STOP, job_id=job_id)
         self.record.note(self.record.stopped, job_id)
 
         def call(peloton: Peloton) -> JobStopped:
@@ -178,7 +178,7 @@ class Client:
 
     def delete(self, job_id: str) -> Operation:
         """A job that has ended."""
-        operation, _ = self.record.begin(self.name, What.DELETE, job_id=job_id)
+        operation, _ = self.record.begin(self.name, Asked.DELETE, job_id=job_id)
         self.record.note(self.record.deleted, job_id)
 
         def call(peloton: Peloton) -> JobDeleted:
@@ -189,17 +189,17 @@ class Client:
 
     def look(self, job_id: str) -> Operation:
         """How is it?"""
-        operation, _ = self.record.begin(self.name, What.GET, job_id=job_id)
-        self._say(operation, lambda peloton: words.view(peloton.jobs.get(job_id)))
-        if words.has_ended(operation.answer):
+        operation, _ = self.record.begin(self.name, Asked.GET, job_id=job_id)
+        self._say(operation, lambda peloton: operations.view(peloton.jobs.get(job_id)))
+        if operations.has_ended(operation.answer):
             self.record.note(self.record.ended, job_id)
         return operation
 
     def list_jobs(self) -> Operation:
         """All there are."""
-        operation, _ = self.record.begin(self.name, What.LIST)
-        ask = words.EVERYTHING
-        return self._say(operation, lambda peloton: words.listing(peloton.jobs.query(ask)))
+        operation, _ = self.record.begin(self.name, Asked.LIST)
+        ask = operations.EVERYTHING
+        return self._say(operation, lambda peloton: operations.listing(peloton.jobs.query(ask)))
 
     def why(self, job_id: str) -> str:
         """What a daemon says keeps the job, for the timeline; no part of the history."""
@@ -215,7 +215,7 @@ class Client:
             try:
                 return len(self._another().tasks.list(job_id).result.value)
             except PelotonError as error:
-                if not words.uncertain(error):
+                if not operations.uncertain(error):
                     return None
                 threading.Event().wait(PAUSE_S)
         return 0
@@ -237,16 +237,16 @@ class Client:
             try:
                 answer = call(self._another())
             except PelotonError as error:
-                if words.uncertain(error):
+                if operations.uncertain(error):
                     told = f"{type(error).__name__} {error.message}"
                     threading.Event().wait(PAUSE_S)
                     continue
                 if isinstance(error, ServerError):
                     text = f"{error.kind} {error.message}"
                     self.record.timeline.find(f"a daemon failed: {operation}: {text}")
-                answer = words.raised(operation, error)
+                answer = operations.raised(operation, error)
             refused = isinstance(answer, Refused | Absent)
-            if refused and operation.what is What.LIST:
+            if refused and operation.what is Asked.LIST:
                 break  # which is found already, and no listing
             if isinstance(answer, Refused) and not keyed and operation.tries > 1:
                 break  # an earlier one may have done it: that is no certain "no"

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, Protocol
 import yaml
 
 import peloton
-from peloton.chaos.nemesis.door import Door
+from peloton.chaos.nemesis.proxy import Door
 
-ROOT = Path(peloton.__file__).parent.parent
+REPOSITORY = Path(peloton.__file__).parent.parent
 CLUSTER, KEYSPACE = "nemesis", "nemesis"
 SHARDS = {"jobmgr": 6, "resmgr": 1, "hostmgr": 4}
 HOSTS = tuple(f"host{number}" for number in range(4))
@@ -40,7 +40,7 @@ CANNOT_START = 69
 """With this a daemon ends that finds no ZooKeeper or no Cassandra when it starts."""
 
 
-class Server(Protocol):
+class ServerProcess(Protocol):
     """ZooKeeper or Cassandra, as a process."""
 
     port: int
@@ -61,7 +61,7 @@ class Server(Protocol):
         """As a crash would."""
 
 
-class Link(Protocol):
+class ProxiedLink(Protocol):
     """A proxy in front of a port."""
 
     port: int
@@ -79,27 +79,29 @@ class Link(Protocol):
         """For good."""
 
 
-class Outside(NamedTuple):
+class NemesisServers(NamedTuple):
     """What the daemons stand on; both servers are running."""
 
-    zookeeper: Server
-    cassandra: Server
-    link: Callable[[int], Link]
+    zookeeper: ServerProcess
+    cassandra: ServerProcess
+    link: Callable[[int], ProxiedLink]
     ports: Callable[[int], list[int]]
     owners: Callable[[str], Mapping[str, bytes]]
     """Nodes below a path of ZooKeeper, with what stands in them. Raises OSError."""
 
 
-class Daemon:
+class DaemonProcess:
     """One of them, over all its lives."""
 
-    def __init__(self, name: str, folder: Path, *, outside: Outside, session_s: float) -> None:
+    def __init__(
+        self, name: str, folder: Path, *, outside: NemesisServers, session_s: float
+    ) -> None:
         self.name = name
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
         self.resting = False
         """Nobody expects it to run."""
-        self.code = ROOT
+        self.code = REPOSITORY
         """The folder of the program that its next life is of."""
         self.lives = 0
         self._file = folder / f"{name}.yaml"
@@ -108,7 +110,7 @@ class Daemon:
         self.address = f"127.0.0.1:{grpc}"
         self.door = Door(exchange)
         servers = (outside.zookeeper.port, outside.cassandra.port)
-        self.links: dict[str, Link] = dict(
+        self.links: dict[str, ProxiedLink] = dict(
             zip(LINKS, (*map(outside.link, servers), self.door), strict=True)
         )
         listen = {"exchange": exchange, "grpc": grpc, "http": http}
@@ -201,32 +203,34 @@ def _bound() -> Sequence[str]:
     return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
 
 
-class Fleet:
+class NemesisFleet:
     """All daemons of the cluster. They share a keeper, so whoever owns a host finds its runs."""
 
-    def __init__(self, folder: Path, outside: Outside, *, daemons: int, session_s: float) -> None:
+    def __init__(
+        self, folder: Path, outside: NemesisServers, *, daemons: int, session_s: float
+    ) -> None:
         self.outside = outside
         self.keeper = folder / "keeper"
         self.session_s = session_s
-        self.codes = [ROOT]
+        self.codes = [REPOSITORY]
         """The programs that its daemons may be of: more than one while an upgrade is under way."""
         self.daemons = [
-            Daemon(f"d{number}", folder, outside=outside, session_s=session_s)
+            DaemonProcess(f"d{number}", folder, outside=outside, session_s=session_s)
             for number in range(daemons + SPARES)
         ]
         self.daemons_min = daemons
         for spare in self.daemons[daemons:]:
             spare.resting = True
 
-    def wanted(self) -> list[Daemon]:
+    def wanted(self) -> list[DaemonProcess]:
         """Those that belong to the cluster now, whether or not they run."""
         return [daemon for daemon in self.daemons if not daemon.resting]
 
-    def resting(self) -> list[Daemon]:
+    def resting(self) -> list[DaemonProcess]:
         """Those that may be added."""
         return [daemon for daemon in self.daemons if daemon.resting and not daemon.alive]
 
-    def living(self) -> list[Daemon]:
+    def living(self) -> list[DaemonProcess]:
         """Those that run, and are not frozen."""
         return [daemon for daemon in self.daemons if daemon.alive and not daemon.frozen]
 

@@ -18,9 +18,9 @@ from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.statements import Found, ReadRegister, RegisterRow, Rows, Statement
+from peloton.runtime.core.statements import ReadRegister, RegisterRow, Rows, RowsFound, Statement
 from peloton.runtime.ports import ShardId, Unreachable
-from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction, Maker, Scan
 from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Key, kind_of
@@ -60,7 +60,7 @@ class Store:
     def read(self, ask: Statement) -> tuple[object, ...]:
         """Rows as they are now. Raises Unreachable."""
         (reply,) = self._rows.run([ask])
-        if not isinstance(reply, Found):
+        if not isinstance(reply, RowsFound):
             raise Unreachable(str(reply))
         return reply.rows
 
@@ -114,7 +114,7 @@ class JournalWatch:
 
     # ---- what follows from it ----
 
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[DecodedFrame]:
         """All of all shards, in the order in which they were made.
 
         All daemons of one machine have one clock, and what a frame says leaves only when it is
@@ -125,7 +125,7 @@ class JournalWatch:
         for shard in SHARD_IDS:
             for frame in self.scan.frames.get(shard, []):
                 at, entries = codec.decode_frame(frame.body)
-                found.append(Frame(shard, frame.position, at, entries))
+                found.append(DecodedFrame(shard, frame.position, at, entries))
         return sorted(found, key=lambda frame: (frame.at, frame.shard, frame.position))
 
     def foreign(self) -> int:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.chaos.nemesis.census import Census
-from peloton.chaos.nemesis.clients import Record
-from peloton.chaos.nemesis.fleet import ROOT, Daemon, Fleet
+from peloton.chaos.nemesis.clients import SharedRecord
+from peloton.chaos.nemesis.fleet import REPOSITORY, DaemonProcess, NemesisFleet
 from peloton.chaos.nemesis.probe import Probe
-from peloton.chaos.nemesis.storm import LEAVE_S_MAX, Storm
+from peloton.chaos.nemesis.storm import LEAVE_S_MAX, NemesisStorm
 from peloton.runtime.ports import ShardId
 
 REST_S_MAX = 120.0
@@ -41,7 +41,7 @@ class Figures(NamedTuple):
     slowest_s: float  # the slowest call of any client
 
 
-class Failed(Exception):
+class PlannedStepFailed(Exception):
     """A step did not come to its end: those after it would say nothing."""
 
 
@@ -50,15 +50,15 @@ class Planned:
 
     def __init__(
         self,
-        fleet: Fleet,
-        storm: Storm,
+        fleet: NemesisFleet,
+        storm: NemesisStorm,
         *,
-        record: Record,
+        record: SharedRecord,
         probe: Probe,
         census: Callable[[], Census | None],
     ) -> None:
         self.found: list[Figures] = []
-        self.later = ROOT
+        self.later = REPOSITORY
         """The folder of the version that `upgrade` brings."""
         self._fleet = fleet
         self._storm = storm
@@ -74,7 +74,7 @@ class Planned:
             for word in words:
                 self._timeline.count(word, f"planned: {word}")
                 WORDS[word](self)
-        except Failed as failed:
+        except PlannedStepFailed as failed:
             self._timeline.find(f"R15 {failed}")
         finally:
             for link in [link for each in self._fleet.daemons for link in each.links.values()]:
@@ -106,7 +106,7 @@ class Planned:
                 return
             self._timeline.say(f"{added.name} is first for no shard: it comes again")
             self._leave(added, "remove")
-        raise Failed(f"nothing moved to a daemon that was added {COME_AGAIN_MAX} times")
+        raise PlannedStepFailed(f"nothing moved to a daemon that was added {COME_AGAIN_MAX} times")
 
     def remove(self) -> None:
         """A daemon less: it does not come back."""
@@ -124,7 +124,7 @@ class Planned:
 
     def downgrade(self) -> None:
         """And all become of the earlier one again."""
-        self._become(ROOT, "downgrade")
+        self._become(REPOSITORY, "downgrade")
 
     def move(self) -> None:
         """One that cannot reach the store gives its shards up, and takes them back later."""
@@ -165,7 +165,7 @@ class Planned:
                 self._timeline.find(f"{daemon.name} should be of {code}, and is of {place}")
             self._pass(MIXED_S)
 
-    def _leave(self, daemon: Daemon, what: str) -> None:
+    def _leave(self, daemon: DaemonProcess, what: str) -> None:
         """It hands over what it owns, and ends well."""
         before, begun_s = self._rest(what), self._timeline.now_s
         daemon.resting = True
@@ -174,7 +174,7 @@ class Planned:
         while daemon.alive and self._timeline.now_s < begun_s + LEAVE_S_MAX:
             self._storm.tick()
         if daemon.process is None or daemon.process.poll() != 0:
-            raise Failed(f"{daemon.name} did not leave well: {daemon.last_words()}")
+            raise PlannedStepFailed(f"{daemon.name} did not leave well: {daemon.last_words()}")
         if "warning" in daemon.last_words():
             self._timeline.find(f"{daemon.name} left: {daemon.last_words()}")
         moved, _ = self._rest(what, before).moved(before)
@@ -182,7 +182,7 @@ class Planned:
             self._timeline.say(f"{daemon.name} had {before.of(daemon)}, and {moved} moved")
         self._note(what, begun_s, moved=moved)
 
-    def _come(self, daemon: Daemon, what: str) -> bool:
+    def _come(self, daemon: DaemonProcess, what: str) -> bool:
         """It starts, and takes what it is first for; whether that is anything."""
         before = self._rest(what, settled=False)
         daemon.start()
@@ -193,7 +193,7 @@ class Planned:
         self._note(what, begun_s, moved=moved)
         return bool(moved)
 
-    def _busiest(self) -> Daemon:
+    def _busiest(self) -> DaemonProcess:
         census = self._rest("a look")
         return max(
             self._fleet.wanted(),
@@ -224,7 +224,9 @@ class Planned:
                 if not why and self._probe.answered_since(begun_s):
                     return now
             self._storm.tick()
-        raise Failed(f"{what}: not at rest within {REST_S_MAX} s: {why or 'nobody answers'}")
+        raise PlannedStepFailed(
+            f"{what}: not at rest within {REST_S_MAX} s: {why or 'nobody answers'}"
+        )
 
     def _pass(self, seconds: float) -> None:
         until_s = self._timeline.now_s + seconds
@@ -252,7 +254,7 @@ class Planned:
         )
 
 
-def _fled(now: Census, daemon: Daemon) -> bool:
+def _fled(now: Census, daemon: DaemonProcess) -> bool:
     """Whether it is unfit for some groups, and has none of the shards of theirs that it had."""
     groups = now.unfit(daemon)
     return bool(groups) and not any(shard.group in groups for shard in now.of(daemon))

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.actors.job.messages import job_key
-from peloton.chaos.cluster.history import What
-from peloton.chaos.nemesis import words
+from peloton.chaos.cluster.history import Asked
+from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.census import take
-from peloton.chaos.nemesis.clients import Client as Recorded
-from peloton.chaos.nemesis.clients import Record, Wish
-from peloton.chaos.nemesis.fleet import KEYSPACE, SHARDS, Fleet, Outside
+from peloton.chaos.nemesis.clients import NemesisClient as Recorded
+from peloton.chaos.nemesis.clients import SharedRecord, WantedJob
+from peloton.chaos.nemesis.fleet import KEYSPACE, SHARDS, NemesisFleet, NemesisServers
 from peloton.chaos.nemesis.journal import JournalWatch
 from peloton.chaos.nemesis.planned import Planned
 from peloton.chaos.nemesis.probe import Probe
-from peloton.chaos.nemesis.storm import Menu, Storm
+from peloton.chaos.nemesis.storm import Menu, NemesisStorm
 from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.chaos.nemesis.verdict import Looked, judge
+from peloton.chaos.nemesis.verdict import Inspected, verdict_of
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.runtime.adapters.cassandra_store import CassandraRows
@@ -46,7 +46,7 @@ PATIENT_S = 10.0
 WHY_CHARS = 300
 
 
-class Plan(NamedTuple):
+class NemesisPlan(NamedTuple):
     """What was asked for."""
 
     seed: int
@@ -64,39 +64,41 @@ class NeverReady(Exception):
     """The cluster did not come up, so there was no storm."""
 
 
-def play(plan: Plan, folder: Path, *, outside: Outside) -> tuple[list[str], str]:
+def play(plan: NemesisPlan, folder: Path, *, outside: NemesisServers) -> tuple[list[str], str]:
     """The findings, and the last line. The timeline is in `folder`."""
     timeline = Timeline(folder / "timeline.log")
     settings = CassandraSettings(port=outside.cassandra.port, keyspace=KEYSPACE)
     with contextlib.closing(connect(settings, keyspace=False)) as connected:
         cassandra_schema.apply(connected, KEYSPACE, replication={DATA_CENTRE: 1})
     with contextlib.ExitStack() as stack:
-        fleet = Fleet(folder, outside, daemons=plan.daemons, session_s=plan.session_s)
+        fleet = NemesisFleet(folder, outside, daemons=plan.daemons, session_s=plan.session_s)
         stack.callback(timeline.close)
         stack.callback(fleet.close)
         rows = CassandraRows.open(settings)
         stack.callback(rows.close)
-        stage = Stage(plan, fleet, timeline=timeline, watch=JournalWatch(rows, timeline))
+        stage = NemesisRun(plan, fleet, timeline=timeline, watch=JournalWatch(rows, timeline))
         stack.callback(stage.close)
         return stage.play()
 
 
-class Stage:
+class NemesisRun:
     """All that takes part in one storm."""
 
     def __init__(
-        self, plan: Plan, fleet: Fleet, *, timeline: Timeline, watch: JournalWatch
+        self, plan: NemesisPlan, fleet: NemesisFleet, *, timeline: Timeline, watch: JournalWatch
     ) -> None:
         self._plan = plan
         self._fleet = fleet
         self._timeline = timeline
         self._watch = watch
-        self._record = Record([each.address for each in fleet.daemons], timeline)
+        self._record = SharedRecord([each.address for each in fleet.daemons], timeline)
         self._record.open = lambda: [each.address for each in fleet.wanted()]
         self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
         chance = random.Random(f"{plan.seed} storm")
         self._probe = Probe(fleet, timeline)
-        self._storm = Storm(fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu)
+        self._storm = NemesisStorm(
+            fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu
+        )
         self._takeovers.others = lambda: self._storm.troubled
         self._planned = Planned(
             fleet,
@@ -142,7 +144,7 @@ class Stage:
             self._timeline.find("the nemesis did nothing, so nothing is proved")
         said = "".join(f"{operation}\n" for operation in self._record.history)
         self._fleet.keeper.with_name("history.log").write_text(said)
-        looked = judge(self._record, self._watch, runs=self._fleet.keeper / "runs")
+        looked = verdict_of(self._record, self._watch, runs=self._fleet.keeper / "runs")
         return self._timeline.findings, self._line(looked)
 
     def close(self) -> None:
@@ -176,7 +178,7 @@ class Stage:
                 try:
                     # Each time under another key: until all hosts are known the pool's limit may
                     # be more than there is, and a key is answered for long as it was at first.
-                    peloton.pools.create(words.POOL, words.pool_spec())
+                    peloton.pools.create(operations.POOL, operations.pool_spec())
                     break
                 except AlreadyExists:
                     break  # an earlier one, of which we did not hear
@@ -210,9 +212,9 @@ class Stage:
             if there not in (None, wish.instances):
                 self._timeline.find(f"R1 {wish.job_id} has {there} of {wish.instances} instances")
 
-    def _counted(self) -> Iterator[tuple[Wish, int | None]]:
+    def _counted(self) -> Iterator[tuple[WantedJob, int | None]]:
         """How many instances there are of each job whose id was said once: it is the one wanted."""
-        said = Counter(each.job for each in self._record.history if each.what is What.CREATE)
+        said = Counter(each.job for each in self._record.history if each.what is Asked.CREATE)
         for wish in self._record.wishes.values():
             if said[job_key(wish.job_id)] == 1:
                 yield wish, self._last.instances(wish.job_id)
@@ -222,7 +224,7 @@ class Stage:
         if self._timeline.now_s >= until_s:
             return False
         answer = self._last.look(job_id).answer
-        return isinstance(answer, Absent) or words.has_ended(answer)
+        return isinstance(answer, Absent) or operations.has_ended(answer)
 
     def _tend(self, done: Callable[[], bool], within_s: float) -> None:
         """Keep the daemons running until something has come to be; or not, in time."""
@@ -239,7 +241,7 @@ class Stage:
 
     # ---- words ----
 
-    def _line(self, looked: Looked) -> str:
+    def _line(self, looked: Inspected) -> str:
         history, findings = self._record.history, self._timeline.findings
         done = ", ".join(f"{count} {what}" for what, count in self._timeline.counts.items())
         unknown = sum(not each.known for each in history)

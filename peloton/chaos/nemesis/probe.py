@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping
 from functools import partial
 
-from peloton.chaos.nemesis.fleet import Daemon, Fleet
+from peloton.chaos.nemesis.fleet import DaemonProcess, NemesisFleet
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.ports import ShardId
 from peloton.sdk.client import Client
@@ -25,7 +25,7 @@ AGAIN_S = 0.25
 class Probe:
     """Begins to ask at `start`; `canaries` has a job for each shard."""
 
-    def __init__(self, fleet: Fleet, timeline: Timeline) -> None:
+    def __init__(self, fleet: NemesisFleet, timeline: Timeline) -> None:
         self._fleet = fleet
         self._timeline = timeline
         self._heard: dict[ShardId, list[float]] = {}
@@ -63,7 +63,7 @@ class Probe:
             found[shard] = max(b - a for a, b in zip(times, times[1:], strict=False))
         return found
 
-    def _ask(self, shard: ShardId, job_id: str, *, daemon: Daemon) -> None:
+    def _ask(self, shard: ShardId, job_id: str, *, daemon: DaemonProcess) -> None:
         with Client(daemon.address, timeout_s=ASK_S) as client:
             while not self._over.wait(AGAIN_S):
                 if not daemon.alive or daemon.frozen:

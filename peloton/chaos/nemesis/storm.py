@@ -17,7 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from peloton.chaos.nemesis.fleet import CANNOT_START, LINKS, Daemon, Fleet, Server
+from peloton.chaos.nemesis.fleet import (
+    CANNOT_START,
+    LINKS,
+    DaemonProcess,
+    NemesisFleet,
+    ServerProcess,
+)
 from peloton.chaos.nemesis.takeovers import HAND_OVER
 from peloton.chaos.nemesis.timeline import Timeline
 
@@ -28,7 +34,7 @@ ALONE_S = 8.0
 """After each deed that is to be measured alone: who came back takes over what it is first for."""
 TROUBLED_MAX = 2
 """So many targets at a time; beyond it there is no work that a fault could spoil."""
-DEEDS = {
+NEMESIS_ACTIONS = {
     "kill": 5,
     "pause": 4,
     "expire": 2,
@@ -58,7 +64,7 @@ class Menu(NamedTuple):
     `times`: so often each, in turn, and then the storm is over.
     """
 
-    deeds: Mapping[str, int] = MappingProxyType(DEEDS)
+    actions: Mapping[str, int] = MappingProxyType(NEMESIS_ACTIONS)
     alone: bool = False
     times: int = 0
 
@@ -70,16 +76,16 @@ class Watcher(Protocol):
     def waiting(self) -> bool:
         """Whether some shard of theirs has no other owner yet."""
 
-    def lost(self, daemon: Daemon, why: str) -> None:
+    def lost(self, daemon: DaemonProcess, why: str) -> None:
         """Its shards need another owner."""
 
 
-class Storm:
+class NemesisStorm:
     """Deeds and their ends, in the order of their times."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: NemesisFleet,
         timeline: Timeline,
         *,
         chance: random.Random,
@@ -103,8 +109,8 @@ class Storm:
     def rage(self, until_s: float) -> None:
         """Deeds until then; what has not ended by then ends in `calm`."""
         next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
-        turns = itertools.cycle(self._menu.deeds)
-        left = self._menu.times * len(self._menu.deeds)
+        turns = itertools.cycle(self._menu.actions)
+        left = self._menu.times * len(self._menu.actions)
         while self._timeline.now_s < until_s:
             self.tick()
             if self._menu.alone and (self._busy or self._watcher.waiting):
@@ -112,7 +118,9 @@ class Storm:
             elif self._timeline.now_s < next_s:
                 continue
             elif not self._menu.times:
-                self._deed(*self._chance.choices([*self._menu.deeds], [*self._menu.deeds.values()]))
+                self._deed(
+                    *self._chance.choices([*self._menu.actions], [*self._menu.actions.values()])
+                )
                 next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
             elif left:
                 self._deed(next(turns))
@@ -138,7 +146,7 @@ class Storm:
             if not daemon.alive and not daemon.resting and daemon.name not in self._busy:
                 self._ended(daemon)
 
-    def _ended(self, daemon: Daemon) -> None:
+    def _ended(self, daemon: DaemonProcess) -> None:
         """Nobody ended it: that is right for one that found no store, and for no other."""
         code = daemon.process.returncode if daemon.process is not None else None
         text = f"{daemon.name} ended by itself with {code}: {daemon.last_words()}"
@@ -178,14 +186,14 @@ class Storm:
         else:
             self._restart_server(target, _between(DOWN_S, seconds))
 
-    def _kill(self, daemon: Daemon, down_s: float) -> None:
+    def _kill(self, daemon: DaemonProcess, down_s: float) -> None:
         daemon.kill()
         self._watcher.lost(daemon, "kill")  # not before: it would answer for itself
         text = f"kill -9 {daemon.name} (pid {daemon.pid}), down {down_s:.1f} s"
         self._timeline.count("kills", text)
         self._until(down_s, daemon.name, end=lambda: self._start(daemon))
 
-    def _pause(self, daemon: Daemon, seconds: float, *, what: str) -> None:
+    def _pause(self, daemon: DaemonProcess, seconds: float, *, what: str) -> None:
         daemon.freeze()
         if seconds > self._fleet.session_s:
             self._watcher.lost(daemon, "pause")
@@ -197,7 +205,7 @@ class Storm:
 
         self._until(seconds, daemon.name, end=end)
 
-    def _restart(self, daemon: Daemon, *, then: Sequence[Daemon] = ()) -> None:
+    def _restart(self, daemon: DaemonProcess, *, then: Sequence[DaemonProcess] = ()) -> None:
         """It hands over, ends and comes back; then those after it, one after another."""
 
         def end() -> None:
@@ -210,7 +218,7 @@ class Storm:
 
         self._leave(daemon, "restarts", end=end)
 
-    def _leave(self, daemon: Daemon, what: str, *, end: Callable[[], None]) -> None:
+    def _leave(self, daemon: DaemonProcess, what: str, *, end: Callable[[], None]) -> None:
         self._watcher.lost(daemon, HAND_OVER)
         daemon.leave()
         self._timeline.count(what, f"SIGTERM to {daemon.name} (pid {daemon.pid})")
@@ -230,17 +238,17 @@ class Storm:
 
         self._until(TICK_S, daemon.name, end=look)
 
-    def _roll(self, first: Daemon) -> None:
+    def _roll(self, first: DaemonProcess) -> None:
         others = [each for each in self._fleet.wanted() if each is not first]
         self._timeline.count("rolls", f"all are restarted, {first.name} first")
         self._restart(first, then=others)
 
-    def _remove(self, daemon: Daemon) -> None:
+    def _remove(self, daemon: DaemonProcess) -> None:
         if len(self._fleet.wanted()) > self._fleet.daemons_min:
             daemon.resting = True
             self._leave(daemon, "removals", end=lambda: None)
 
-    def _add(self, daemon: Daemon) -> None:  # noqa: ARG002
+    def _add(self, daemon: DaemonProcess) -> None:  # noqa: ARG002
         spares = [each for each in self._fleet.resting() if each.name not in self._busy]
         if spares:
             added = self._chance.choice(spares)
@@ -248,7 +256,7 @@ class Storm:
             self._start(added)
             self._timeline.count("additions", f"{added.name} is one of them now")
 
-    def _part(self, one: Daemon, seconds: float) -> None:
+    def _part(self, one: DaemonProcess, seconds: float) -> None:
         """Two of them do not reach each other; all else reaches both."""
         others = [each for each in self._fleet.living() if each is not one]
         if not others or not one.alive:
@@ -270,7 +278,7 @@ class Storm:
 
         self._until(seconds, target, end=end)
 
-    def _cut(self, daemon: Daemon, name: str, *, seconds: float) -> None:
+    def _cut(self, daemon: DaemonProcess, name: str, *, seconds: float) -> None:
         silent = self._chance.random() < 0.5
         link = daemon.links[name]
         if silent:
@@ -321,11 +329,11 @@ class Storm:
 
     # ---- inside ----
 
-    def _server(self, name: str) -> Server:
+    def _server(self, name: str) -> ServerProcess:
         outside = self._fleet.outside
         return outside.zookeeper if name == "zookeeper" else outside.cassandra
 
-    def _start(self, daemon: Daemon) -> None:
+    def _start(self, daemon: DaemonProcess) -> None:
         daemon.start()
         self._timeline.say(f"{daemon.name} is started (pid {daemon.pid})")
 
@@ -341,10 +349,10 @@ class Storm:
         heapq.heappush(self._later, (due_s, next(self._numbers), over))
 
 
-PLANNED: Mapping[str, Callable[[Storm, Daemon], None]] = {
-    "add": Storm._add,
-    "remove": Storm._remove,
-    "roll": Storm._roll,
+PLANNED: Mapping[str, Callable[[NemesisStorm, DaemonProcess], None]] = {
+    "add": NemesisStorm._add,
+    "remove": NemesisStorm._remove,
+    "roll": NemesisStorm._roll,
 }
 """What an operator does, by the deed's name."""
 

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from peloton.actors.job.messages import job_key
-from peloton.chaos.nemesis.fleet import CLUSTER, SHARDS, Daemon, Fleet
+from peloton.chaos.nemesis.fleet import CLUSTER, SHARDS, DaemonProcess, NemesisFleet
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.adapters.zookeeper_nodes import Paths, owner_of, shard_of
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.sdk.client import Client
-from peloton.sdk.errors import Unavailable
+from peloton.sdk.errors import ServiceUnavailable
 
 LOOK_S = 0.5
 ASK_S = 1.0
@@ -31,7 +31,7 @@ GIVE_UP_S = 120.0
 HAND_OVER = "hand-over"
 
 
-def mark_of(daemon: Daemon) -> str:
+def mark_of(daemon: DaemonProcess) -> str:
     """What stands in the names of all members that its present life ever was."""
     return f"-{daemon.pid}-"
 
@@ -48,18 +48,18 @@ class Takeover(NamedTuple):
 class Loss(NamedTuple):
     """A daemon that can answer no more, and how much had been done by then."""
 
-    daemon: Daemon
+    daemon: DaemonProcess
     mark: str  # in the names of its members
     why: str
     at_s: float
-    deeds: int
+    actions: int
     among_others: bool
 
 
 class Takeovers:
     """Owners as ZooKeeper names them, and what became of their shards."""
 
-    def __init__(self, fleet: Fleet, timeline: Timeline, *, sharding: Sharding) -> None:
+    def __init__(self, fleet: NemesisFleet, timeline: Timeline, *, sharding: Sharding) -> None:
         self.found: list[Takeover] = []
         self.others: Callable[[], bool] = lambda: False
         """Whether another fault strikes right now."""
@@ -98,7 +98,7 @@ class Takeovers:
         """How many shards have an owner, as far as is known."""
         return sum(1 for owner in self._owners.values() if owner)
 
-    def lost(self, daemon: Daemon, why: str) -> None:
+    def lost(self, daemon: DaemonProcess, why: str) -> None:
         """From now on somebody else has to answer for what it owned."""
         mark = mark_of(daemon)
         loss = Loss(daemon, mark, why, self._timeline.now_s, self._deeds, self.others())
@@ -137,7 +137,7 @@ class Takeovers:
                     clients[address] = Client(address, timeout_s=ASK_S)
                 try:
                     clients[address].jobs.get(self.canaries[shard])
-                except Unavailable:
+                except ServiceUnavailable:
                     pass  # nobody answers for it yet
                 else:
                     now_s = self._timeline.now_s
@@ -155,7 +155,7 @@ class Takeovers:
     def _note(self, shard: ShardId, loss: Loss, *, seconds: float) -> None:
         if loss.why == "pause" and not loss.daemon.frozen:
             return  # it came back before anybody took over
-        clean = not loss.among_others and self._deeds == loss.deeds + 1
+        clean = not loss.among_others and self._deeds == loss.actions + 1
         self.found.append(Takeover(loss.why, shard, seconds, clean))
         name = f"{shard.group}-{shard.number}"
         self._timeline.say(f"{name} answers again after {seconds:.2f} s: {loss.why}")

@@ -21,15 +21,15 @@ from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import pods
 from peloton.actors.job.messages import JobView, job_key
 from peloton.chaos.cluster import checks
-from peloton.chaos.cluster.books import Books
-from peloton.chaos.cluster.history import Operation, What, faults
+from peloton.chaos.cluster.history import Asked, Operation, faults
 from peloton.chaos.cluster.machines import Machines
-from peloton.chaos.nemesis.clients import Record
+from peloton.chaos.cluster.shadow_ledger import ShadowLedger
+from peloton.chaos.nemesis.clients import SharedRecord
 from peloton.chaos.nemesis.journal import JournalWatch, Recovered
-from peloton.chaos.nemesis.words import MARK
+from peloton.chaos.nemesis.operations import MARK
 from peloton.runtime.core.codec import UnknownFact
 from peloton.runtime.ports import JournalError
-from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Absent
 
@@ -39,7 +39,7 @@ BOOKS_WRONG_MAX = 5
 """Books that were wrong once are wrong about all that follows."""
 
 
-class Looked(NamedTuple):
+class Inspected(NamedTuple):
     """How much was looked at."""
 
     frames: int
@@ -47,17 +47,17 @@ class Looked(NamedTuple):
     jobs: int
 
 
-def judge(record: Record, watch: JournalWatch, *, runs: Path) -> Looked:
+def verdict_of(record: SharedRecord, watch: JournalWatch, *, runs: Path) -> Inspected:
     """All checks; what is wrong goes to the timeline."""
     find = record.timeline.find
     for text in faults(record.history):
         find(f"clients saw: {text}")
     for text in goals_missed(record):
         find(text)
-    books, frames = _books(watch, find)
-    view = _recovered(watch, books, find=find)
+    ledger, frames = _ledger(watch, find)
+    view = _recovered(watch, ledger, find=find)
     questions: list[Callable[[], None]] = [
-        lambda: checks.acknowledged_stands(books, record.history)
+        lambda: checks.acknowledged_stands(ledger, record.history)
     ]
     if view is not None:
         recovered = view
@@ -68,7 +68,7 @@ def judge(record: Record, watch: JournalWatch, *, runs: Path) -> Looked:
             checks.nobody_waits_who_fits,
         ):
             questions.append(lambda quiet=quiet: quiet(recovered))  # type: ignore[misc]
-        questions.append(lambda: checks.books_equal_the_actors(books, recovered))
+        questions.append(lambda: checks.books_equal_the_actors(ledger, recovered))
     for question in questions:
         try:
             question()
@@ -77,24 +77,24 @@ def judge(record: Record, watch: JournalWatch, *, runs: Path) -> Looked:
     count = 0
     for run in _noted(runs):
         count += 1
-        for text in _wrong(run, books):
+        for text in _wrong(run, ledger):
             find(text)
     for text in overlaps(_noted(runs)):
         find(text)
-    return Looked(frames, count, len(record.wishes))
+    return Inspected(frames, count, len(record.wishes))
 
 
 # ---- goals ----
 
 
-def goals_missed(record: Record) -> Iterator[str]:
+def goals_missed(record: SharedRecord) -> Iterator[str]:
     """What the last look at each job shows must be what was wanted of it."""
     by_job: dict[str, list[Operation]] = {}
     for operation in record.history:
         by_job.setdefault(operation.job, []).append(operation)
     for job_id, wish in record.wishes.items():
         some = by_job[job_key(job_id)]
-        looks = [each for each in some if each.what is What.GET and each.known]
+        looks = [each for each in some if each.what is Asked.GET and each.known]
         last = looks[-1].answer if looks else None
         if isinstance(last, JobView):
             state, stopped = last.summary.state.name, job_id in record.stopped
@@ -109,9 +109,9 @@ def goals_missed(record: Record) -> Iterator[str]:
 
 def _gone_for_good(some: list[Operation], look: Operation) -> bool:
     """Deleted for certain before that look, and no copy of a creation was on its way by then."""
-    deletes = [each for each in some if each.what is What.DELETE and each.done]
+    deletes = [each for each in some if each.what is Asked.DELETE and each.done]
     deletes = [each for each in deletes if (each.ended_s or 0.0) <= look.begun_s]
-    creates = [each for each in some if each.what is What.CREATE]
+    creates = [each for each in some if each.what is Asked.CREATE]
     if not deletes or any(each.tries > 1 for each in creates):
         return False
     begun_s = deletes[0].begun_s
@@ -121,23 +121,23 @@ def _gone_for_good(some: list[Operation], look: Operation) -> bool:
 # ---- journals ----
 
 
-def _books(watch: JournalWatch, find: Callable[[str], None]) -> tuple[Books, int]:
+def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLedger, int]:
     machines = Machines(lambda run: (_ for _ in ()).throw(AssertionError(run)))
-    books, wrong = Books(machines), 0
+    ledger, wrong = ShadowLedger(machines), 0
     frames = watch.frames()
     for frame in frames:
         _note_ends(machines, frame)
         try:
-            books.hear(frame)
+            ledger.hear(frame)
         except Contradiction as contradiction:
             find(f"{contradiction} ({frame.shard} at {frame.position})")
             wrong += 1
             if wrong >= BOOKS_WRONG_MAX:
                 break
-    return books, len(frames)
+    return ledger, len(frames)
 
 
-def _note_ends(machines: Machines, frame: Frame) -> None:
+def _note_ends(machines: Machines, frame: DecodedFrame) -> None:
     """How a run ended is what its host first wrote down of it: its task has to say the same."""
     for entry in frame.entries:
         for fact in entry.facts:
@@ -150,10 +150,10 @@ def _note_ends(machines: Machines, frame: Frame) -> None:
 
 
 def _recovered(
-    watch: JournalWatch, books: Books, *, find: Callable[[str], None]
+    watch: JournalWatch, ledger: ShadowLedger, *, find: Callable[[str], None]
 ) -> Recovered | None:
     try:
-        return Recovered(watch.recovered(), books._machines)
+        return Recovered(watch.recovered(), ledger._machines)
     except (Contradiction, JournalError, *DOES_NOT_FOLD) as wrong:
         find(f"R5 not recovered: {type(wrong).__name__}: {wrong}")
         return None
@@ -176,11 +176,11 @@ def _noted(runs: Path) -> Iterator[Noted]:
         yield Noted(folder.name, tuple(map(float, lines)))
 
 
-def _wrong(noted: Noted, books: Books) -> Iterator[str]:
+def _wrong(noted: Noted, ledger: ShadowLedger) -> Iterator[str]:
     if len(noted.lines) > 2:
         yield f"R8 {noted.run} began more than once: {noted.lines}"
     job = job_key(noted.run[:36])
-    if noted.lines and noted.run not in books.accepted and job not in books.forgotten:
+    if noted.lines and noted.run not in ledger.accepted and job not in ledger.forgotten:
         yield f"R9 {noted.run} ran, and no host had accepted it"
 
 

@@ -1,8 +1,8 @@
 """What the journal demands of a Cassandra, and what of that a given one does not keep.
 
-`look` asks every server and the schema; `judge` turns what they said into findings, each with its
-consequence and its remedy. The server itself accepts nearly all of these mistakes in silence, and
-what they cost is found much later. It must not change anything.
+`read_cluster` asks every server and the schema; `findings_of` turns what they said into findings,
+each with its consequence and its remedy. The server itself accepts nearly all of these mistakes in
+silence, and what they cost is found much later. It must not change anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTINGS = (
 TIMEOUTS = ("write_request_timeout", "cas_contention_timeout")
 
 
-class Server(Struct, frozen=True):
+class ServerReading(Struct, frozen=True):
     """One server, as it describes itself; no settings: it could not be asked."""
 
     address: str
@@ -49,10 +49,10 @@ class Server(Struct, frozen=True):
     settings: dict[str, str] | None = None
 
 
-class Looked(Struct, frozen=True):
+class ClusterReading(Struct, frozen=True):
     """Everything that is judged."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[ServerReading, ...]
     keyspace: str
     replication: dict[str, str] | None
     """As the keyspace says it, class and all; None: there is no keyspace."""
@@ -62,7 +62,7 @@ class Looked(Struct, frozen=True):
     table_options: dict[str, dict[str, int]] = {}
 
 
-class Finding(Struct, frozen=True):
+class ServerFinding(Struct, frozen=True):
     """`wrong`: the journal's promises do not hold. Otherwise they hold, with less to spare."""
 
     wrong: bool
@@ -73,7 +73,7 @@ class Finding(Struct, frozen=True):
 # ---- judging ---------------------------------------------------------------------------------
 
 
-def judge(looked: Looked) -> list[Finding]:
+def findings_of(looked: ClusterReading) -> list[ServerFinding]:
     """All findings, servers first."""
     return [
         *(finding for server in looked.servers for finding in _server(server)),
@@ -83,54 +83,54 @@ def judge(looked: Looked) -> list[Finding]:
     ]
 
 
-def _server(server: Server) -> Iterator[Finding]:
+def _server(server: ServerReading) -> Iterator[ServerFinding]:
     where = server.address
     numbers = tuple(int(word) for word in re.findall(r"\d+", server.version)[:3])
     if numbers < VERSION_MIN:
         least = ".".join(str(number) for number in VERSION_MIN)
         text = f"{where} runs version {server.version}: before {least} a stale commit may come back"
-        yield Finding(True, text, "upgrade, best to the newest 5.0")
+        yield ServerFinding(True, text, "upgrade, best to the newest 5.0")
     if server.settings is None:
-        yield Finding(True, f"{where} could not be asked for its settings", "is it up?")
+        yield ServerFinding(True, f"{where} could not be asked for its settings", "is it up?")
         return
     sync = server.settings.get("commitlog_sync", "unknown")
     if sync not in SAFE_SYNC:
         text = f"{where}: commitlog_sync is {sync}: a killed server forgets what it acknowledged"
-        yield Finding(True, text, "commitlog_sync: batch, or group with a window of 1ms")
+        yield ServerFinding(True, text, "commitlog_sync: batch, or group with a window of 1ms")
     window_ms = milliseconds(server.settings.get("commitlog_sync_group_window", ""))
     if sync == "group" and window_ms > GROUP_WINDOW_MAX_MS:
         text = f"{where}: commitlog_sync_group_window is {window_ms:g} ms; a commit waits for four"
-        yield Finding(False, text, "commitlog_sync_group_window: 1ms")
+        yield ServerFinding(False, text, "commitlog_sync_group_window: 1ms")
     paxos = server.settings.get("paxos_variant", "unknown")
     if paxos not in SAFE_PAXOS:
         text = f"{where}: paxos_variant is {paxos}: reads and refusals may miss a write"
-        yield Finding(True, text, "paxos_variant: v2")
+        yield ServerFinding(True, text, "paxos_variant: v2")
     for name in TIMEOUTS:
         limit_ms = milliseconds(server.settings.get(name, ""))
         if limit_ms >= REQUEST_TIMEOUT_S * 1000:
             text = f"{where}: {name} is {limit_ms:g} ms, and we wait for {REQUEST_TIMEOUT_S:g} s"
-            yield Finding(False, text + ": its own answer comes too late", f"{name}: 2000ms")
+            yield ServerFinding(False, text + ": its own answer comes too late", f"{name}: 2000ms")
 
 
-def _agreement(looked: Looked) -> Iterator[Finding]:
+def _agreement(looked: ClusterReading) -> Iterator[ServerFinding]:
     schemas = {server.schema_version for server in looked.servers if server.schema_version}
     if len(schemas) > 1:
         text = f"the servers have {len(schemas)} different schemas"
-        yield Finding(True, text, "wait until all are up; see `nodetool describecluster`")
+        yield ServerFinding(True, text, "wait until all are up; see `nodetool describecluster`")
     versions = {server.version for server in looked.servers}
     if len(versions) > 1:
         text = f"the servers run different versions: {', '.join(sorted(versions))}"
-        yield Finding(False, text, "finish the upgrade")
+        yield ServerFinding(False, text, "finish the upgrade")
 
 
-def _keyspace(looked: Looked) -> Iterator[Finding]:
+def _keyspace(looked: ClusterReading) -> Iterator[ServerFinding]:
     name = looked.keyspace
     if looked.replication is None:
-        yield Finding(True, f"there is no keyspace {name}", _apply(looked))
+        yield ServerFinding(True, f"there is no keyspace {name}", _apply(looked))
         return
     if not looked.durable_writes:
         text = f"keyspace {name}: durable_writes is off: nothing goes to the commit log"
-        yield Finding(True, text, f"ALTER KEYSPACE {name} WITH durable_writes = true")
+        yield ServerFinding(True, text, f"ALTER KEYSPACE {name} WITH durable_writes = true")
     for centre, copies in _copies(looked).items():
         place = f"keyspace {name}, data centre {centre}"
         live = sum(server.data_centre == centre for server in looked.servers if server.settings)
@@ -139,20 +139,20 @@ def _keyspace(looked: Looked) -> Iterator[Finding]:
                 f"{place}: {copies} copies, {live} servers: conditional writes "
                 "may succeed where plain ones cannot"
             )
-            yield Finding(True, text, "add servers, or keep fewer copies")
+            yield ServerFinding(True, text, "add servers, or keep fewer copies")
         elif copies < COPIES_MIN:
             text = f"{place}: {_counted(copies)}: a lost server stops or loses the journal"
-            yield Finding(False, text, f"keep {COPIES_MIN} copies on as many servers")
+            yield ServerFinding(False, text, f"keep {COPIES_MIN} copies on as many servers")
 
 
-def _apply(looked: Looked) -> str:
+def _apply(looked: ClusterReading) -> str:
     """What makes the tables, with as many copies as there are servers for."""
     servers = Counter(server.data_centre for server in looked.servers)
     words = [f"--replication {at}:{min(servers[at], COPIES_MIN)}" for at in sorted(servers)]
     return " ".join(["peloton schema apply", *words])
 
 
-def _copies(looked: Looked) -> dict[str, int]:
+def _copies(looked: ClusterReading) -> dict[str, int]:
     """Copies by data centre. The simple strategy knows none: then it is one for all servers."""
     assert looked.replication is not None
     options = {name: text for name, text in looked.replication.items() if name != "class"}
@@ -166,22 +166,22 @@ def _counted(copies: int) -> str:
     return "1 copy" if copies == 1 else f"{copies} copies"
 
 
-def _tables(looked: Looked) -> Iterator[Finding]:
+def _tables(looked: ClusterReading) -> Iterator[ServerFinding]:
     if looked.replication is None:
         return
     for difference in looked.differences:
         missing = difference.startswith("table ") and difference.endswith(" is missing")
         remedy = _apply(looked) if missing else "a person has to decide; see schema.cql"
-        yield Finding(True, difference, remedy)
+        yield ServerFinding(True, difference, remedy)
     for name, options in looked.table_options.items():
         if options.get("default_time_to_live", 0):
             text = f"table {name}: rows vanish after {options['default_time_to_live']} s"
-            yield Finding(True, text, f"ALTER TABLE {name} WITH default_time_to_live = 0")
+            yield ServerFinding(True, text, f"ALTER TABLE {name} WITH default_time_to_live = 0")
     grace_s = looked.table_options.get("register", {}).get("gc_grace_seconds")
     if grace_s is not None and grace_s < GC_GRACE_SECONDS_MIN:
         text = f"table register: gc_grace_seconds is {grace_s}: a promise under way may expire"
         remedy = f"ALTER TABLE register WITH gc_grace_seconds = {GC_GRACE_SECONDS_MIN}"
-        yield Finding(True, text, remedy)
+        yield ServerFinding(True, text, remedy)
 
 
 def milliseconds(text: str) -> float:
@@ -193,13 +193,13 @@ def milliseconds(text: str) -> float:
 # ---- looking ---------------------------------------------------------------------------------
 
 
-def look(connected: Connected, keyspace: str) -> Looked:
+def read_cluster(connected: Connected, keyspace: str) -> ClusterReading:
     """Ask every server that the cluster knows, and the schema. Raises Unreachable."""
     with asking():
         return _look(connected, keyspace)
 
 
-def _look(connected: Connected, keyspace: str) -> Looked:
+def _look(connected: Connected, keyspace: str) -> ClusterReading:
     session = connected.session
     hosts = sorted(connected.cluster.metadata.all_hosts(), key=lambda host: str(host.endpoint))
     servers = tuple(_ask(session, host) for host in hosts)
@@ -209,7 +209,7 @@ def _look(connected: Connected, keyspace: str) -> Looked:
         keyspace,
     )
     if not found:
-        return Looked(servers, keyspace, None)
+        return ClusterReading(servers, keyspace, None)
     options = _rows(
         session,
         "SELECT table_name, gc_grace_seconds, default_time_to_live FROM system_schema.tables"
@@ -217,7 +217,7 @@ def _look(connected: Connected, keyspace: str) -> Looked:
         keyspace,
     )
     names = [table.name for table in cassandra_schema.tables()]
-    return Looked(
+    return ClusterReading(
         servers,
         keyspace,
         {str(name): str(value) for name, value in found[0]["replication"].items()},
@@ -234,7 +234,7 @@ def _look(connected: Connected, keyspace: str) -> Looked:
     )
 
 
-def _ask(session: Any, host: Any) -> Server:
+def _ask(session: Any, host: Any) -> ServerReading:
     """One server's own words: its settings are in tables that only it can read."""
     address, centre = str(host.endpoint), str(host.datacenter)
     version = str(host.release_version or "unknown")
@@ -251,10 +251,10 @@ def _ask(session: Any, host: Any) -> Server:
         said = session.execute(local, execution_profile=CONDITIONAL, host=host).one()
         told = session.execute(settings, execution_profile=CONDITIONAL, host=host)
     except FAILURES:
-        return Server(address, centre, version)
+        return ServerReading(address, centre, version)
     pairs = {row["name"]: row["value"] or "" for row in told}
     schema_version = str(said["schema_version"])
-    return Server(address, centre, said["release_version"], schema_version, pairs)
+    return ServerReading(address, centre, said["release_version"], schema_version, pairs)
 
 
 def _rows(session: Any, text: str, *values: object) -> list[dict[str, Any]]:

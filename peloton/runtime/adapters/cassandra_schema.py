@@ -18,13 +18,13 @@ from cassandra.protocol import RequestValidationException as InvalidOnTheWire
 from msgspec import Struct
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected, asking
-from peloton.runtime.ports import Refused, Unreachable
+from peloton.runtime.ports import JournalRefused, Unreachable
 
 LOCK_TTL_S = 120
 """A command that died holds the lock for as long. Schema changes take a few seconds."""
 CHANGE_TIMEOUT_S = 30.0
 LOCK_TABLE = "schema_lock"
-NAMESPACE = uuid.UUID("6c6f6361-6c20-7363-6865-6d61206c6f63")
+LOCK_NAMESPACE = uuid.UUID("6c6f6361-6c20-7363-6865-6d61206c6f63")
 KEYSPACE_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 DATA_CENTRE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)(.*)", re.DOTALL)
@@ -54,7 +54,7 @@ def _table(text: str) -> Table:
     return Table(match[1], text, {word[0]: word[1] for word in words})
 
 
-class Applied(Struct, frozen=True):
+class SchemaApplied(Struct, frozen=True):
     """What `apply` did: tables made now, tables that were there, and how those differ."""
 
     made: tuple[str, ...]
@@ -62,7 +62,7 @@ class Applied(Struct, frozen=True):
     differ: tuple[str, ...]
 
 
-def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> Applied:
+def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
     """Make what is missing. Raises Refused (a wrong name, lock taken) or Unreachable.
 
     Why a lock, though each statement says IF NOT EXISTS:
@@ -74,12 +74,14 @@ def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -
     there = {host.datacenter for host in connected.cluster.metadata.all_hosts()}
     for name in replication:
         if name not in there:
-            raise Refused(f"there is no data centre {name}; there is {', '.join(sorted(there))}")
+            raise JournalRefused(
+                f"there is no data centre {name}; there is {', '.join(sorted(there))}"
+            )
     with asking():
         return _apply(connected.session, keyspace, replication=replication)
 
 
-def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Applied:
+def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
     parts = ", ".join(f"'{name}': {count}" for name, count in replication.items())
     _say(
         session,
@@ -98,18 +100,18 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Appli
         session.execute(f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s", [holder])
     made = tuple(table.name for table in missing)
     kept = tuple(table.name for table in tables() if table.name not in made)
-    return Applied(made, kept, differ)
+    return SchemaApplied(made, kept, differ)
 
 
 def _check_names(keyspace: str, replication: dict[str, int]) -> None:
     """Names cannot be bound, so nothing but names may get into a statement."""
     if not KEYSPACE_NAME.fullmatch(keyspace):
-        raise Refused(f"{keyspace!r} is no name of a keyspace: a-z, 0-9 and _, at most 48")
+        raise JournalRefused(f"{keyspace!r} is no name of a keyspace: a-z, 0-9 and _, at most 48")
     if not replication:
-        raise Refused("say how many copies each data centre keeps")
+        raise JournalRefused("say how many copies each data centre keeps")
     for name, count in replication.items():
         if not DATA_CENTRE_NAME.fullmatch(name) or count < 1:
-            raise Refused(f"{name}:{count} is no data centre with a number of copies")
+            raise JournalRefused(f"{name}:{count} is no data centre with a number of copies")
 
 
 def _say(session: Any, text: str) -> None:
@@ -119,7 +121,7 @@ def _say(session: Any, text: str) -> None:
     except AlreadyExists:
         return
     except (RequestValidationException, InvalidOnTheWire) as error:
-        raise Refused(f"{error}, in: {text.splitlines()[0]}") from error
+        raise JournalRefused(f"{error}, in: {text.splitlines()[0]}") from error
     if not result.response_future.is_schema_agreed:
         raise Unreachable("the servers do not agree on the schema; try again when all are up")
 
@@ -130,7 +132,7 @@ def _lock(session: Any, keyspace: str) -> uuid.UUID:
     The lock's own table has an id that follows from the keyspace's name: two commands that create
     it at the same time create the same.
     """
-    table_id = uuid.uuid5(NAMESPACE, keyspace)
+    table_id = uuid.uuid5(LOCK_NAMESPACE, keyspace)
     _say(
         session,
         f"CREATE TABLE IF NOT EXISTS {LOCK_TABLE} (one int PRIMARY KEY, holder uuid)"
@@ -144,7 +146,7 @@ def _lock(session: Any, keyspace: str) -> uuid.UUID:
     row = session.execute(insert, [holder], execution_profile=CONDITIONAL).one()
     # Our own name in a refusal: an earlier copy of this very statement was done.
     if not row["[applied]"] and row["holder"] != holder:
-        raise Refused(
+        raise JournalRefused(
             f"another command changes the schema of {keyspace} now; if it died, "
             f"its lock lasts {LOCK_TTL_S} s"
         )

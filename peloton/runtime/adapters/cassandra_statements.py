@@ -1,8 +1,8 @@
 """The statements of port `Rows` as CQL: one text each, its values, and its answer.
 
 Turns a statement into what a prepared one is bound with, and the rows that come back into a
-`Reply`. The texts are the whole of what is ever said to the tables. It must not send anything, and
-an answer whose shape is not the expected one must not be guessed at: it is in doubt.
+`StatementReply`. The texts are the whole of what is ever said to the tables. It must not send
+anything, and an answer whose shape is not the expected one must not be guessed at: it is in doubt.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
-    Conditional,
+    ConditionalWrite,
     CreateCluster,
     CreateRegister,
     DeleteBucket,
     DeleteSegment,
-    Failed,
-    Found,
     FrameRow,
     Free,
     GrowCluster,
@@ -32,23 +30,25 @@ from peloton.runtime.core.statements import (
     NameCluster,
     NotApplied,
     PartRow,
-    Read,
     ReadBucket,
     ReadCluster,
     ReadEnded,
     ReadName,
     ReadRegister,
     ReadSegment,
+    ReadStatement,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
 )
-from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, Cluster, EndedRow, ShardId
+from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, ClusterRecord, EndedRow, ShardId
 
-SHARD = "shard_group = ? AND shard_number = ?"
-OURS = f"WHERE {SHARD} IF epoch = ? AND op = ?"
-SEGMENT = f"FROM journal WHERE {SHARD} AND segment = ?"
-BUCKET = f"FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? AND bucket = ?"
+SHARD_CONDITION = "shard_group = ? AND shard_number = ?"
+OURS = f"WHERE {SHARD_CONDITION} IF epoch = ? AND op = ?"
+SEGMENT = f"FROM journal WHERE {SHARD_CONDITION} AND segment = ?"
+BUCKET = f"FROM checkpoint WHERE {SHARD_CONDITION} AND position = ? AND epoch = ? AND bucket = ?"
 
 CQL: dict[type, str] = {
     CreateCluster: "INSERT INTO cluster (one, cluster_id, format, shards) VALUES (0, ?, ?, ?)"
@@ -61,9 +61,9 @@ CQL: dict[type, str] = {
     " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
     " IF NOT EXISTS",
     ReadRegister: "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
-    f" FROM register WHERE {SHARD}",
+    f" FROM register WHERE {SHARD_CONDITION}",
     # `op != ?` is always true of a new op: it is there so that a refusal carries the op that is.
-    Bump: f"UPDATE register SET epoch = ?, op = ?, owner = ? WHERE {SHARD}"
+    Bump: f"UPDATE register SET epoch = ?, op = ?, owner = ? WHERE {SHARD_CONDITION}"
     " IF epoch = ? AND op != ?",
     Advance: f"UPDATE register SET last_position = ?, last_chain = ?, op = ? {OURS}",
     MoveFloor: f"UPDATE register SET floor = ?, floor_epoch = ?, op = ? {OURS}",
@@ -76,7 +76,8 @@ CQL: dict[type, str] = {
     " VALUES (?, ?, ?, ?, ?, ?, ?)",
     ReadSegment: f"SELECT position, epoch, part, parts, op, prev_chain, chain, body {SEGMENT}",
     ReadBucket: f"SELECT position, epoch, part, parts, body, digest {BUCKET}",
-    ReadEnded: f"SELECT position, deleted, body FROM ended WHERE {SHARD} AND kind = ? AND key = ?"
+    ReadEnded: f"SELECT position, deleted, body FROM ended WHERE {SHARD_CONDITION}"
+    " AND kind = ? AND key = ?"
     " LIMIT 1",
     DeleteSegment: f"DELETE {SEGMENT}",
     DeleteBucket: f"DELETE {BUCKET}",
@@ -95,37 +96,60 @@ def text_of(statement: Statement) -> type:
     return type(statement.row) if isinstance(statement, InsertRow) else type(statement)
 
 
-def values(ask: Statement) -> Sequence[Any]:
+def values(statement: Statement) -> Sequence[Any]:
     """What the text is bound with."""
-    if isinstance(ask, InsertRow):
-        return _row(ask.shard, ask.row)
-    if isinstance(ask, CreateCluster):
-        record = ask.record
+    if isinstance(statement, InsertRow):
+        return _row(statement.shard, statement.row)
+    if isinstance(statement, CreateCluster):
+        record = statement.record
         shards = json.dumps(record.shards, sort_keys=True)
         return (uuid.UUID(bytes=record.cluster_id), record.format, shards)
-    if isinstance(ask, GrowCluster):
-        return tuple(json.dumps(each, sort_keys=True) for each in (ask.after, ask.before))
-    if isinstance(ask, NameCluster):
-        return (json.dumps({"name": ask.name}),)
-    if isinstance(ask, ReadCluster | ReadName):
+    if isinstance(statement, GrowCluster):
+        return tuple(
+            json.dumps(each, sort_keys=True) for each in (statement.after, statement.before)
+        )
+    if isinstance(statement, NameCluster):
+        return (json.dumps({"name": statement.name}),)
+    if isinstance(statement, ReadCluster | ReadName):
         return ()
-    shard = (ask.shard.group, ask.shard.number)
-    if isinstance(ask, CreateRegister):
-        return (*shard, ask.op, GENESIS)
-    if isinstance(ask, Bump):
-        return (ask.epoch + 1, ask.op, ask.owner, *shard, ask.epoch, ask.op)
-    if isinstance(ask, Advance):
-        return (ask.position, ask.chain, ask.op, *shard, ask.epoch, ask.expected)
-    if isinstance(ask, MoveFloor):
-        return (ask.floor, ask.epoch, ask.op, *shard, ask.epoch, ask.expected)
-    if isinstance(ask, Free):
-        return (ask.op, *shard, ask.epoch, ask.expected)
-    if isinstance(ask, (ReadSegment, DeleteSegment)):
-        return (*shard, ask.segment)
-    if isinstance(ask, (ReadBucket, DeleteBucket)):
-        return (*shard, ask.position, ask.epoch, ask.bucket)
-    if isinstance(ask, ReadEnded):
-        return (*shard, ask.kind, ask.key)
+    shard = (statement.shard.group, statement.shard.number)
+    if isinstance(statement, CreateRegister):
+        return (*shard, statement.op, GENESIS)
+    if isinstance(statement, Bump):
+        return (
+            statement.epoch + 1,
+            statement.op,
+            statement.owner,
+            *shard,
+            statement.epoch,
+            statement.op,
+        )
+    if isinstance(statement, Advance):
+        return (
+            statement.position,
+            statement.chain,
+            statement.op,
+            *shard,
+            statement.epoch,
+            statement.expected,
+        )
+    if isinstance(statement, MoveFloor):
+        return (
+            statement.floor,
+            statement.epoch,
+            statement.op,
+            *shard,
+            statement.epoch,
+            statement.expected,
+        )
+    if isinstance(statement, Free):
+        return (statement.op, *shard, statement.epoch, statement.expected)
+    if isinstance(statement, (ReadSegment, DeleteSegment)):
+        return (*shard, statement.segment)
+    if isinstance(statement, (ReadBucket, DeleteBucket)):
+        return (*shard, statement.position, statement.epoch, statement.bucket)
+    if isinstance(statement, ReadEnded):
+        return (*shard, statement.kind, statement.key)
     return shard
 
 
@@ -143,37 +167,45 @@ def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
     return (*shard, row.kind, row.key, row.position, row.deleted, row.body)
 
 
-def size_bytes(ask: Statement) -> int:
+def size_bytes(statement: Statement) -> int:
     """About how much of the wire it takes, to bound what is under way at once."""
-    return 256 + (len(ask.row.body) if isinstance(ask, InsertRow) else 0)
+    return 256 + (len(statement.row.body) if isinstance(statement, InsertRow) else 0)
 
 
-def verdict(ask: Conditional, rows: Sequence[dict[str, Any]]) -> Reply:
+def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> StatementReply:
     """What one row with `[applied]` says. The server names the columns of the condition only."""
     if len(rows) != 1 or not isinstance(rows[0].get(APPLIED), bool):
-        return Failed(f"an answer to {type(ask).__name__} of another shape: {rows!r}")
+        return StatementFailed(
+            f"an answer to {type(statement).__name__} of another shape: {rows!r}"
+        )
     row = rows[0]
     if row[APPLIED]:
         return Applied()
-    if isinstance(ask, (CreateCluster, GrowCluster, NameCluster, CreateRegister)):
+    if isinstance(statement, (CreateCluster, GrowCluster, NameCluster, CreateRegister)):
         return NotApplied()
     epoch, op = row.get("epoch"), row.get("op")
     if (epoch is None) != (op is None):
-        return Failed(f"an answer to {type(ask).__name__} with half of its columns: {row!r}")
+        return StatementFailed(
+            f"an answer to {type(statement).__name__} with half of its columns: {row!r}"
+        )
     return NotApplied(epoch, op)
 
 
-def found(ask: Read, rows: Sequence[tuple[Any, ...]]) -> Found:
+def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFound:
     """Rows as values, in the order the store keeps them in."""
-    if isinstance(ask, ReadCluster):
-        return Found(tuple(Cluster(row[0].bytes, row[1], json.loads(row[2])) for row in rows))
-    if isinstance(ask, ReadName):
-        return Found(tuple(json.loads(row[0])["name"] for row in rows))
-    if isinstance(ask, ReadRegister):
+    if isinstance(statement, ReadCluster):
+        return RowsFound(
+            tuple(ClusterRecord(row[0].bytes, row[1], json.loads(row[2])) for row in rows)
+        )
+    if isinstance(statement, ReadName):
+        return RowsFound(tuple(json.loads(row[0])["name"] for row in rows))
+    if isinstance(statement, ReadRegister):
         # A row whose epoch is empty is none: what a refused write of ours may leave behind.
-        return Found(tuple(RegisterRow(*row) for row in rows if row[0] is not None))
-    if isinstance(ask, ReadSegment):
-        return Found(tuple(FrameRow(*row) for row in rows))
-    if isinstance(ask, ReadBucket):
-        return Found(tuple(PartRow(*row) for row in rows))
-    return Found(tuple(EndedRow(ask.kind, ask.key, row[0], row[2], row[1]) for row in rows))
+        return RowsFound(tuple(RegisterRow(*row) for row in rows if row[0] is not None))
+    if isinstance(statement, ReadSegment):
+        return RowsFound(tuple(FrameRow(*row) for row in rows))
+    if isinstance(statement, ReadBucket):
+        return RowsFound(tuple(PartRow(*row) for row in rows))
+    return RowsFound(
+        tuple(EndedRow(statement.kind, statement.key, row[0], row[2], row[1]) for row in rows)
+    )

@@ -1,8 +1,8 @@
 """Port `Rows` on Cassandra, through its driver, which here sends every statement once.
 
 `run` has many statements on the wire at a time and waits for all of them. However a request ends,
-if not with rows, its statement is in doubt: `Failed`. It must not send anything again, look into a
-body, or take one error for proof that nothing happened.
+if not with rows, its statement is in doubt: `StatementFailed`. It must not send anything again,
+look into a body, or take one error for proof that nothing happened.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ from peloton.runtime.adapters.cassandra_statements import (
 )
 from peloton.runtime.core import chain
 from peloton.runtime.core.statements import (
-    Done,
-    Failed,
-    Found,
     FrameRow,
     PartRow,
     ReadBucket,
@@ -46,10 +43,20 @@ from peloton.runtime.core.statements import (
     ReadRegister,
     ReadSegment,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
+    WriteStored,
 )
-from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, Refused, ShardId, Sizes, Unreachable
+from peloton.runtime.ports import (
+    BUCKET_PARTS,
+    SEGMENT_FRAMES,
+    JournalRefused,
+    ShardId,
+    Sizes,
+    Unreachable,
+)
 
 STATEMENTS_UNDER_WAY_MAX = 64
 BYTES_UNDER_WAY_MAX = 4 * 1024 * 1024
@@ -62,7 +69,7 @@ APPLY = "peloton schema apply"
 READS = (ReadCluster, ReadName, ReadRegister, ReadSegment, ReadBucket, ReadEnded)
 
 
-class Request:
+class PendingStatement:
     """One statement under way: gathers its pages, on the driver's thread, until it has ended."""
 
     def __init__(self, ask: Statement, future: Any) -> None:
@@ -89,21 +96,21 @@ class Request:
         self._failure = failure
         self._ended.put(None)
 
-    def reply(self) -> Reply:
+    def reply(self) -> StatementReply:
         """Wait for the end, and say what it means."""
         seen = -1
         while not self._has_ended():
             # Of many pages each has its own time; the driver has a timer for the first only.
             if len(self._rows) == seen:
-                return Failed(f"{type(self.ask).__name__}: silence for {NO_END_S} s")
+                return StatementFailed(f"{type(self.ask).__name__}: silence for {NO_END_S} s")
             seen = len(self._rows)
         if self._failure is not None:
-            return Failed(f"{type(self._failure).__name__}: {self._failure}")
+            return StatementFailed(f"{type(self._failure).__name__}: {self._failure}")
         if isinstance(self.ask, CONDITIONALS):
             return verdict(self.ask, self._rows)
         if isinstance(self.ask, READS):
             return found(self.ask, self._rows)
-        return Done()
+        return WriteStored()
 
     def _has_ended(self) -> bool:
         try:
@@ -147,10 +154,10 @@ class CassandraRows:
             prepared.fetch_size = LARGE_PAGE_ROWS
         return prepared
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """All of them, as many at once as the limits allow; replies in order."""
-        replies: list[Reply] = []
-        under_way: deque[Request] = deque()
+        replies: list[StatementReply] = []
+        under_way: deque[PendingStatement] = deque()
         under_way_bytes = 0
         for ask in statements:
             request = self._send(ask)
@@ -165,13 +172,13 @@ class CassandraRows:
         replies += [request.reply() for request in under_way]
         return replies
 
-    def _send(self, ask: Statement) -> Request:
+    def _send(self, ask: Statement) -> PendingStatement:
         bound = self._prepared[text_of(ask)].bind(values(ask))
         if isinstance(ask, CONDITIONALS):
             future = self._connected.session.execute_async(bound, execution_profile=CONDITIONAL)
         else:
             future = self._connected.session.execute_async(bound)
-        return Request(ask, future)
+        return PendingStatement(ask, future)
 
     def sizes(self, shard: ShardId) -> Sizes:
         """What the shard's own names lead to; a store without an index of partitions knows no more.
@@ -213,14 +220,16 @@ class CassandraRows:
 
     def _read(self, ask: Statement) -> tuple[object, ...]:
         (reply,) = self.run([ask])
-        if isinstance(reply, Found):
+        if isinstance(reply, RowsFound):
             return reply.rows
-        raise Unreachable(reply.text if isinstance(reply, Failed) else repr(reply))
+        raise Unreachable(reply.text if isinstance(reply, StatementFailed) else repr(reply))
 
     def close(self) -> None:
         """Let go of all connections; what is under way ends as failed."""
         self._connected.close()
 
 
-def _no_schema(keyspace: str | None, error: InvalidRequest) -> Refused:
-    return Refused(f"keyspace {keyspace} has not the journal's tables ({error}): run `{APPLY}`")
+def _no_schema(keyspace: str | None, error: InvalidRequest) -> JournalRefused:
+    return JournalRefused(
+        f"keyspace {keyspace} has not the journal's tables ({error}): run `{APPLY}`"
+    )

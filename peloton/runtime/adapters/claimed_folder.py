@@ -49,7 +49,7 @@ def check_ours(path: Path) -> None:
         )
 
 
-def empty(path: Path) -> None:
+def empty_folder(path: Path) -> None:
     """Remove our own names, and nothing else. The folder must be held."""
     for child in _own(path):
         # A link is removed, never followed: what it points to may be anybody's.
@@ -59,7 +59,7 @@ def empty(path: Path) -> None:
             child.unlink()
 
 
-def claim(path: Path, maker: str) -> None:
+def claim_folder(path: Path, maker: str) -> None:
     """Write down what makes the runs of this folder, at its first use. Raises NotOurs for another.
 
     The folder must be held.

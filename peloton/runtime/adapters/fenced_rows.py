@@ -17,15 +17,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.runtime.core import fencing, register
-from peloton.runtime.core.fencing import Piece, Reading, Talk
-from peloton.runtime.core.register import Hold, Ops
+from peloton.runtime.core.fencing import FoundItems, ProtocolCoroutine, ReadCoroutine
+from peloton.runtime.core.register import Hold, OpNames
 from peloton.runtime.core.statements import (
     FEATURES,
     Bump,
     CreateCluster,
     CreateRegister,
-    Failed,
-    Found,
     GrowCluster,
     NameCluster,
     ReadCluster,
@@ -33,20 +31,22 @@ from peloton.runtime.core.statements import (
     ReadName,
     ReadRegister,
     RegisterRow,
-    Reply,
     Rows,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
 )
 from peloton.runtime.ports import (
-    FORMAT,
+    JOURNAL_FORMAT,
     Answer,
     Claimed,
-    Cluster,
+    ClusterRecord,
     Committed,
     EndedRow,
     Fenced,
     Frame,
-    Refused,
+    JournalRefused,
     ShardId,
     Sizes,
     Unclear,
@@ -54,14 +54,14 @@ from peloton.runtime.ports import (
     Work,
 )
 
-OwnersTalk = Talk[Committed | Fenced]
+CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
 
 
-class Held(NamedTuple):
+class PendingWork(NamedTuple):
     """A talk, and the hold it speaks for."""
 
     hold: Hold
-    talk: OwnersTalk
+    talk: CommitCoroutine
 
 
 BOOTSTRAP_SHARDS_AT_ONCE = 64
@@ -72,13 +72,13 @@ class FencedRows:
 
     def __init__(self, rows: Rows, *, process: bytes) -> None:
         self.rows = rows
-        self._ops = Ops(process)
+        self._ops = OpNames(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._parked: dict[ShardId, Held] = {}
+        self._parked: dict[ShardId, PendingWork] = {}
         self._lock = threading.Lock()  # of the two, for the moment of a change
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
-        self._run(CreateCluster(Cluster(self._ops.process, FORMAT, dict(groups))))
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+        self._run(CreateCluster(ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))))
         record = register.same_cluster(self._record(), groups, name=name)
         while register.grown(record, groups) != record.shards:
             # Not applied: another daemon of our version added them, or one of a still later one.
@@ -94,15 +94,15 @@ class FencedRows:
                 _not_failed(reply)
         return record
 
-    def _record(self) -> Cluster:
+    def _record(self) -> ClusterRecord:
         record = self._one(ReadCluster())
-        if not isinstance(record, Cluster):
+        if not isinstance(record, ClusterRecord):
             raise Unreachable("the cluster record was written and is not there")
         return replace(record, name=str(self._one(ReadName()) or ""), level=self.level())
 
     def _one(self, read: Statement) -> object:
         found = self._run(read)
-        return found.rows[0] if isinstance(found, Found) and found.rows else None
+        return found.rows[0] if isinstance(found, RowsFound) and found.rows else None
 
     def level(self) -> int:
         row = self._one(ReadRegister(FEATURES))
@@ -135,21 +135,21 @@ class FencedRows:
         return ask
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        talks: dict[ShardId, Held] = {}
+        talks: dict[ShardId, PendingWork] = {}
         answers: dict[ShardId, Answer] = {}
         for work in works:
             with self._lock:
                 hold, parked = self._holds.get(work.shard), work.shard in self._parked
             if parked:
-                raise Refused(f"{work.shard}: settle what is pending first")
+                raise JournalRefused(f"{work.shard}: settle what is pending first")
             if work.shard in talks:
-                raise Refused(f"{work.shard} comes twice in one round")
+                raise JournalRefused(f"{work.shard} comes twice in one round")
             if hold is None or hold.epoch != work.epoch:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
                 answers[work.shard] = Fenced(text, definite=True)
             else:
                 plan = register.plan(hold, work, ops=self._ops)
-                talks[work.shard] = Held(hold, fencing.commit(hold, plan))
+                talks[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
         answers.update(self._drive(talks))
         return [answers[work.shard] for work in works]
 
@@ -159,10 +159,10 @@ class FencedRows:
         answers = self._drive({shard: talk for shard, talk in parked.items() if talk is not None})
         return [answers[shard] if shard in answers else _nothing(shard) for shard in shards]
 
-    def _drive(self, talks: dict[ShardId, Held]) -> dict[ShardId, Answer]:
+    def _drive(self, talks: dict[ShardId, PendingWork]) -> dict[ShardId, Answer]:
         """All talks step by step; what they ask in one step goes to the store together."""
         answers: dict[ShardId, Answer] = {}
-        replies: dict[ShardId, tuple[Reply, ...]] = {}
+        replies: dict[ShardId, tuple[StatementReply, ...]] = {}
         while talks:
             asks: dict[ShardId, tuple[Statement, ...]] = {}
             for shard, (hold, talk) in list(talks.items()):
@@ -184,7 +184,7 @@ class FencedRows:
                 at += len(ask)
         return answers
 
-    def _park(self, held: Held) -> None:
+    def _park(self, held: PendingWork) -> None:
         shard = held.hold.shard
         with self._lock:
             if self._holds.get(shard) is held.hold:
@@ -214,7 +214,7 @@ class FencedRows:
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
         self._let_go(shard, epoch)
 
-    def _let_go(self, shard: ShardId, epoch: int) -> tuple[Hold | None, Held | None]:
+    def _let_go(self, shard: ShardId, epoch: int) -> tuple[Hold | None, PendingWork | None]:
         """What was held; nothing where that is of a younger claim than the one that is meant."""
         with self._lock:
             hold = self._holds.get(shard)
@@ -223,24 +223,24 @@ class FencedRows:
             return self._holds.pop(shard, None), self._parked.pop(shard, None)
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        for item in self._stream(fencing.load_checkpoint(register.held(self._holds, shard))):
+        for item in self._stream(fencing.load_checkpoint(register.hold_of(self._holds, shard))):
             if isinstance(item, bytes):
                 yield item
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        for item in self._stream(fencing.load_tail(register.held(self._holds, shard))):
+        for item in self._stream(fencing.load_tail(register.hold_of(self._holds, shard))):
             if isinstance(item, Frame):
                 yield item
 
-    def _stream(self, reading: Reading) -> Iterator[bytes | Frame]:
-        replies: tuple[Reply, ...] | None = None
+    def _stream(self, reading: ReadCoroutine) -> Iterator[bytes | Frame]:
+        replies: tuple[StatementReply, ...] | None = None
         while True:
             try:
                 ask = next(reading) if replies is None else reading.send(replies)
             except StopIteration:
                 return
             replies = None
-            if isinstance(ask, Piece):
+            if isinstance(ask, FoundItems):
                 yield from ask.items
             elif isinstance(ask, Unclear):
                 raise Unreachable(ask.text)
@@ -249,7 +249,7 @@ class FencedRows:
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         reply = self._run(ReadEnded(shard, kind, key))
-        row = reply.rows[0] if isinstance(reply, Found) and reply.rows else None
+        row = reply.rows[0] if isinstance(reply, RowsFound) and reply.rows else None
         return row if isinstance(row, EndedRow) and not row.deleted else None
 
     def sizes(self, shard: ShardId) -> Sizes:
@@ -260,7 +260,7 @@ class FencedRows:
         self._parked.clear()
         self.rows.close()
 
-    def _run(self, statement: Statement) -> Reply:
+    def _run(self, statement: Statement) -> StatementReply:
         (reply,) = self.rows.run([statement])
         return _not_failed(reply)
 
@@ -269,7 +269,7 @@ def _nothing(shard: ShardId) -> Fenced:
     return Fenced(f"{shard}: nothing is pending, the shard is not ours")
 
 
-def _not_failed(reply: Reply) -> Reply:
-    if isinstance(reply, Failed):
+def _not_failed(reply: StatementReply) -> StatementReply:
+    if isinstance(reply, StatementFailed):
         raise Unreachable(reply.text)
     return reply

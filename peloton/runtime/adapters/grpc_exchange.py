@@ -32,7 +32,7 @@ import grpc
 from peloton.exchange.v1 import exchange_pb2
 from peloton.exchange.v1.exchange_pb2 import Frames
 from peloton.runtime.adapters.grpc_exchange_stream import MESSAGE_BYTES_MAX, Stream
-from peloton.runtime.ports import Ears
+from peloton.runtime.ports import StreamListener
 
 KEEPALIVE_S = 5.0
 STREAMS_MAX = 256
@@ -78,7 +78,7 @@ class GrpcExchange:
         self._tls = tls
         self._pems = _read(tls) if tls is not None else None
         self._options = _options(keepalive_s)
-        self._ears: Ears | None = None
+        self._listener: StreamListener | None = None
         self._numbers = itertools.count(1)
         self._streams: dict[int, Stream] = {}
         self._dials: dict[int, threading.Thread] = {}
@@ -97,9 +97,9 @@ class GrpcExchange:
 
     # ---- the port ----
 
-    def listen(self, ears: Ears) -> None:
+    def listen(self, listener: StreamListener) -> None:
         """As the port says."""
-        self._ears = ears
+        self._listener = listener
         self._server.start()
 
     def dial(self, address: str) -> int:
@@ -174,8 +174,8 @@ class GrpcExchange:
             stream.ended(text)
 
     def _begin(self) -> Stream:
-        assert self._ears is not None, "listen comes first"
-        stream = Stream(next(self._numbers), self._ears)
+        assert self._listener is not None, "listen comes first"
+        stream = Stream(next(self._numbers), self._listener)
         self._streams[stream.number] = stream
         return stream
 

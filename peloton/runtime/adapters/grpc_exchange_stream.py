@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from peloton.runtime.core.parcels import LINK_BYTES_MAX, STREAM_FRAME_BYTES_MAX
-from peloton.runtime.ports import Ears
+from peloton.runtime.ports import StreamListener
 
 MESSAGE_BYTES = 512 * 1024
 """Frames share a message up to this size; one that is larger goes alone."""
@@ -31,9 +31,9 @@ WAITING_BYTES_MAX = 2 * LINK_BYTES_MAX
 class Stream:
     """From its beginning to its end; `number` is how the ears know it."""
 
-    def __init__(self, number: int, ears: Ears) -> None:
+    def __init__(self, number: int, listener: StreamListener) -> None:
         self.number = number
-        self._ears = ears
+        self._listener = listener
         # Reentrant, for ears may close the stream they are just told of.
         self._changed = threading.Condition(threading.RLock())
         self._waiting: deque[bytes] = deque()
@@ -91,7 +91,7 @@ class Stream:
         """The first word of a stream that came in."""
         with self._changed:
             if self._open:
-                self._ears.accepted(self.number)
+                self._listener.accepted(self.number)
 
     def arrived(self, frames: Iterable[bytes]) -> None:
         """Frames, in their order."""
@@ -99,7 +99,7 @@ class Stream:
             for data in frames:
                 if not self._open:
                     return
-                self._ears.arrived(self.number, data)
+                self._listener.arrived(self.number, data)
 
     # ---- the end ----
 
@@ -119,7 +119,7 @@ class Stream:
             self._waiting.clear()
             self._changed.notify_all()
             if text:
-                self._ears.closed(self.number, text)
+                self._listener.closed(self.number, text)
             hang_up = self._hang_up
         if hang_up is not None:
             hang_up()

@@ -2,8 +2,8 @@
 
 A `MemoryStore` outlives the journals on it, as a disk outlives processes; each `MemoryJournal` is
 one process's view. Every step of the port calls a hook before and after, so that a world can lose
-an answer (raise `Lost`) or end the process (raise anything else) at each of them in turn. It must
-not be clever: what it does is what the port says, in as few words as will do.
+an answer (raise `AnswerLost`) or end the process (raise anything else) at each of them in turn. It
+must not be clever: what it does is what the port says, in as few words as will do.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from peloton.runtime.core import chain, register
-from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
-    FORMAT,
+    JOURNAL_FORMAT,
     Answer,
     Claimed,
-    Cluster,
+    ClusterRecord,
     Committed,
     Damaged,
     EndedRow,
     Fenced,
     Frame,
+    JournalRefused,
     Overtaken,
-    Refused,
     ShardId,
     Sizes,
     Unclear,
@@ -37,7 +37,7 @@ from peloton.runtime.ports import (
 )
 
 
-class Call(NamedTuple):
+class StoreCall(NamedTuple):
     """A step of a port call. Names: claim, append, ended, parts, floor, cut, release,
     read_checkpoint, read_tail, read_ended."""
 
@@ -46,7 +46,7 @@ class Call(NamedTuple):
     moment: Literal["before", "after"]
 
 
-class Lost(Exception):
+class AnswerLost(Exception):
     """Raised by a hook: the step's answer got lost, before it was done or after."""
 
 
@@ -68,12 +68,12 @@ class MemoryStore:
     """What is left when every process is gone."""
 
     def __init__(self) -> None:
-        self.cluster: Cluster | None = None
+        self.cluster: ClusterRecord | None = None
         self.shards: dict[ShardId, ShardFiles] = {}
 
 
 T = TypeVar("T")
-Step = tuple[str, Callable[[], None]]
+StoreStep = tuple[str, Callable[[], None]]
 
 
 class MemoryJournal:
@@ -84,19 +84,19 @@ class MemoryJournal:
         store: MemoryStore,
         *,
         process: bytes,
-        hook: Callable[[Call], None] | None = None,
+        hook: Callable[[StoreCall], None] | None = None,
     ) -> None:
         self.store = store
         self.hook = hook
-        self._ops = register.Ops(process)
+        self._ops = register.OpNames(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._pending: dict[ShardId, deque[Step]] = {}
+        self._pending: dict[ShardId, deque[StoreStep]] = {}
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
         if self.store.cluster is None:
-            self.store.cluster = Cluster(self._ops.process, FORMAT, dict(groups))
+            self.store.cluster = ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))
         record = register.same_cluster(self.store.cluster, groups, name=name)
         self.store.cluster = msgspec.structs.replace(
             record, shards=register.grown(record, groups), name=record.name or name
@@ -121,7 +121,7 @@ class MemoryJournal:
         op = self._ops.next()
         try:
             self._step(shard, ("claim", lambda: _bump(files, op, owner=owner)))
-        except Lost as lost:
+        except AnswerLost as lost:
             return Unclear(str(lost))
         hold = self._holds[shard] = Hold(shard, files.register)
         return hold.claimed()
@@ -141,7 +141,7 @@ class MemoryJournal:
 
         try:
             self._step(shard, ("release", free))
-        except Lost:
+        except AnswerLost:
             pass  # a hint only: the next owner bumps the epoch anyway
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
@@ -158,10 +158,10 @@ class MemoryJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        begun: dict[ShardId, Answer | deque[Step]] = {}
+        begun: dict[ShardId, Answer | deque[StoreStep]] = {}
         for work in works:
             if work.shard in begun:
-                raise Refused(f"{work.shard} comes twice in one round")
+                raise JournalRefused(f"{work.shard} comes twice in one round")
             begun[work.shard] = self._begin(work)
         return [
             self._run(shard, steps, repeated=False) if isinstance(steps, deque) else steps
@@ -177,17 +177,17 @@ class MemoryJournal:
             return Fenced(f"{shard}: nothing is pending, the shard is not ours")
         return self._run(shard, steps, repeated=True)
 
-    def _begin(self, work: Work) -> Answer | deque[Step]:
+    def _begin(self, work: Work) -> Answer | deque[StoreStep]:
         """The steps of one work; nothing is written before all works of a round have theirs."""
         hold = self._holds.get(work.shard)
         if work.shard in self._pending:
-            raise Refused(f"{work.shard}: settle what is pending first")
+            raise JournalRefused(f"{work.shard}: settle what is pending first")
         if hold is None or hold.epoch != work.epoch:
             return Fenced(f"{work.shard}: epoch {work.epoch} is not held here", definite=True)
         plan = register.plan(hold, work, ops=self._ops)
         return deque(self._steps(hold, plan))
 
-    def _steps(self, hold: Hold, plan: Plan) -> Iterator[Step]:
+    def _steps(self, hold: Hold, plan: RoundPlan) -> Iterator[StoreStep]:
         files, work = self._files(hold.shard), plan.work
         if work.frame is not None:
             yield "append", lambda: _append(files, hold, plan=plan)
@@ -200,7 +200,7 @@ class MemoryJournal:
         if work.cut is not None:
             yield "cut", lambda: _cut(files, hold)
 
-    def _run(self, shard: ShardId, steps: deque[Step], *, repeated: bool) -> Answer:
+    def _run(self, shard: ShardId, steps: deque[StoreStep], *, repeated: bool) -> Answer:
         while steps:
             name = steps[0][0]
             try:
@@ -209,24 +209,24 @@ class MemoryJournal:
                 self.drop(shard)
                 definite = name == "append" and not repeated
                 return Fenced(f"{shard}: overtaken at {name}", definite=definite)
-            except Lost as lost:
+            except AnswerLost as lost:
                 self._pending[shard] = steps
                 return Unclear(str(lost))
             steps.popleft()
         return Committed()
 
-    def _step(self, shard: ShardId, step: Step) -> None:
+    def _step(self, shard: ShardId, step: StoreStep) -> None:
         name, do = step
         if self.hook is not None:
-            self.hook(Call(name, shard, "before"))
+            self.hook(StoreCall(name, shard, "before"))
         do()
         if self.hook is not None:
-            self.hook(Call(name, shard, "after"))
+            self.hook(StoreCall(name, shard, "after"))
 
     # ---- reading ----
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        hold, files = register.held(self._holds, shard), self._files(shard)
+        hold, files = register.hold_of(self._holds, shard), self._files(shard)
         position, key = hold.floor[0], hold.floor[:2]
         if position == 0:
             return
@@ -237,9 +237,9 @@ class MemoryJournal:
         yield from [row.body for row in rows[1:]]
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        hold, files = register.held(self._holds, shard), self._files(shard)
+        hold, files = register.hold_of(self._holds, shard), self._files(shard)
         if hold.manifest is None:
-            raise Refused(f"{shard}: read the checkpoint first")
+            raise JournalRefused(f"{shard}: read the checkpoint first")
         floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
         walk = chain.Walk(shard, floor=floor, note=hold.manifest.chain)
         frames = self._read(shard, "read_tail", read=lambda: dict(files.frames))
@@ -276,18 +276,18 @@ class MemoryJournal:
     def _read(self, shard: ShardId, name: str, *, read: Callable[[], T]) -> T:
         try:
             if self.hook is not None:
-                self.hook(Call(name, shard, "before"))
+                self.hook(StoreCall(name, shard, "before"))
             found = read()
             if self.hook is not None:
-                self.hook(Call(name, shard, "after"))
-        except Lost as lost:
+                self.hook(StoreCall(name, shard, "after"))
+        except AnswerLost as lost:
             raise Unreachable(str(lost)) from lost
         return found
 
     def _files(self, shard: ShardId) -> ShardFiles:
         files = self.store.shards.get(shard)
         if files is None:
-            raise Refused(f"{shard} was never bootstrapped")
+            raise JournalRefused(f"{shard} was never bootstrapped")
         return files
 
     def _trouble(self, hold: Hold, text: str) -> NoReturn:
@@ -309,7 +309,7 @@ def _fence(files: ShardFiles, hold: Hold) -> None:
         raise _Superseded
 
 
-def _append(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
+def _append(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
     _fence(files, hold)
     position = plan.frame_rows[0].position
     if files.register.op != plan.op:
@@ -320,13 +320,13 @@ def _append(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
     register.frame_done(hold, plan)
 
 
-def _end(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
+def _end(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
     _fence(files, hold)
     for row in plan.work.ended:
         files.ended.setdefault((row.kind, row.key), {})[row.position] = row
 
 
-def _write_parts(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
+def _write_parts(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
     _fence(files, hold)
     for row in plan.part_rows:
         rows = files.checkpoints.setdefault((row.position, row.epoch), [])
@@ -334,7 +334,7 @@ def _write_parts(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
     register.parts_done(hold, plan)
 
 
-def _move_floor(files: ShardFiles, hold: Hold, *, plan: Plan) -> None:
+def _move_floor(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
     _fence(files, hold)
     assert plan.written is not None
     files.register = msgspec.structs.replace(

@@ -15,13 +15,11 @@ from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
-    Conditional,
+    ConditionalWrite,
     CreateCluster,
     CreateRegister,
     DeleteBucket,
     DeleteSegment,
-    Done,
-    Found,
     FrameRow,
     Free,
     GrowCluster,
@@ -30,22 +28,24 @@ from peloton.runtime.core.statements import (
     NameCluster,
     NotApplied,
     PartRow,
-    Plain,
-    Read,
+    PlainWrite,
     ReadBucket,
     ReadCluster,
     ReadEnded,
     ReadName,
     ReadRegister,
     ReadSegment,
+    ReadStatement,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementReply,
+    WriteStored,
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     SEGMENT_FRAMES,
-    Cluster,
+    ClusterRecord,
     EndedRow,
     ShardId,
     Sizes,
@@ -61,98 +61,106 @@ class MemoryRows:
     """The tables of the schema, as dictionaries by primary key."""
 
     def __init__(self) -> None:
-        self.cluster: Cluster | None = None
+        self.cluster: ClusterRecord | None = None
         self.name = ""
         self.registers: dict[ShardId, RegisterRow] = {}
         self.journal: dict[tuple[ShardId, int], dict[tuple[int, int, int], FrameRow]] = {}
         self.checkpoint: dict[tuple[ShardId, int, int, int], dict[int, PartRow]] = {}
         self.ended: dict[tuple[ShardId, str, str], dict[int, EndedRow]] = {}
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         return [self._run(statement) for statement in statements]
 
-    def _run(self, statement: Statement) -> Reply:
+    def _run(self, statement: Statement) -> StatementReply:
         if isinstance(statement, CONDITIONAL):
             return self._conditional(statement)
         if isinstance(statement, PLAIN):
             self._plain(statement)
-            return Done()
-        return Found(tuple(self._read(statement)))
+            return WriteStored()
+        return RowsFound(tuple(self._read(statement)))
 
-    def _conditional(self, ask: Conditional) -> Reply:
-        if isinstance(ask, CreateCluster):
-            return self._create_cluster(ask)
-        if isinstance(ask, GrowCluster):
-            return self._grow_cluster(ask)
-        if isinstance(ask, NameCluster):
-            return self._name_cluster(ask)
-        row = self.registers.get(ask.shard)
-        if isinstance(ask, CreateRegister):
+    def _conditional(self, statement: ConditionalWrite) -> StatementReply:
+        if isinstance(statement, CreateCluster):
+            return self._create_cluster(statement)
+        if isinstance(statement, GrowCluster):
+            return self._grow_cluster(statement)
+        if isinstance(statement, NameCluster):
+            return self._name_cluster(statement)
+        row = self.registers.get(statement.shard)
+        if isinstance(statement, CreateRegister):
             if row is not None:
                 return NotApplied()
-            self.registers[ask.shard] = RegisterRow(0, ask.op, "", 0, GENESIS, 0, 0)
+            self.registers[statement.shard] = RegisterRow(0, statement.op, "", 0, GENESIS, 0, 0)
             return Applied()
         if row is None:
             return NotApplied()
-        fits = row.op != ask.op if isinstance(ask, Bump) else row.op == ask.expected
-        if row.epoch != ask.epoch or not fits:
+        fits = (
+            row.op != statement.op if isinstance(statement, Bump) else row.op == statement.expected
+        )
+        if row.epoch != statement.epoch or not fits:
             return NotApplied(row.epoch, row.op)
-        self.registers[ask.shard] = _moved(row, ask)
+        self.registers[statement.shard] = _moved(row, statement)
         return Applied()
 
-    def _create_cluster(self, ask: CreateCluster) -> Reply:
+    def _create_cluster(self, statement: CreateCluster) -> StatementReply:
         if self.cluster is not None:
             return NotApplied()
-        self.cluster = ask.record
+        self.cluster = statement.record
         return Applied()
 
-    def _grow_cluster(self, ask: GrowCluster) -> Reply:
-        if self.cluster is None or self.cluster.shards != ask.before:
+    def _grow_cluster(self, statement: GrowCluster) -> StatementReply:
+        if self.cluster is None or self.cluster.shards != statement.before:
             return NotApplied()
-        self.cluster = msgspec.structs.replace(self.cluster, shards=dict(ask.after))
+        self.cluster = msgspec.structs.replace(self.cluster, shards=dict(statement.after))
         return Applied()
 
-    def _name_cluster(self, ask: NameCluster) -> Reply:
+    def _name_cluster(self, statement: NameCluster) -> StatementReply:
         if self.name:
             return NotApplied()
-        self.name = ask.name
+        self.name = statement.name
         return Applied()
 
-    def _plain(self, ask: Plain) -> None:
-        if isinstance(ask, DeleteSegment):
-            self.journal.pop((ask.shard, ask.segment), None)
-        elif isinstance(ask, DeleteBucket):
-            self.checkpoint.pop((ask.shard, ask.position, ask.epoch, ask.bucket), None)
-        elif isinstance(ask.row, FrameRow):
-            frame = ask.row
+    def _plain(self, statement: PlainWrite) -> None:
+        if isinstance(statement, DeleteSegment):
+            self.journal.pop((statement.shard, statement.segment), None)
+        elif isinstance(statement, DeleteBucket):
+            self.checkpoint.pop(
+                (statement.shard, statement.position, statement.epoch, statement.bucket), None
+            )
+        elif isinstance(statement.row, FrameRow):
+            frame = statement.row
             segment = (frame.position - 1) // SEGMENT_FRAMES
-            rows = self.journal.setdefault((ask.shard, segment), {})
+            rows = self.journal.setdefault((statement.shard, segment), {})
             rows[frame.position, -frame.epoch, frame.part] = frame
-        elif isinstance(ask.row, PartRow):
-            part = ask.row
+        elif isinstance(statement.row, PartRow):
+            part = statement.row
             bucket = part.number // BUCKET_PARTS
-            key = (ask.shard, part.position, part.epoch, bucket)
+            key = (statement.shard, part.position, part.epoch, bucket)
             self.checkpoint.setdefault(key, {})[part.number] = part
         else:
-            ended = ask.row
-            key_rows = self.ended.setdefault((ask.shard, ended.kind, ended.key), {})
+            ended = statement.row
+            key_rows = self.ended.setdefault((statement.shard, ended.kind, ended.key), {})
             key_rows[ended.position] = ended
 
-    def _read(self, ask: Read) -> Iterator[object]:
-        if isinstance(ask, ReadCluster):
+    def _read(self, statement: ReadStatement) -> Iterator[object]:
+        if isinstance(statement, ReadCluster):
             yield from [] if self.cluster is None else [self.cluster]
-        elif isinstance(ask, ReadName):
+        elif isinstance(statement, ReadName):
             yield from [self.name] if self.name else []
-        elif isinstance(ask, ReadRegister):
-            yield from [self.registers[ask.shard]] if ask.shard in self.registers else []
-        elif isinstance(ask, ReadSegment):
-            frames = self.journal.get((ask.shard, ask.segment), {})
+        elif isinstance(statement, ReadRegister):
+            yield from (
+                [self.registers[statement.shard]] if statement.shard in self.registers else []
+            )
+        elif isinstance(statement, ReadSegment):
+            frames = self.journal.get((statement.shard, statement.segment), {})
             yield from (frames[key] for key in sorted(frames))
-        elif isinstance(ask, ReadBucket):
-            parts = self.checkpoint.get((ask.shard, ask.position, ask.epoch, ask.bucket), {})
+        elif isinstance(statement, ReadBucket):
+            parts = self.checkpoint.get(
+                (statement.shard, statement.position, statement.epoch, statement.bucket), {}
+            )
             yield from (parts[number] for number in sorted(parts))
-        elif isinstance(ask, ReadEnded):
-            ended = self.ended.get((ask.shard, ask.kind, ask.key), {})
+        elif isinstance(statement, ReadEnded):
+            ended = self.ended.get((statement.shard, statement.kind, statement.key), {})
             yield from [ended[max(ended)]] if ended else []
 
     def sizes(self, shard: ShardId) -> Sizes:
@@ -171,12 +179,14 @@ class MemoryRows:
         """Nothing to let go of; the tables stay, as a server's would."""
 
 
-def _moved(row: RegisterRow, ask: Bump | Advance | MoveFloor | Free) -> RegisterRow:
+def _moved(row: RegisterRow, statement: Bump | Advance | MoveFloor | Free) -> RegisterRow:
     replace = msgspec.structs.replace
-    if isinstance(ask, Bump):
-        return replace(row, epoch=ask.epoch + 1, op=ask.op, owner=ask.owner)
-    if isinstance(ask, Advance):
-        return replace(row, op=ask.op, last_position=ask.position, last_chain=ask.chain)
-    if isinstance(ask, MoveFloor):
-        return replace(row, op=ask.op, floor=ask.floor, floor_epoch=ask.epoch)
-    return replace(row, op=ask.op, owner="")
+    if isinstance(statement, Bump):
+        return replace(row, epoch=statement.epoch + 1, op=statement.op, owner=statement.owner)
+    if isinstance(statement, Advance):
+        return replace(
+            row, op=statement.op, last_position=statement.position, last_chain=statement.chain
+        )
+    if isinstance(statement, MoveFloor):
+        return replace(row, op=statement.op, floor=statement.floor, floor_epoch=statement.epoch)
+    return replace(row, op=statement.op, owner="")

@@ -23,8 +23,6 @@ from typing import Any, TypeVar
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.claimed_folder import JOURNAL
 from peloton.runtime.core.statements import (
-    Failed,
-    Found,
     FrameRow,
     PartRow,
     ReadBucket,
@@ -34,16 +32,18 @@ from peloton.runtime.core.statements import (
     ReadRegister,
     ReadSegment,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     SEGMENT_FRAMES,
-    Cluster,
+    ClusterRecord,
     Damaged,
     EndedRow,
-    Refused,
+    JournalRefused,
     ShardId,
     Sizes,
     Unreachable,
@@ -53,7 +53,7 @@ READ_CLUSTER = "SELECT cluster_id, format, shards FROM cluster"
 FIND_NAMES = "SELECT 1 FROM sqlite_master WHERE name = 'cluster_name'"
 """Journals of the first version have no such table, and a reader makes none."""
 READ_ALL_ENDED = (
-    f"SELECT kind, key, position, body, deleted FROM ended WHERE {sql.SHARD}"
+    f"SELECT kind, key, position, body, deleted FROM ended WHERE {sql.SHARD_CLAUSE}"
     " AND (kind, key, position) > (?, ?, ?) ORDER BY kind, key, position LIMIT ?"
 )
 ENDED_AT_ONCE = 256
@@ -66,12 +66,12 @@ class SqliteRows:
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL
         if not self.path.is_file():
-            raise Refused(f"{folder} is no data folder: it has no {JOURNAL}")
+            raise JournalRefused(f"{folder} is no data folder: it has no {JOURNAL}")
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._still = False  # opened as a file that never changes
         self._db: sqlite3.Connection | None = None
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Answers of reads. Raises Damaged where the file is none of SQLite's."""
         return [self._run(statement) for statement in statements]
 
@@ -102,7 +102,7 @@ class SqliteRows:
         """What the shard takes. Raises Unreachable, Damaged."""
         counts: list[int] = []
         for table in ("journal", "checkpoint", "ended"):
-            counts += self._read(f"{sql.SIZES} {table} WHERE {sql.SHARD}", shard)[0]
+            counts += self._read(f"{sql.SELECT_SIZES} {table} WHERE {sql.SHARD_CLAUSE}", shard)[0]
         return Sizes(*counts)
 
     def close(self) -> None:
@@ -116,16 +116,16 @@ class SqliteRows:
 
     # ---- inside ----
 
-    def _run(self, ask: Statement) -> Reply:
+    def _run(self, ask: Statement) -> StatementReply:
         try:
-            return Found(tuple(self._rows(ask)))
+            return RowsFound(tuple(self._rows(ask)))
         except Unreachable as error:
-            return Failed(str(error))
+            return StatementFailed(str(error))
 
     def _rows(self, ask: Statement) -> list[Any]:
         if isinstance(ask, ReadCluster):
             found = self._read(READ_CLUSTER, ())
-            return [Cluster(row[0], row[1], json.loads(row[2])) for row in found]
+            return [ClusterRecord(row[0], row[1], json.loads(row[2])) for row in found]
         if isinstance(ask, ReadName):
             there = self._read(FIND_NAMES, ())
             return [row[0] for row in self._read(sql.READ_NAME, ())] if there else []
@@ -141,7 +141,7 @@ class SqliteRows:
         if isinstance(ask, ReadEnded):
             found = self._read(sql.READ_ENDED, (*ask.shard, ask.kind, ask.key))
             return [EndedRow(row[0], row[1], row[2], row[3], bool(row[4])) for row in found]
-        raise Refused(f"{type(ask).__name__}: the journal is only read here")
+        raise JournalRefused(f"{type(ask).__name__}: the journal is only read here")
 
     def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
         while True:

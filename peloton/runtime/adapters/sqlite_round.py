@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.core import chain, register
-from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import FrameRow
-from peloton.runtime.ports import Broken, Frame, ShardId
+from peloton.runtime.ports import Frame, JournalBroken, ShardId
 
 CUT_FRAMES_PER_ROUND = 256
 CUT_PARTS_PER_ROUND = 4
@@ -26,7 +26,7 @@ class Superseded(Exception):
     """The register has a newer epoch than the work's."""
 
 
-def write(db: sqlite3.Connection, hold: Hold, *, plan: Plan) -> bool:
+def write(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
     """All of the plan; True if there is more to cut. Raises Superseded, Broken."""
     work, shard = plan.work, hold.shard
     if work.frame is not None:
@@ -56,14 +56,14 @@ def write(db: sqlite3.Connection, hold: Hold, *, plan: Plan) -> bool:
     return work.cut is not None and _cut(db, hold, plan=plan)
 
 
-def fold(hold: Hold, plan: Plan) -> None:
+def record_committed(hold: Hold, plan: RoundPlan) -> None:
     """The plan's transaction is committed."""
     register.frame_done(hold, plan)
     register.parts_done(hold, plan)
     register.floor_done(hold, plan)
 
 
-def size_bytes(plan: Plan) -> int:
+def size_bytes(plan: RoundPlan) -> int:
     bodies = [row.body for row in plan.frame_rows] + [row.body for row in plan.part_rows]
     return sum(map(len, bodies)) + sum(len(row.body) for row in plan.work.ended)
 
@@ -84,13 +84,13 @@ def _expect_one(
 def _refused(db: sqlite3.Connection, hold: Hold) -> NoReturn:
     found = db.execute(sql.READ_REGISTER, hold.shard).fetchone()
     if found is None:
-        raise Broken(f"{hold.shard}: the register is gone")
+        raise JournalBroken(f"{hold.shard}: the register is gone")
     if found[0] > hold.epoch:
         raise Superseded(f"{hold.shard}: epoch {found[0]} has begun")
-    raise Broken(f"{hold.shard}: the file lost acknowledged writes of our epoch")
+    raise JournalBroken(f"{hold.shard}: the file lost acknowledged writes of our epoch")
 
 
-def _cut(db: sqlite3.Connection, hold: Hold, *, plan: Plan) -> bool:
+def _cut(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
     """A piece: some frames up to the previous checkpoint, and then parts of one older than it.
 
     Inside the transaction the floor of this very plan is already moved, so it counts.
@@ -108,15 +108,15 @@ def _cut(db: sqlite3.Connection, hold: Hold, *, plan: Plan) -> bool:
     kept = {manifest.previous[:2], hold.floor[:2]}
     if plan.written is not None:
         kept.add((plan.written.position, hold.epoch))
-    doomed = _doomed(db, hold.shard, kept=kept)
-    if doomed is None:
+    obsolete = _obsolete(db, hold.shard, kept=kept)
+    if obsolete is None:
         return False
-    key = (*hold.shard, *doomed)
+    key = (*hold.shard, *obsolete)
     db.execute(sql.CUT_PARTS, (*key, *key, CUT_PARTS_PER_ROUND))
     return True
 
 
-def _doomed(
+def _obsolete(
     db: sqlite3.Connection, shard: ShardId, *, kept: set[tuple[int, int]]
 ) -> tuple[int, int] | None:
     """The oldest checkpoint that nobody needs."""

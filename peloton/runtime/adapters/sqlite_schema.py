@@ -45,50 +45,51 @@ CREATE TABLE IF NOT EXISTS ended (
 ) STRICT, WITHOUT ROWID;
 """
 
-SHARD = "shard_group = ? AND shard_number = ?"
+SHARD_CLAUSE = "shard_group = ? AND shard_number = ?"
 READ_NAME = "SELECT name FROM cluster_name"
 READ_REGISTER = (
     "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
-    f" FROM register WHERE {SHARD}"
+    f" FROM register WHERE {SHARD_CLAUSE}"
 )
 CREATE_REGISTER = "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
-RAISE_EPOCH = f"UPDATE register SET epoch = max(epoch, ?), op = ? WHERE {SHARD}"
-BUMP = f"UPDATE register SET epoch = epoch + 1, op = ?, owner = ? WHERE {SHARD}"
+RAISE_EPOCH = f"UPDATE register SET epoch = max(epoch, ?), op = ? WHERE {SHARD_CLAUSE}"
+BUMP = f"UPDATE register SET epoch = epoch + 1, op = ?, owner = ? WHERE {SHARD_CLAUSE}"
 ADVANCE = (
     "UPDATE register SET last_position = ?, last_chain = ?, op = ?"
-    f" WHERE {SHARD} AND epoch = ? AND op = ?"
+    f" WHERE {SHARD_CLAUSE} AND epoch = ? AND op = ?"
 )
 MOVE_FLOOR = (
-    f"UPDATE register SET floor = ?, floor_epoch = ?, op = ? WHERE {SHARD} AND epoch = ? AND op = ?"
+    "UPDATE register SET floor = ?, floor_epoch = ?, op = ?"
+    f" WHERE {SHARD_CLAUSE} AND epoch = ? AND op = ?"
 )
-FREE = f"UPDATE register SET owner = '', op = ? WHERE {SHARD} AND epoch = ? AND op = ?"
+FREE = f"UPDATE register SET owner = '', op = ? WHERE {SHARD_CLAUSE} AND epoch = ? AND op = ?"
 INSERT_FRAME = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Repeats of these two carry the same bytes; a position of the journal is never said twice.
 INSERT_PART = "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 INSERT_ENDED = "INSERT INTO ended VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 READ_FRAMES = (
     "SELECT position, epoch, part, parts, op, prev_chain, chain, body FROM journal"
-    f" WHERE {SHARD} AND position > ? AND position <= ? ORDER BY position, part"
+    f" WHERE {SHARD_CLAUSE} AND position > ? AND position <= ? ORDER BY position, part"
 )
 READ_PARTS = (
     "SELECT position, epoch, number, parts, body, digest FROM checkpoint"
-    f" WHERE {SHARD} AND position = ? AND epoch = ? AND number >= ? ORDER BY number LIMIT ?"
+    f" WHERE {SHARD_CLAUSE} AND position = ? AND epoch = ? AND number >= ? ORDER BY number LIMIT ?"
 )
 READ_ENDED = (
     "SELECT kind, key, position, body, deleted FROM ended"
-    f" WHERE {SHARD} AND kind = ? AND key = ? ORDER BY position DESC LIMIT 1"
+    f" WHERE {SHARD_CLAUSE} AND kind = ? AND key = ? ORDER BY position DESC LIMIT 1"
 )
-FIRST_FRAME = f"SELECT min(position) FROM journal WHERE {SHARD}"
-CUT_FRAMES = f"DELETE FROM journal WHERE {SHARD} AND position <= ?"
+FIRST_FRAME = f"SELECT min(position) FROM journal WHERE {SHARD_CLAUSE}"
+CUT_FRAMES = f"DELETE FROM journal WHERE {SHARD_CLAUSE} AND position <= ?"
 NEXT_CHECKPOINT = (
-    f"SELECT position, epoch FROM checkpoint WHERE {SHARD} AND (position, epoch) > (?, ?)"
+    f"SELECT position, epoch FROM checkpoint WHERE {SHARD_CLAUSE} AND (position, epoch) > (?, ?)"
     " ORDER BY position, epoch LIMIT 1"
 )
 CUT_PARTS = (
-    f"DELETE FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? AND number IN"
-    f" (SELECT number FROM checkpoint WHERE {SHARD} AND position = ? AND epoch = ? LIMIT ?)"
+    f"DELETE FROM checkpoint WHERE {SHARD_CLAUSE} AND position = ? AND epoch = ? AND number IN"
+    f" (SELECT number FROM checkpoint WHERE {SHARD_CLAUSE} AND position = ? AND epoch = ? LIMIT ?)"
 )
-SIZES = "SELECT count(*), coalesce(sum(length(body)), 0) FROM"
+SELECT_SIZES = "SELECT count(*), coalesce(sum(length(body)), 0) FROM"
 
 IO_ERROR, CORRUPT, NOT_A_DATABASE = 10, 11, 26
 

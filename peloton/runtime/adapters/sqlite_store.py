@@ -27,21 +27,21 @@ from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.core import chain, register
-from peloton.runtime.core.register import Hold, Ops, Plan
+from peloton.runtime.core.register import Hold, OpNames, RoundPlan
 from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
-    FORMAT,
+    JOURNAL_FORMAT,
     Answer,
-    Broken,
     Claimed,
-    Cluster,
+    ClusterRecord,
     Committed,
     Damaged,
     EndedRow,
     Fenced,
     Frame,
+    JournalBroken,
+    JournalRefused,
     Overtaken,
-    Refused,
     ShardId,
     Sizes,
     Unclear,
@@ -62,12 +62,12 @@ class SqliteJournal:
         self.path = path
         self.page_count_max = page_count_max
         """Limit of the file, applied whenever it is opened; reaching it is a full disk."""
-        self._ops = Ops(process or uuid.uuid4().bytes)
+        self._ops = OpNames(process or uuid.uuid4().bytes)
         self._lock = threading.Lock()  # the writer
         self._reader_lock = threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._holds: dict[ShardId, Hold] = {}
-        self._pending: dict[ShardId, Plan] = {}
+        self._pending: dict[ShardId, RoundPlan] = {}
         self._writer: sqlite3.Connection | None = None
         try:
             self._connection()
@@ -77,9 +77,9 @@ class SqliteJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> Cluster:
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
         shards = [(group, n) for group, count in groups.items() for n in range(count)]
-        record = (self._ops.process, FORMAT, json.dumps(dict(groups), sort_keys=True))
+        record = (self._ops.process, JOURNAL_FORMAT, json.dumps(dict(groups), sort_keys=True))
         registers = [(*shard, self._ops.next(), chain.GENESIS) for shard in shards]
         with self._lock:
             try:
@@ -89,7 +89,7 @@ class SqliteJournal:
                 if name:
                     db.execute("INSERT OR IGNORE INTO cluster_name VALUES (1, ?)", (name,))
                 named = db.execute(sql.READ_NAME).fetchone()
-                cluster = Cluster(
+                cluster = ClusterRecord(
                     found[0],
                     found[1],
                     json.loads(found[2]),
@@ -102,7 +102,7 @@ class SqliteJournal:
                 db.execute("UPDATE cluster SET shards = ? WHERE shards != ?", (text, text))
                 db.executemany(sql.CREATE_REGISTER, registers)
                 db.execute("COMMIT")
-            except Refused:
+            except JournalRefused:
                 self._discard()
                 raise
             except sqlite3.Error as error:
@@ -136,7 +136,7 @@ class SqliteJournal:
             except sqlite3.Error as error:
                 return Unclear(self._failed(error))
             if found is None:
-                raise Refused(f"{shard} was never bootstrapped")
+                raise JournalRefused(f"{shard} was never bootstrapped")
             hold = self._holds[shard] = Hold(shard, RegisterRow(*found))
             return hold.claimed()
 
@@ -174,12 +174,14 @@ class SqliteJournal:
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         with self._lock:
-            plans: dict[ShardId, Plan] = {}
+            plans: dict[ShardId, RoundPlan] = {}
             answers: dict[ShardId, Answer] = {}
             for work in works:
                 hold = self._holds.get(work.shard)
                 if work.shard in self._pending or work.shard in plans:
-                    raise Refused(f"{work.shard}: one work at a time; settle what is pending")
+                    raise JournalRefused(
+                        f"{work.shard}: one work at a time; settle what is pending"
+                    )
                 if hold is None or hold.epoch != work.epoch:
                     text = f"{work.shard}: epoch {work.epoch} is not held here"
                     answers[work.shard] = Fenced(text, definite=True)
@@ -203,15 +205,15 @@ class SqliteJournal:
             except sqlite3.Error as error:
                 return Unclear(self._failed(error))
             if found is None:
-                raise Broken(f"{shard}: the register is gone")
+                raise JournalBroken(f"{shard}: the register is gone")
             row = RegisterRow(*found)
             if row.epoch == hold.epoch and row.op == plan.last_op != plan.op_before:
                 del self._pending[shard]
-                sqlite_round.fold(hold, plan)
+                sqlite_round.record_committed(hold, plan)
                 return Committed(more_to_cut=plan.work.cut is not None)
             return self._round({shard: plan}, repeated=True)[shard]
 
-    def _round(self, plans: dict[ShardId, Plan], *, repeated: bool) -> dict[ShardId, Answer]:
+    def _round(self, plans: dict[ShardId, RoundPlan], *, repeated: bool) -> dict[ShardId, Answer]:
         """One transaction; if it fails, every shard in it is in doubt."""
         answers: dict[ShardId, Answer] = {}
         committing = False
@@ -235,11 +237,11 @@ class SqliteJournal:
             if isinstance(answer, Fenced):
                 self._forget(shard)
             else:
-                sqlite_round.fold(self._holds[shard], plans[shard])
+                sqlite_round.record_committed(self._holds[shard], plans[shard])
                 self._mover.wrote(sqlite_round.size_bytes(plans[shard]))
         return answers
 
-    def _savepoint(self, db: sqlite3.Connection, plan: Plan, *, repeated: bool) -> Answer:
+    def _savepoint(self, db: sqlite3.Connection, plan: RoundPlan, *, repeated: bool) -> Answer:
         hold = self._holds[plan.work.shard]
         db.execute("SAVEPOINT shard")
         try:
@@ -253,7 +255,7 @@ class SqliteJournal:
     # ---- reading ----
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        hold = register.held(self._holds, shard)
+        hold = register.hold_of(self._holds, shard)
         position, epoch, _ = hold.floor
         manifest, number, total = None, 0, 0
         while position and not total:
@@ -275,9 +277,9 @@ class SqliteJournal:
             hold.checkpoint_read(manifest, total)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        hold = register.held(self._holds, shard)
+        hold = register.hold_of(self._holds, shard)
         if hold.manifest is None:
-            raise Refused(f"{shard}: read the checkpoint first")
+            raise JournalRefused(f"{shard}: read the checkpoint first")
         last_position, last_chain = hold.last_position, hold.chain
         walk = chain.Walk(shard, floor=hold.floor[0], note=hold.manifest.chain)
         try:
@@ -298,7 +300,7 @@ class SqliteJournal:
     def sizes(self, shard: ShardId) -> Sizes:
         counts: list[int] = []
         for table in ("journal", "checkpoint", "ended"):
-            counts += self._read(f"{sql.SIZES} {table} WHERE {sql.SHARD}", shard)[0]
+            counts += self._read(f"{sql.SELECT_SIZES} {table} WHERE {sql.SHARD_CLAUSE}", shard)[0]
         return Sizes(*counts)
 
     def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
@@ -340,9 +342,9 @@ class SqliteJournal:
         code = sql.error_code(error)
         text = f"{self.path}: {error}"
         if isinstance(error, sqlite3.IntegrityError):
-            raise Broken(f"{text}: a position was written twice") from error
+            raise JournalBroken(f"{text}: a position was written twice") from error
         if code in (sql.IO_ERROR, sql.CORRUPT, sql.NOT_A_DATABASE):
-            raise Broken(text) from error
+            raise JournalBroken(text) from error
         return text
 
     def _discard(self) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.runtime.adapters.zookeeper_line import Line, Reply
+from peloton.runtime.adapters.zookeeper_connection import RequestOutcome, ZooKeeperConnection
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths, leader_bytes
-from peloton.runtime.adapters.zookeeper_writes import Found, Writes
-from peloton.runtime.ports import ShardId, View
+from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
+from peloton.runtime.ports import MembershipView, ShardId
 
 
 class Leaders:
@@ -20,13 +20,13 @@ class Leaders:
 
     def __init__(
         self,
-        line: Line,
+        connection: ZooKeeperConnection,
         *,
         writes: Writes,
         paths: Paths,
         roles: Mapping[str, tuple[str, Leader]],
     ) -> None:
-        self._line = line
+        self._connection = connection
         self._writes = writes
         self._paths = paths
         self._roles = roles
@@ -43,7 +43,7 @@ class Leaders:
         if not shard.number and self._since.pop(shard.group, None) is not None:
             self._writes.remove(self._path(shard.group), _whatever)
 
-    def seen(self, view: View) -> None:
+    def seen(self, view: MembershipView) -> None:
         """An operator may have removed the owner node of which we were told that it is ours."""
         for group, since in list(self._since.items()):
             first = ShardId(group, 0)
@@ -58,20 +58,20 @@ class Leaders:
     def _write(self, group: str) -> None:
         path, leader = self._path(group), self._roles[group][1]
 
-        def folder_made(reply: Reply) -> None:
+        def folder_made(reply: RequestOutcome) -> None:
             if reply.exception is None and group in self._since:
                 self._writes.put(path, leader_bytes(leader), tell=written)
 
-        def written(found: Found) -> None:
+        def written(found: NodeStatus) -> None:
             if found.ours and group not in self._since:
                 self._writes.remove(path, _whatever)
 
         folder = path.rpartition("/")[0]
-        self._line.ask(lambda c: c.ensure_path_async(folder), folder_made)
+        self._connection.request(lambda c: c.ensure_path_async(folder), folder_made)
 
     def _path(self, group: str) -> str:
         return self._paths.leader(self._roles[group][0])
 
 
-def _whatever(found: Found) -> None:
+def _whatever(found: NodeStatus) -> None:
     """If the line breaks all of them are written again, and what is not ours is taken over."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kazoo.exceptions import KazooException, NodeExistsError
 
-from peloton.runtime.adapters.zookeeper_line import Line, Reply
+from peloton.runtime.adapters.zookeeper_connection import RequestOutcome, ZooKeeperConnection
 from peloton.runtime.adapters.zookeeper_nodes import Mark, Paths, mark_bytes, mark_of
 
 
@@ -23,30 +23,32 @@ class Found(NamedTuple):
     trouble: KazooException | None = None
 
 
-def claim(line: Line, paths: Paths, *, ours: Mark, tell: Callable[[Found], None]) -> None:
+def claim(
+    connection: ZooKeeperConnection, paths: Paths, *, ours: Mark, tell: Callable[[Found], None]
+) -> None:
     """The root is this cluster's, unless it is another's. Nothing else is made there before."""
 
-    def root_made(reply: Reply) -> None:
+    def root_made(reply: RequestOutcome) -> None:
         if reply.exception is None:
-            line.ask(lambda c: c.create_async(paths.mark, mark_bytes(ours)), created)
+            connection.request(lambda c: c.create_async(paths.mark, mark_bytes(ours)), created)
         else:
             tell(Found(trouble=reply.exception))
 
-    def created(reply: Reply) -> None:
+    def created(reply: RequestOutcome) -> None:
         if reply.exception is None:
             tell(Found())
         elif isinstance(reply.exception, NodeExistsError):
-            line.ask(lambda c: c.get_async(paths.mark), read)
+            connection.request(lambda c: c.get_async(paths.mark), read)
         else:
             tell(Found(trouble=reply.exception))
 
-    def read(reply: Reply) -> None:
+    def read(reply: RequestOutcome) -> None:
         if reply.exception is not None:  # also where it was removed just now: we are asked again
             tell(Found(trouble=reply.exception))
         else:
             tell(Found(_difference(mark_of(reply.value[0]), paths=paths, ours=ours)))
 
-    line.ask(lambda c: c.ensure_path_async(paths.root), root_made)
+    connection.request(lambda c: c.ensure_path_async(paths.root), root_made)
 
 
 def _difference(known: Mark | None, *, paths: Paths, ours: Mark) -> str:

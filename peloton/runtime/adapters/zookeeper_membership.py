@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from peloton.runtime.adapters.zookeeper_session import Config, MemberSession
+from peloton.runtime.adapters.zookeeper_session import MemberSession, ZooKeeperConfig
 from peloton.runtime.ports import MemberNode, MembershipNews, ShardId
 
 CLOSE_S_MAX = 10.0
 
-__all__ = ["Config", "ZooKeeperMembership"]
+__all__ = ["ZooKeeperConfig", "ZooKeeperMembership"]
 
 
 class ZooKeeperMembership:
     """The port `Membership`; its methods are described there."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ZooKeeperConfig) -> None:
         self._config = config
         self.refused: Future[str] = Future()
         """Done with the reason when the root belongs to another cluster: we never become a

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from peloton.runtime.ports import MemberNode, ShardId
 
-ROOT = "/peloton"
+DEFAULT_ROOT = "/peloton"
 
 
 class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grpc"}):
@@ -33,7 +33,7 @@ class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grp
 class Paths:
     """Of one cluster."""
 
-    def __init__(self, cluster: str, *, root: str = ROOT) -> None:
+    def __init__(self, cluster: str, *, root: str = DEFAULT_ROOT) -> None:
         self.root = root
         self.mark = f"{root}/.cluster"
         """No cluster is called so: a dot is not allowed in a name."""

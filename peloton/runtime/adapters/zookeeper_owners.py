@@ -10,20 +10,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from peloton.runtime.adapters.zookeeper_connection import Put, ZooKeeperConnection
 from peloton.runtime.adapters.zookeeper_leaders import Leaders
-from peloton.runtime.adapters.zookeeper_line import Line, Put
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths, owner_bytes, owner_of
-from peloton.runtime.adapters.zookeeper_writes import Found, Writes
+from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
 from peloton.runtime.ports import NodeAnswer, NodeOutcome, ShardId
 
 Do = Callable[[ShardId], None]
 
 
-class Scene:
+class OwnerNodeContext:
     """What the owner nodes of a session are made with: whose, where, and by what."""
 
-    def __init__(self, line: Line, *, member: str, paths: Paths, writes: Writes, put: Put) -> None:
-        self.line = line
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        *,
+        member: str,
+        paths: Paths,
+        writes: Writes,
+        put: Put,
+    ) -> None:
+        self.connection = connection
         self.member = member
         self.paths = paths
         self.writes = writes
@@ -35,7 +43,7 @@ class Owners:
 
     def __init__(
         self,
-        scene: Scene,
+        scene: OwnerNodeContext,
         *,
         roles: Mapping[str, tuple[str, Leader]],
         say: Callable[[NodeAnswer], None],
@@ -46,7 +54,9 @@ class Owners:
         self._unsure = unsure
         self._open = False
         self._doing: dict[ShardId, deque[Do]] = {}  # and what waits for it
-        self.leaders = Leaders(scene.line, writes=scene.writes, paths=scene.paths, roles=roles)
+        self.leaders = Leaders(
+            scene.connection, writes=scene.writes, paths=scene.paths, roles=roles
+        )
 
     def open(self) -> None:
         """Our node stands: requests are taken."""
@@ -68,7 +78,7 @@ class Owners:
     def _create(self, shard: ShardId) -> None:
         scene = self._scene
 
-        def done(found: Found) -> None:
+        def done(found: NodeStatus) -> None:
             another = owner_of(found.data) not in ("", scene.member)
             if found.trouble is None and found.ours:
                 self._answer(shard, NodeOutcome.HELD, found=found)
@@ -86,7 +96,7 @@ class Owners:
         scene.writes.create(path, data, tell=done, only_with=scene.paths.member(scene.member))
 
     def _remove(self, shard: ShardId) -> None:
-        def done(found: Found) -> None:
+        def done(found: NodeStatus) -> None:
             gone = found.trouble is None
             self._answer(shard, NodeOutcome.GONE if gone else NodeOutcome.UNSURE, found=found)
 
@@ -96,7 +106,9 @@ class Owners:
         self.leaders.not_ours(shard)
         self._scene.writes.remove(self._scene.paths.owner(shard), done)
 
-    def _answer(self, shard: ShardId, outcome: NodeOutcome, *, found: Found | None = None) -> None:
+    def _answer(
+        self, shard: ShardId, outcome: NodeOutcome, *, found: NodeStatus | None = None
+    ) -> None:
         if found is None or outcome is NodeOutcome.UNSURE:
             self._say(NodeAnswer(self._scene.member, shard, outcome))
         else:

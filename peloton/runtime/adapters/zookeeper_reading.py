@@ -1,8 +1,8 @@
 """One reading of everything there is in ZooKeeper, made into a view.
 
-Turns two lists of names and the data of each into a `View`, and leaves watches behind. It must not
-be taken for a snapshot: what changes while it reads may be in it or not; a node that vanished
-between the list and its own reading is left out, as it will be of the next view.
+Turns two lists of names and the data of each into a `MembershipView`, and leaves watches behind.
+It must not be taken for a snapshot: what changes while it reads may be in it or not; a node that
+vanished between the list and its own reading is left out, as it will be of the next view.
 
 A view is dated by the last change of what it shows, which is the same for everybody who sees the
 same, and not by how far its reader has come in the history of the service. What goes wrong else:
@@ -20,27 +20,27 @@ from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from peloton.runtime.adapters.zookeeper_line import Line, Reply
+from peloton.runtime.adapters.zookeeper_connection import RequestOutcome, ZooKeeperConnection
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
-from peloton.runtime.ports import MemberNode, ShardId, View
+from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 
-class Reading:
+class ViewReading:
     """`done` is told the view, or None when the connection broke meanwhile."""
 
     def __init__(
         self,
-        line: Line,
+        connection: ZooKeeperConnection,
         *,
         paths: Paths,
         watch: Callable[[Any], None],
-        done: Callable[[Reading, View | None], None],
+        done: Callable[[ViewReading, MembershipView | None], None],
     ) -> None:
         self.folder_missing = False
         """Nothing watches a folder that is not there."""
         self.torn = False
         """Something changed while we read, perhaps before it was watched: read again."""
-        self._line = line
+        self._connection = connection
         self._paths = paths
         self._watch = watch
         self._done = done
@@ -93,11 +93,11 @@ class Reading:
         self._saw(found[1].mzxid)
         self._owners[shard] = owner_of(found[0])
 
-    def _read(self, request: Callable[[Any], Reply], use: Callable[[Any], None]) -> None:
+    def _read(self, request: Callable[[Any], RequestOutcome], use: Callable[[Any], None]) -> None:
         self._waits += 1
-        self._line.ask(request, partial(self._arrived, use))
+        self._connection.request(request, partial(self._arrived, use))
 
-    def _arrived(self, use: Callable[[Any], None], reply: Reply) -> None:
+    def _arrived(self, use: Callable[[Any], None], reply: RequestOutcome) -> None:
         self._waits -= 1
         if use == self._stood:
             self._surely = reply.zxid
@@ -111,20 +111,20 @@ class Reading:
         if not self._waits:
             self.torn = self._changed > self._surely
             version = self._surely if self.torn or self.folder_missing else self._changed
-            view = View(self._member, version, self._members, self._owners)
+            view = MembershipView(self._member, version, self._members, self._owners)
             self._done(self, None if self._broken else view)
 
 
-def _exists(client: Any, *, path: str) -> Reply:
-    reply: Reply = client.exists_async(path)
+def _exists(client: Any, *, path: str) -> RequestOutcome:
+    reply: RequestOutcome = client.exists_async(path)
     return reply
 
 
-def _list(client: Any, *, path: str, watch: Callable[[Any], None]) -> Reply:
-    reply: Reply = client.get_children_async(path, watch, include_data=True)
+def _list(client: Any, *, path: str, watch: Callable[[Any], None]) -> RequestOutcome:
+    reply: RequestOutcome = client.get_children_async(path, watch, include_data=True)
     return reply
 
 
-def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> Reply:
-    reply: Reply = client.get_async(path, watch)
+def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> RequestOutcome:
+    reply: RequestOutcome = client.get_async(path, watch)
     return reply

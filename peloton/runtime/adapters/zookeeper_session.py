@@ -23,35 +23,35 @@ from kazoo.protocol.states import KazooState
 from msgspec import Struct
 
 from peloton.runtime.adapters import zookeeper_mark
+from peloton.runtime.adapters.zookeeper_connection import ZooKeeperConnection
+from peloton.runtime.adapters.zookeeper_heartbeat import Heartbeat
 from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
-from peloton.runtime.adapters.zookeeper_line import Line
 from peloton.runtime.adapters.zookeeper_nodes import (
-    ROOT,
+    DEFAULT_ROOT,
     Leader,
     Mark,
     Paths,
     member_bytes,
 )
-from peloton.runtime.adapters.zookeeper_owners import Owners, Scene
-from peloton.runtime.adapters.zookeeper_pulse import Pulse
-from peloton.runtime.adapters.zookeeper_reading import Reading
-from peloton.runtime.adapters.zookeeper_writes import Found, Writes
+from peloton.runtime.adapters.zookeeper_owners import OwnerNodeContext, Owners
+from peloton.runtime.adapters.zookeeper_reading import ViewReading
+from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
+    MembershipView,
     Session,
     SessionState,
     ShardId,
-    View,
 )
 
-AGAIN_S = 0.5
+RECONNECT_PAUSE_S = 0.5
 """Pause after ZooKeeper refused what it should not, such as a folder made by an operator."""
 VIEW_EVERY_S = 0.05
 """At most so often: of many changes in a row each daemon would else read everything each time."""
 
 
-class Config(Struct, frozen=True):
+class ZooKeeperConfig(Struct, frozen=True):
     """Which ZooKeeper, and where in it. `options` go to kazoo's client (TLS, credentials).
 
     `leaders` says what to write for existing clients, and under which role, while this daemon
@@ -62,7 +62,7 @@ class Config(Struct, frozen=True):
     hosts: str
     cluster: str
     session_s: float = 6.0
-    root: str = ROOT
+    root: str = DEFAULT_ROOT
     leaders: Mapping[str, tuple[str, Leader]] = {}
     options: Mapping[str, Any] = {}
     cluster_id: str = ""
@@ -73,7 +73,7 @@ class MemberSession:
 
     def __init__(
         self,
-        config: Config,
+        config: ZooKeeperConfig,
         *,
         member: str,
         node: MemberNode,
@@ -95,11 +95,11 @@ class MemberSession:
         self._told: SessionState | None = None
         self._through = False  # the line stands
         self._settled = False  # and our node is there: requests are taken
-        self._reading: Reading | None = None
+        self._reading: ViewReading | None = None
         self._read_again = False
         self._read_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"zk-{member}", daemon=True)
-        self._line = self._new_line()
+        self._connection = self._new_line()
         self._writes = self._new_writes()
         self._pulse = self._new_pulse()
         self._owners = self._new_owners()
@@ -127,7 +127,7 @@ class MemberSession:
 
     def sure_for_s(self) -> float:
         """As the port says."""
-        if self._over or self._line.lost:
+        if self._over or self._connection.lost:
             return 0.0
         return self._lease.until_s - now_s()
 
@@ -157,13 +157,13 @@ class MemberSession:
 
     def _run(self) -> None:
         try:
-            self._line.start()
+            self._connection.start()
             while not self._over:
                 self._step()
         finally:
             # Also when this code is wrong: then nothing here can be trusted any more.
             self._lose()
-            self._line.stop()
+            self._connection.stop()
 
     def _step(self) -> None:
         wait_s = max(self._timers[0][0] - now_s(), 0.0) if self._timers else None
@@ -181,33 +181,37 @@ class MemberSession:
 
     # ---- the line ----
 
-    def _new_line(self) -> Line:
+    def _new_line(self) -> ZooKeeperConnection:
         config = self._config
-        line: Line
+        connection: ZooKeeperConnection
 
         def on_state(state: str) -> None:
-            if line is self._line:
+            if connection is self._connection:
                 self._state(state)
 
-        line = Line(
+        connection = ZooKeeperConnection(
             config.hosts,
             session_s=config.session_s,
             put=self._put,
             on_state=on_state,
             options=dict(config.options),
         )
-        return line
+        return connection
 
     def _new_writes(self) -> Writes:
-        line, lease = self._line, self._lease
-        return Writes(line, committed=lambda sent_s: lease.committed(sent_s, line.session_s))
+        connection, lease = self._connection, self._lease
+        return Writes(
+            connection, committed=lambda sent_s: lease.committed(sent_s, connection.session_s)
+        )
 
-    def _new_pulse(self) -> Pulse:
-        return Pulse(self._line, writes=self._writes, path=self._paths.nowhere, at=self._at)
+    def _new_pulse(self) -> Heartbeat:
+        return Heartbeat(
+            self._connection, writes=self._writes, path=self._paths.nowhere, at=self._at
+        )
 
     def _new_owners(self) -> Owners:
-        scene = Scene(
-            self._line,
+        scene = OwnerNodeContext(
+            self._connection,
             member=self._member,
             paths=self._paths,
             writes=self._writes,
@@ -216,18 +220,18 @@ class MemberSession:
         return Owners(scene, roles=self._config.leaders, say=self._say, unsure=self._look)
 
     def _state(self, state: str) -> None:
-        self._through = state == KazooState.CONNECTED and not self._line.lost
+        self._through = state == KazooState.CONNECTED and not self._connection.lost
         self._settled = False
         self._reading, self._read_again = None, False
         self._pulse.stop()
         self._owners.shut()
         if self._through:
             self._pulse = self._new_pulse()
-            self._lease.reopened(self._line.dialled_s)
+            self._lease.reopened(self._connection.dialled_s)
             self._settle()
         elif state == KazooState.LOST:
             if self._told is None:
-                self._at(now_s() + AGAIN_S, self._begin_again)
+                self._at(now_s() + RECONNECT_PAUSE_S, self._begin_again)
             else:
                 self._lose()
         elif self._told is SessionState.CONNECTED:
@@ -235,12 +239,12 @@ class MemberSession:
 
     def _begin_again(self) -> None:
         """The session ended before our node stood, so nobody was told that it ever began."""
-        self._line.stop()
+        self._connection.stop()
         self._lease = Lease()
-        self._line = self._new_line()
+        self._connection = self._new_line()
         self._writes = self._new_writes()
         self._owners = self._new_owners()
-        self._line.start()
+        self._connection.start()
 
     def _lose(self) -> None:
         if self._told is SessionState.CONNECTED:
@@ -259,30 +263,30 @@ class MemberSession:
 
     def _settle(self) -> None:
         """Make the folders and our node; then we are a member."""
-        line = self._line
+        connection = self._connection
 
         def again() -> None:
-            if line is self._line and self._through and not self._settled:
+            if connection is self._connection and self._through and not self._settled:
                 self._settle()
 
         def root_claimed(found: zookeeper_mark.Found) -> None:
             if found.refused:
                 self._refuse(found.refused)
             elif found.trouble is not None:
-                self._at(now_s() + AGAIN_S, again)
+                self._at(now_s() + RECONNECT_PAUSE_S, again)
             else:
                 self._folders(folders_made)
 
         def folders_made(trouble: Exception | None) -> None:
             if trouble is not None:
-                self._at(now_s() + AGAIN_S, again)
+                self._at(now_s() + RECONNECT_PAUSE_S, again)
             else:
                 data = member_bytes(node)
                 self._writes.put(self._paths.member(self._member), data, tell=written)
 
-        def written(found: Found) -> None:
+        def written(found: NodeStatus) -> None:
             if found.trouble is not None or not found.ours:
-                self._at(now_s() + AGAIN_S, again)
+                self._at(now_s() + RECONNECT_PAUSE_S, again)
             elif self._through and not self._settled:
                 self._settled = True
                 if node != self._node:
@@ -300,7 +304,7 @@ class MemberSession:
         config = self._config
         if config.cluster_id:
             ours = Mark(config.cluster_id, config.cluster)
-            zookeeper_mark.claim(self._line, self._paths, ours=ours, tell=then)
+            zookeeper_mark.claim(self._connection, self._paths, ours=ours, tell=then)
         else:
             then(zookeeper_mark.Found())
 
@@ -311,7 +315,7 @@ class MemberSession:
         self._refused(why)
 
     def _folders(self, then: Callable[[Exception | None], None]) -> None:
-        ask, paths = self._line.ask, self._paths
+        ask, paths = self._connection.request, self._paths
         ask(
             lambda c: c.ensure_path_async(paths.members),
             lambda one: ask(
@@ -339,8 +343,8 @@ class MemberSession:
         if self._reading is not None:
             self._read_again = True
             return
-        reading = self._reading = Reading(
-            self._line, paths=self._paths, watch=self._changed, done=self._read
+        reading = self._reading = ViewReading(
+            self._connection, paths=self._paths, watch=self._changed, done=self._read
         )
         at_s = self._read_s + VIEW_EVERY_S
         if at_s <= now_s():
@@ -348,13 +352,13 @@ class MemberSession:
         else:
             self._at(at_s, lambda: self._begin_reading(reading))
 
-    def _begin_reading(self, reading: Reading) -> None:
+    def _begin_reading(self, reading: ViewReading) -> None:
         if reading is self._reading:
             self._read_s = now_s()
             self._read_again = False
             reading.begin(self._member)
 
-    def _read(self, reading: Reading, view: View | None) -> None:
+    def _read(self, reading: ViewReading, view: MembershipView | None) -> None:
         if reading is not self._reading:
             return
         self._reading = None
@@ -372,4 +376,4 @@ class MemberSession:
         if trouble is None:
             self._look()
         else:
-            self._at(now_s() + AGAIN_S, self._look)
+            self._at(now_s() + RECONNECT_PAUSE_S, self._look)

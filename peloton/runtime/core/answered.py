@@ -26,7 +26,7 @@ class Repeat(NamedTuple):
     refused: Refused | None
 
 
-class Answered:
+class RequestLog:
     """The request keys of one shard."""
 
     def __init__(self) -> None:

@@ -11,21 +11,21 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.endings import Endings
-from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.core.supervision import answer
+from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.core.supervision import attempt_query
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Absent, At, Kind, Query, Unavailable
 
 
-class Answers:
+class Replies:
     """The answers of one shard."""
 
-    def __init__(self, turns: Turns, endings: Endings, *, answered: Answered) -> None:
+    def __init__(self, turns: Turns, endings: Endings, *, request_log: RequestLog) -> None:
         self._turns = turns
         self._endings = endings
-        self._answered = answered
+        self._answered = request_log
 
     def query(self, kind: Kind, envelope: Envelope) -> None:
         """What an entity's state says; nobody is woken for it."""
@@ -42,8 +42,8 @@ class Answers:
 
     def say(self, envelope: Envelope, value: Any) -> None:
         """The answer to a query."""
-        if envelope.ask is not None:
-            self._turns.outbox.replies.append(Reply(envelope.ask, value))
+        if envelope.reply_to is not None:
+            self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
 
     def repeat(self, envelope: Envelope) -> bool:
         """Whether a command was said before under its request key, and is answered by that."""
@@ -56,8 +56,8 @@ class Answers:
         value: Any = repeat.refused
         if repeat.answer is not None:
             value = self._turns.codec.decode_answer(envelope.to, repeat.answer)
-        if envelope.ask is not None:
-            self._turns.outbox.replies.append(Reply(envelope.ask, value))
+        if envelope.reply_to is not None:
+            self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
         return True
 
 
@@ -67,4 +67,4 @@ def _look(kind: Kind, state: Any, *, query: Query, at: At) -> Any:
         return Unavailable(f"{kind.name} does not answer {type(query).__name__}")
     if state is None:
         return Absent(at.key)
-    return answer(look, state, query, at)
+    return attempt_query(look, state, query, at)

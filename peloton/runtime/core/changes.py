@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.story import StoryLine
 
 CHANGES_MAX = 4096
 CHANGES_BYTES_MAX = 16 * 1024 * 1024
 PAGE_MAX = 1000
-PAGE_BYTES_MAX = 1024 * 1024
+CHANGES_PAGE_BYTES_MAX = 1024 * 1024
 """A page ends behind the change that makes it as large as that."""
 
 
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     """One entry of a frame: who, which members, what was said, the facts, and why."""
 
     mark: Mark
-    line: Line
+    line: StoryLine
 
 
 class Page(NamedTuple):
@@ -57,9 +57,9 @@ class Changes:
     ) -> None:
         self._max, self._bytes_max = changes_max, bytes_max
         self.dropped = 0  # for figures
-        self._kept: deque[tuple[int, tuple[Line, ...]]] = deque()
+        self._kept: deque[tuple[int, tuple[StoryLine, ...]]] = deque()
         self._count = self._bytes = 0
-        self._next: tuple[int, tuple[Line, ...]] | None = None
+        self._next: tuple[int, tuple[StoryLine, ...]] | None = None
         self._before = self._end = Mark(0, ALL)
         """`_before` is the newest change that is not kept: whoever stands before it has a gap."""
 
@@ -67,18 +67,18 @@ class Changes:
         """Recovery: nothing up to this frame is kept."""
         self._before = self._end = Mark(position, ALL)
 
-    def framed(self, position: int, lines: list[Line]) -> None:
+    def framed(self, position: int, lines: list[StoryLine]) -> None:
         """A frame is complete, and not yet safe."""
         self._next = position, tuple(lines)
 
-    def commit(self) -> tuple[int, tuple[Line, ...]] | None:
+    def commit(self) -> tuple[int, tuple[StoryLine, ...]] | None:
         """The frame is safe: its changes may be seen. Which frame that was, if there was one."""
         safe, self._next = self._next, None
         if safe is not None:
             self.add(*safe)
         return safe
 
-    def add(self, position: int, lines: tuple[Line, ...]) -> None:
+    def add(self, position: int, lines: tuple[StoryLine, ...]) -> None:
         """The changes of a frame that is safe."""
         self._end = Mark(position, ALL)
         if lines:
@@ -102,7 +102,7 @@ class Changes:
         mark: Mark | None,
         limit: int = PAGE_MAX,
         *,
-        wanted: Callable[[Line], bool] | None = None,
+        wanted: Callable[[StoryLine], bool] | None = None,
     ) -> Page:
         """What came after a mark; None: from now on, which is a page without changes.
 
@@ -120,7 +120,7 @@ class Changes:
         for change in self._later(mark):
             if wanted is not None and not wanted(change.line):
                 continue
-            if len(page) >= limit or size >= PAGE_BYTES_MAX:
+            if len(page) >= limit or size >= CHANGES_PAGE_BYTES_MAX:
                 more = True
                 break
             page.append(change)
@@ -136,5 +136,5 @@ class Changes:
                     yield Change(Mark(position, k), line)
 
 
-def _size(lines: tuple[Line, ...]) -> int:
+def _size(lines: tuple[StoryLine, ...]) -> int:
     return sum(line.size for line in lines)

@@ -32,7 +32,7 @@ PIECE_BYTES_MAX = 256 * 1024
 ENTITY, RECORD, MORE = 0, 1, 2
 
 
-class Piece(NamedTuple):
+class CheckpointItem(NamedTuple):
     """One thing a checkpoint holds: an entity, or facts of the runtime about one.
 
     `MORE` is the beginning of a thing that the next piece goes on with.
@@ -57,7 +57,7 @@ class Checkpointer:
         self._bytes_min = bytes_min
         self._part_bytes = part_bytes
         self._piece_bytes_max = piece_bytes_max
-        self._pieces: Iterator[Piece] | None = None
+        self._pieces: Iterator[CheckpointItem] | None = None
         self._position = 0
         self._number = 0
         self._written = 0
@@ -97,12 +97,12 @@ class Checkpointer:
         since = dict(population.since)
         bodies = itertools.chain(
             (
-                Piece(ENTITY, self._codec.encode_cell(k, s, since=since.get(k, 0.0)))
+                CheckpointItem(ENTITY, self._codec.encode_cell(k, s, since=since.get(k, 0.0)))
                 for k, s in cells
             ),
             self._encoded_crowds(),
-            (Piece(ENTITY, body) for body in cold),
-            (Piece(RECORD, self._codec.encode_entry(entry)) for entry in records),
+            (CheckpointItem(ENTITY, body) for body in cold),
+            (CheckpointItem(RECORD, self._codec.encode_entry(entry)) for entry in records),
         )
         self._pieces = fitting(bodies, self._piece_bytes_max)
 
@@ -139,7 +139,7 @@ class Checkpointer:
 
     def _part(self) -> CheckpointPart:
         assert self._pieces is not None
-        batch: list[Piece] = []
+        batch: list[CheckpointItem] = []
         size = 0
         last = True
         for piece in self._pieces:
@@ -159,26 +159,28 @@ class Checkpointer:
             self.last_bytes = self._written
         return part
 
-    def _encoded_crowds(self) -> Iterator[Piece]:
+    def _encoded_crowds(self) -> Iterator[CheckpointItem]:
         for key in [*self._crowds]:
-            yield Piece(ENTITY, self._codec.encode_crowd(self._crowds.pop(key)))
+            yield CheckpointItem(ENTITY, self._codec.encode_crowd(self._crowds.pop(key)))
 
 
-def fitting(pieces: Iterator[Piece], most: int = PIECE_BYTES_MAX) -> Iterator[Piece]:
+def fitting(
+    pieces: Iterator[CheckpointItem], most: int = PIECE_BYTES_MAX
+) -> Iterator[CheckpointItem]:
     """The same, with what is too large cut into pieces that fit a part."""
     for form, body in pieces:
         for start in range(0, len(body) - most, most):
-            yield Piece(MORE, body[start : start + most])
+            yield CheckpointItem(MORE, body[start : start + most])
         rest = max(len(body) - 1, 0) // most * most
-        yield Piece(form, body[rest:])
+        yield CheckpointItem(form, body[rest:])
 
 
-def read_parts(parts: Iterable[bytes]) -> Iterator[Piece]:
+def read_parts(parts: Iterable[bytes]) -> Iterator[CheckpointItem]:
     """The things that the parts of a checkpoint hold, whole again."""
     begun: list[bytes] = []
     for part in parts:
-        for form, body in msgspec.msgpack.decode(part, type=list[Piece]):
+        for form, body in msgspec.msgpack.decode(part, type=list[CheckpointItem]):
             begun.append(body)
             if form != MORE:
-                yield Piece(form, b"".join(begun))
+                yield CheckpointItem(form, b"".join(begun))
                 begun = []

@@ -41,10 +41,10 @@ __all__ = [
 FRAME_FORMAT = 1
 CELL, CROWD = 0, 1
 
-MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
+RUNTIME_MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
 """What the runtime itself says to any kind: it can fail and be set aside like all else."""
-OWN_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
-_OWN_NUMBERS = {cls: number for number, cls in MESSAGES.items()}
+STORED_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
+_OWN_NUMBERS = {cls: number for number, cls in RUNTIME_MESSAGES.items()}
 
 
 class AboveLevel(Exception):
@@ -230,13 +230,13 @@ class Codec:
         """The inverse of `encode_message`; `schema` is that of the class when it was encoded."""
         kind = self._kinds[kind_of(to)]
         message: Message = self._read(
-            kind, {**kind.messages, **MESSAGES}[number], stored=(body, schema)
+            kind, {**kind.messages, **RUNTIME_MESSAGES}[number], stored=(body, schema)
         )
         return message
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
         """Bytes of an answer to a command, by the number its kind registered for the class."""
-        for number, cls in {**OWN_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
+        for number, cls in {**STORED_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
                 self._allowed(cls)
                 schema = self._schemas.get(cls)
@@ -246,7 +246,7 @@ class Codec:
     def decode_answer(self, key: Key, body: bytes) -> Any:
         """The inverse of `encode_answer`."""
         kind, stored = self._kinds[kind_of(key)], _NUMBERED.decode(body)
-        cls = {**OWN_ANSWERS, **kind.answers}[stored.number]
+        cls = {**STORED_ANSWERS, **kind.answers}[stored.number]
         return self._read(kind, cls, stored=(stored.raw, stored.schema))
 
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from peloton.runtime.ports import MemberNode, ShardId, View
+from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 DISK, CASSANDRA, ZOOKEEPER = "the disk", "Cassandra", "ZooKeeper"
 """Servers by the name that people know them by. The disk counts as one."""
@@ -82,7 +82,7 @@ def silent(server: str, since_s: float, now: float) -> str:
     return f"{what} since {max(now - since_s, 0.0):.0f} s"
 
 
-def why_unowned(shard: ShardId, view: View) -> Unowned:
+def why_unowned(shard: ShardId, view: MembershipView) -> Unowned:
     """Why nobody owns it, as far as the members say so themselves.
 
     It is damaged for good only when every member that could own it has tried: a later version may

@@ -53,7 +53,7 @@ class Crowd:
             parts.sort(key=_lowest)
         return parts
 
-    def apply(self, raw: int, change: Change, now: float) -> None:
+    def apply(self, raw: int, change: ClassChange, now: float) -> None:
         """Members in `raw`, all in state `change.old`, come to `change.new` by these facts.
 
         All that belongs to the kind runs first: if it raises, the crowd is as it was.
@@ -174,7 +174,7 @@ class Crowd:
         else:
             self.columns.remove(raw)
 
-    def _writes(self, raw: int, change: Change, now: float) -> list[_Write]:
+    def _writes(self, raw: int, change: ClassChange, now: float) -> list[_Write]:
         crowd_kind = self.kind.crowd
         assert crowd_kind is not None
         writes: list[_Write] = []
@@ -219,7 +219,7 @@ class Crowd:
         self.buckets[tick] = self.buckets.get(tick, 0) | raw
 
 
-class Change:
+class ClassChange:
     """One class goes from a state to the next: what `Crowd.apply` needs of a turn or an entry."""
 
     __slots__ = ("facts", "new", "old", "values")

@@ -26,12 +26,12 @@ def digest(shard: Shard) -> str:
     for key, crowd in shard.population.crowds.items():
         if crowd.classes and crowd.parent not in gone:
             rows.append(encode(("crowd", key, *_crowd(crowd))))
-    for key, kept in shard.answered.by_cell.items():
+    for key, kept in shard.request_log.by_cell.items():
         if key not in gone:
             rows += [encode(("answered", key, fact)) for fact in kept.values()]
-    for key, facts in shard.held.dump().items():
+    for key, facts in shard.deferred.dump().items():
         rows += [encode(("held", key, fact)) for fact in facts]
-    rows += [encode(("heard", fact)) for fact in shard.hearing.dump()]
+    rows += [encode(("heard", fact)) for fact in shard.epoch_filter.dump()]
     total = hashlib.sha256()
     for row in sorted(rows):
         total.update(len(row).to_bytes(4, "little"))

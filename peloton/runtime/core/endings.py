@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.core.answered import Answered
+from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.records import SHARD_KEY, Left, RequestAnswered
+from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
 from peloton.runtime.core.reports import Reports
-from peloton.runtime.core.supervision import Failure, attempt, passes
+from peloton.runtime.core.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import EndedRow
 from peloton.runtime.vocabulary import Key, Kind, never_ends
@@ -36,14 +36,14 @@ class Endings:
         turns: Turns,
         codec: Codec,
         *,
-        answered: Answered,
+        request_log: RequestLog,
         rows_per_round: int = ENDED_ROWS_PER_ROUND,
     ) -> None:
         self._rows_per_round = rows_per_round
         self.full = 0  # rounds that left rows to the next, for figures
         self._turns = turns
         self._codec = codec
-        self._answered = answered
+        self._answered = request_log
         self._held: dict[Key, tuple[bytes, _Opened]] = {}  # loaded rows that nobody has woken
         self._kept: dict[str, dict[Key, None]] = {}  # ended, but still welcome in memory
         self._deleted: dict[Key, None] = {}
@@ -71,7 +71,7 @@ class Endings:
             return
         ended = attempt(self._has_ended, kind, key, state=state)
         if isinstance(ended, Failure):
-            self._turns.troubled(key, "whether it has ended", failure=ended)
+            self._turns.record_failure(key, "whether it has ended", failure=ended)
         elif ended:
             self._note(kind, key)
         else:
@@ -89,7 +89,7 @@ class Endings:
             if full or key in self._turns.touched:
                 self.waiting[key] = None
                 self.full += full
-            elif key not in reports.due and passes(self._may_leave, key, reports):
+            elif key not in reports.due and attempt_test(self._may_leave, key, reports):
                 rows.append(self._row(key, position))
         return tuple(rows)
 
@@ -119,7 +119,7 @@ class Endings:
         for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
             self._turns.wheel.drop(name)
             self._turns.alarms.drop(name)
-            self._turns.speech.owing.forget(name)
+            self._turns.resolver.owed_sends.forget(name)
         if key in population.cells:
             population.drop(key)
         self._turns.revived.pop(key, None)
@@ -130,7 +130,7 @@ class Endings:
         if not self._left:
             return None
         keys, self._left = tuple(self._left), []
-        return Entry(SHARD_KEY, (Left(keys),))
+        return Entry(SHARD_KEY, (EntitiesEvicted(keys),))
 
     def gone(self, key: Key) -> None:
         """Recovery: the entity was deleted, and the row that says so may be missing."""

@@ -28,7 +28,7 @@ class Envelope(NamedTuple):
     `members` are the receivers where `to` is a crowd, `origin` the senders where `sender` is one;
     both are bits of an integer, 0 where there is no crowd. `origins` replaces `sender` where
     several cells said the same: pairs of (receivers, sender). `values` holds one value per
-    receiver, ascending. `ask` is an address for the reply; `request` the client's request key
+    receiver, ascending. `reply_to` is an address for the reply; `request` the client's request key
     and digest of the body.
     """
 
@@ -39,7 +39,7 @@ class Envelope(NamedTuple):
     origin: int = 0
     values: tuple[Any, ...] = ()
     origins: tuple[tuple[int, Key], ...] = ()
-    ask: Any = None
+    reply_to: Any = None
     request: tuple[str, bytes] | None = None
     who: str = ""
     attempt: int = 0
@@ -82,10 +82,10 @@ def singles(envelope: Envelope, members: int) -> list[Envelope]:
     return parts
 
 
-class Reply(NamedTuple):
+class AskAnswer(NamedTuple):
     """An answer to an ask, by its address."""
 
-    ask: Any
+    reply_to: Any
     value: Any
 
 
@@ -103,7 +103,7 @@ class Outbox:
         self.local: deque[Envelope] = deque()  # for this very shard: they commit together
         self._order: list[Envelope] = []
         self._mergeable: dict[tuple[Key, Message], list[tuple[int, Key]]] = {}
-        self.replies: list[Reply] = []
+        self.replies: list[AskAnswer] = []
 
     def add(self, envelope: Envelope) -> None:
         """Queue an envelope behind what was said before."""

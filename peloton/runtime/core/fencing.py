@@ -26,16 +26,13 @@ from typing import TypeVar
 from msgspec import Struct
 
 from peloton.runtime.core import chain, register
-from peloton.runtime.core.register import Hold, Plan
+from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
     Bump,
     DeleteBucket,
     DeleteSegment,
-    Done,
-    Failed,
-    Found,
     FrameRow,
     Free,
     InsertRow,
@@ -46,19 +43,22 @@ from peloton.runtime.core.statements import (
     ReadRegister,
     ReadSegment,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
+    WriteStored,
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     SEGMENT_FRAMES,
-    Broken,
     Committed,
     Damaged,
     Fenced,
     Frame,
+    JournalBroken,
+    JournalRefused,
     Overtaken,
-    Refused,
     ShardId,
     Unclear,
 )
@@ -71,41 +71,41 @@ SWEEP_SEGMENTS = 4
 T = TypeVar("T")
 
 
-class Piece(Struct, frozen=True, gc=False):
+class FoundItems(Struct, frozen=True, gc=False):
     """Part of what a reading talk finds, handed out as it is found."""
 
     items: tuple[bytes | Frame, ...]
 
 
-Ask = tuple[Statement, ...] | Unclear
-Talk = Generator[Ask, tuple[Reply, ...], T]
-Reading = Generator[Ask | Piece, tuple[Reply, ...], None]
+StatementBatch = tuple[Statement, ...] | Unclear
+ProtocolCoroutine = Generator[StatementBatch, tuple[StatementReply, ...], T]
+ReadCoroutine = Generator[StatementBatch | FoundItems, tuple[StatementReply, ...], None]
 
 
 # ---- the three ways to say a statement -------------------------------------------------------
 
 
-def _write(statements: Iterable[Statement]) -> Talk[None]:
+def _write(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
     """Plain writes: the same bytes again until every one is acknowledged."""
     left = tuple(statements)
     while left:
         replies = yield left
         asked = zip(left, replies, strict=True)
-        doubts = [(said, reply) for said, reply in asked if not isinstance(reply, Done)]
+        doubts = [(said, reply) for said, reply in asked if not isinstance(reply, WriteStored)]
         left = tuple(said for said, _ in doubts)
         if doubts:
             yield Unclear(_text(doubts[0][1]))
 
 
-def _read(statement: Statement) -> Talk[tuple[object, ...]]:
+def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
     while True:
         (reply,) = yield (statement,)
-        if isinstance(reply, Found):
+        if isinstance(reply, RowsFound):
             return reply.rows
         yield Unclear(_text(reply))
 
 
-def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> Talk[Fenced | None]:
+def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> ProtocolCoroutine[Fenced | None]:
     """A conditional write of the owner: None when it is committed, Fenced when it is not ours."""
     alone = True
     while True:
@@ -116,31 +116,33 @@ def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> Talk[Fenced | None
             alone = False
             yield Unclear(_text(reply))
         elif reply.epoch is None:
-            raise Broken(f"{hold.shard}: the register is gone, or this is another keyspace")
+            raise JournalBroken(f"{hold.shard}: the register is gone, or this is another keyspace")
         elif reply.op == write.op:
             return None  # an earlier copy of this very write won
         elif reply.epoch > hold.epoch:
             definite = alone and isinstance(write, Advance)
             return Fenced(f"{hold.shard}: epoch {reply.epoch} has begun", definite=definite)
         else:
-            raise Broken(f"{hold.shard}: the store lost acknowledged writes of our epoch")
+            raise JournalBroken(f"{hold.shard}: the store lost acknowledged writes of our epoch")
 
 
-def _text(reply: Reply) -> str:
-    return reply.text if isinstance(reply, Failed) else f"an answer out of place: {reply!r}"
+def _text(reply: StatementReply) -> str:
+    return (
+        reply.text if isinstance(reply, StatementFailed) else f"an answer out of place: {reply!r}"
+    )
 
 
-def _register(shard: ShardId) -> Talk[RegisterRow]:
+def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
     rows = yield from _read(ReadRegister(shard))
     if not rows or not isinstance(rows[0], RegisterRow):
-        raise Refused(f"{shard} was never bootstrapped")
+        raise JournalRefused(f"{shard} was never bootstrapped")
     return rows[0]
 
 
 # ---- talks of the owner ----------------------------------------------------------------------
 
 
-def claim(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
+def claim(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
     """Look, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
     row = yield from _register(shard)
     bump = Bump(shard, row.epoch, op, owner)
@@ -153,7 +155,7 @@ def claim(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
         elif reply.op == op:
             break
         elif reply.epoch is None:
-            raise Refused(f"{shard} was never bootstrapped")
+            raise JournalRefused(f"{shard} was never bootstrapped")
         else:
             return Fenced(f"{shard}: another claimer was first", definite=True)
     row = yield from _register(shard)
@@ -162,7 +164,7 @@ def claim(shard: ShardId, *, op: bytes, owner: str) -> Talk[Hold | Fenced]:
     return Hold(shard, row)
 
 
-def commit(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
+def commit(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """A round's work of one shard: frame, ended rows, checkpoint parts, floor, cut."""
     work, shard, more = plan.work, hold.shard, False
     fenced: Fenced | None = None
@@ -187,17 +189,17 @@ def commit(hold: Hold, plan: Plan) -> Talk[Committed | Fenced]:
     return fenced if fenced is not None else Committed(more)
 
 
-def release(hold: Hold, op: bytes) -> Talk[Fenced | None]:
+def release(hold: Hold, op: bytes) -> ProtocolCoroutine[Fenced | None]:
     """Leave the register without an owner's name; the epoch stays."""
     return (yield from _decide(hold, Free(hold.shard, hold.epoch, hold.op, op)))
 
 
-def _advance(hold: Hold, plan: Plan) -> Advance:
+def _advance(hold: Hold, plan: RoundPlan) -> Advance:
     position = plan.frame_rows[0].position
     return Advance(hold.shard, hold.epoch, plan.op_before, plan.op, position, plan.chain)
 
 
-def _still_ours(hold: Hold) -> Talk[Fenced | None]:
+def _still_ours(hold: Hold) -> ProtocolCoroutine[Fenced | None]:
     """One look at the epoch after loading, before the first row that no condition guards."""
     if not hold.still_ours:
         row = yield from _register(hold.shard)
@@ -207,7 +209,7 @@ def _still_ours(hold: Hold) -> Talk[Fenced | None]:
     return None
 
 
-def _write_parts(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
+def _write_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
     """Checkpoint rows; every bucket that is full, or the last, is read back and compared.
 
     Parts that are missing are a store's loss only if the shard is still ours: a younger owner
@@ -223,7 +225,7 @@ def _write_parts(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
                 owner = yield from _register(hold.shard)
                 if owner.epoch != hold.epoch:
                     return Fenced(f"{hold.shard}: epoch {owner.epoch} has begun")
-                raise Broken(f"{hold.shard}: parts of checkpoint {row.position} are lost")
+                raise JournalBroken(f"{hold.shard}: parts of checkpoint {row.position} are lost")
     register.parts_done(hold, plan)
     return None
 
@@ -231,7 +233,7 @@ def _write_parts(hold: Hold, plan: Plan) -> Talk[Fenced | None]:
 # ---- cutting ---------------------------------------------------------------------------------
 
 
-def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[bool]:
+def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[bool]:
     """A piece: some segments wholly under the previous checkpoint, and then one checkpoint.
 
     Never before the floor is *known* to have moved: a cut under a floor that is only hoped for
@@ -245,14 +247,16 @@ def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[bool]:
         hold.cut_next = piece.stop
         hold.cut_to = max(hold.cut_to, piece.stop)
         return True
-    doomed = yield from _doomed(hold, abandoned)
-    if doomed:
-        yield from _drop_checkpoint(hold, doomed[0])
-        hold.dropped.add(doomed[0][:2])
-    return len(doomed) > 1
+    obsolete = yield from _obsolete(hold, abandoned)
+    if obsolete:
+        yield from _drop_checkpoint(hold, obsolete[0])
+        hold.dropped.add(obsolete[0][:2])
+    return len(obsolete) > 1
 
 
-def _doomed(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[list[tuple[int, int, int]]]:
+def _obsolete(
+    hold: Hold, abandoned: tuple[tuple[int, int], ...]
+) -> ProtocolCoroutine[list[tuple[int, int, int]]]:
     """Checkpoints that neither the register nor its previous generation nor we need."""
     assert hold.manifest is not None
     previous = hold.manifest.previous
@@ -269,9 +273,9 @@ def _doomed(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> Talk[list[tup
     return [one for one in candidates if one[0] and one[:2] not in kept]
 
 
-def _drop_checkpoint(hold: Hold, doomed: tuple[int, int, int]) -> Talk[None]:
+def _drop_checkpoint(hold: Hold, obsolete: tuple[int, int, int]) -> ProtocolCoroutine[None]:
     """From the last bucket down, so that what a crash leaves can be counted again from 0."""
-    position, epoch, rows = doomed
+    position, epoch, rows = obsolete
     buckets = -(-rows // BUCKET_PARTS)
     while not rows and (yield from _read(ReadBucket(hold.shard, position, epoch, buckets))):
         buckets += 1
@@ -282,7 +286,7 @@ def _drop_checkpoint(hold: Hold, doomed: tuple[int, int, int]) -> Talk[None]:
 # ---- loading ---------------------------------------------------------------------------------
 
 
-def load_checkpoint(hold: Hold) -> Reading:
+def load_checkpoint(hold: Hold) -> ReadCoroutine:
     """The parts of the checkpoint that the register names, bucket by bucket."""
     position, epoch, _ = hold.floor
     manifest, bucket, total = None, 0, 0
@@ -295,7 +299,7 @@ def load_checkpoint(hold: Hold) -> Reading:
         if manifest is None:
             manifest = chain.unpack_manifest(rows[0].body)
         first = 1 if bucket == 0 else 0
-        yield Piece(tuple(row.body for row in rows[first:]))
+        yield FoundItems(tuple(row.body for row in rows[first:]))
         bucket, total = bucket + 1, rows[-1].parts
     if manifest is not None:
         hold.checkpoint_read(manifest, total)
@@ -313,24 +317,24 @@ def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
     return rows
 
 
-def load_tail(hold: Hold) -> Reading:
+def load_tail(hold: Hold) -> ReadCoroutine:
     """The frames after the floor, up to the last that we know committed."""
     if hold.manifest is None:
-        raise Refused(f"{hold.shard}: read the checkpoint first")
+        raise JournalRefused(f"{hold.shard}: read the checkpoint first")
     floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
     walk = chain.Walk(hold.shard, floor=floor, note=hold.manifest.chain)
     try:
         first, last = floor // SEGMENT_FRAMES, (last_position - 1) // SEGMENT_FRAMES
         for segment in range(first, last + 1 if last_position > floor else first):
             found = yield from _read(ReadSegment(hold.shard, segment))
-            picked = pick(found, epoch=hold.epoch, tail=range(floor + 1, last_position + 1))
-            yield Piece(tuple(_frames(walk, picked)))
+            picked = pick_frames(found, epoch=hold.epoch, tail=range(floor + 1, last_position + 1))
+            yield FoundItems(tuple(_frames(walk, picked)))
         walk.finish(last_position, last_chain)
     except chain.Mismatch as mismatch:
         yield from _trouble(hold, str(mismatch))
 
 
-def pick(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
+def pick_frames(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
     """Of each position in the tail the rows of the largest epoch not above ours.
 
     Rows of lower epochs are losers: a later owner began with a last position at or beyond what
@@ -357,7 +361,7 @@ def _frames(walk: chain.Walk, picked: list[list[FrameRow]]) -> Iterable[Frame]:
         yield Frame(rows[0].position, body)
 
 
-def _trouble(hold: Hold, text: str) -> Talk[None]:
+def _trouble(hold: Hold, text: str) -> ProtocolCoroutine[None]:
     """Trouble in loading is damage only if we are still owner.
 
     1. we claim epoch 5 and begin to read; the process sleeps

@@ -11,24 +11,32 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.changes import ALL, PAGE_BYTES_MAX, PAGE_MAX, Change, Changes, Mark, Page
+from peloton.runtime.core.changes import (
+    ALL,
+    CHANGES_PAGE_BYTES_MAX,
+    PAGE_MAX,
+    Change,
+    Changes,
+    Mark,
+    Page,
+)
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.envelope import Reply
+from peloton.runtime.core.envelope import AskAnswer
 from peloton.runtime.core.inspection import FollowChanges, read_of
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Key, Unavailable, kind_of
 
 FOLLOWERS_MAX = 16384
 FOLLOW_S = 20.0
-"""Less than an ask between daemons may take (`shells/asks.py`)."""
+"""Less than an ask between daemons may take (`shells/pending_asks.py`)."""
 
 
 class _Follower(NamedTuple):
-    ask: Any
+    reply_to: Any
     query: FollowChanges
     until_s: float
 
-    def wants(self, line: Line) -> bool:
+    def wants(self, line: StoryLine) -> bool:
         kinds, names = self.query.kinds, self.query.names
         if kinds and kind_of(line.key) not in kinds:
             return False
@@ -58,22 +66,24 @@ class Followers:
         """When the first of them expires."""
         return next((one.until_s for one in self._waiting.values()), None)
 
-    def add(self, ask: Any, query: FollowChanges, now: float) -> list[Reply]:
+    def add(self, reply_to: Any, query: FollowChanges, now: float) -> list[AskAnswer]:
         """A query: its answer, or none as long as there is nothing to tell."""
-        follower = _Follower(ask, query, now + FOLLOW_S)
+        follower = _Follower(reply_to, query, now + FOLLOW_S)
         mark = Mark(*query.mark) if query.mark is not None else None
         page = self._changes.after(mark, follower.limit, wanted=follower.wants)
         if mark is None or page.changes or page.gap:
-            return [Reply(ask, read_of(self._codec, page))]
+            return [AskAnswer(reply_to, read_of(self._codec, page))]
         if len(self._waiting) >= self._max:
-            return [Reply(ask, Unavailable(f"{self._max} queries follow this shard already"))]
+            return [
+                AskAnswer(reply_to, Unavailable(f"{self._max} queries follow this shard already"))
+            ]
         self._number += 1
         self._waiting[self._number] = follower
         for name in dict.fromkeys(query.names) or ("",):
             self._by_name.setdefault(name, {})[self._number] = None
         return []
 
-    def framed(self, position: int, lines: tuple[Line, ...]) -> list[Reply]:
+    def framed(self, position: int, lines: tuple[StoryLine, ...]) -> list[AskAnswer]:
         """A frame is safe: the answers to those who wait for one of its changes.
 
         Nothing before it was wanted by them, or they would not wait any more.
@@ -91,10 +101,10 @@ class Followers:
         for number, changes in found.items():
             follower = self._take(number)
             page = _page(changes, follower.limit)
-            replies.append(Reply(follower.ask, read_of(self._codec, page, rows_of=rows)))
+            replies.append(AskAnswer(follower.reply_to, read_of(self._codec, page, rows_of=rows)))
         return replies
 
-    def expired(self, now: float) -> list[Reply]:
+    def expired(self, now: float) -> list[AskAnswer]:
         """Those who waited too long get an empty page."""
         replies = []
         while self._waiting:
@@ -103,7 +113,7 @@ class Followers:
                 break
             self._take(number)
             nothing = Page((), gap=False, mark=self._changes.end, more=False)
-            replies.append(Reply(follower.ask, read_of(self._codec, nothing)))
+            replies.append(AskAnswer(follower.reply_to, read_of(self._codec, nothing)))
         return replies
 
     def _take(self, number: int) -> _Follower:
@@ -125,7 +135,7 @@ def _page(changes: list[Change], limit: int) -> Page:
     """So many of one frame's changes as a page takes."""
     size = 0
     for count, change in enumerate(changes):
-        if count >= limit or size >= PAGE_BYTES_MAX:
+        if count >= limit or size >= CHANGES_PAGE_BYTES_MAX:
             some = tuple(changes[:count])
             return Page(some, gap=False, mark=some[-1].mark, more=True)
         size += change.line.size

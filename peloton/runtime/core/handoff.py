@@ -25,23 +25,23 @@ from msgspec.structs import replace
 
 from peloton.runtime.core.ownership import (
     TABLE,
-    News,
-    Order,
-    Rest,
-    State,
-    Verb,
-    Wish,
+    ActionKind,
+    Assignment,
+    NoTransition,
+    OwnershipEvent,
+    OwnershipState,
+    ShardAction,
     ranked,
 )
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
+    MembershipView,
     NodeAnswer,
     NodeOutcome,
     Session,
     SessionState,
     ShardId,
-    View,
 )
 
 CLAIMS_IN_FLIGHT_MAX = 8
@@ -63,25 +63,25 @@ NODE_AGAIN_S = 1.0
 
 
 _OF_OUTCOME = {
-    NodeOutcome.HELD: News.MADE,
-    NodeOutcome.TAKEN: News.TAKEN,
-    NodeOutcome.GONE: News.GONE,
-    NodeOutcome.UNSURE: News.UNSURE,
+    NodeOutcome.HELD: OwnershipEvent.MADE,
+    NodeOutcome.TAKEN: OwnershipEvent.TAKEN,
+    NodeOutcome.GONE: OwnershipEvent.GONE,
+    NodeOutcome.UNSURE: OwnershipEvent.UNSURE,
 }
-_CLAIMING = (State.ASKING, State.HELD, State.OPENING)
-_HERE = (State.OPENING, State.OPEN)
-_MOVING = (State.DRAINING, State.REMOVING)
+_CLAIMING = (OwnershipState.ASKING, OwnershipState.HELD, OwnershipState.OPENING)
+_HERE = (OwnershipState.OPENING, OwnershipState.OPEN)
+_MOVING = (OwnershipState.DRAINING, OwnershipState.REMOVING)
 
 
-class Unasked(Exception):
+class UnexpectedAnswer(Exception):
     """An answer to nothing: what we believe of the membership service is wrong."""
 
 
-class Place:
+class ShardStatus:
     """What a daemon knows of one shard."""
 
     def __init__(self) -> None:
-        self.state = State.OUT
+        self.state = OwnershipState.OUT
         self.owner = ""  # whose node, as far as we know; ours also when it may be
         self.sure = 0  # older views know less of it than we do
         self.first = ""  # in rank
@@ -98,46 +98,48 @@ class Handoff:
         self.node = node
         self.member = ""
         self.session = SessionState.SUSPENDED
-        self.view: View | None = None
+        self.view: MembershipView | None = None
         self.leaving = False
         self.left = False
         self.damaged: dict[ShardId, str] = {}
-        self.places = {ShardId(g, at): Place() for g in sorted(sizes) for at in range(sizes[g])}
+        self.places = {
+            ShardId(g, at): ShardStatus() for g in sorted(sizes) for at in range(sizes[g])
+        }
         self._process = process
         self._lives = 0
         self._joined = 0
         self._unfit: dict[str, float] = {}
         self._damaged_until: dict[ShardId, float] = {}
-        self._orders: list[Order] = []
-        self._counts = dict.fromkeys(State, 0) | {State.OUT: len(self.places)}
+        self._orders: list[ShardAction] = []
+        self._counts = dict.fromkeys(OwnershipState, 0) | {OwnershipState.OUT: len(self.places)}
 
     # ---- what happens ----
 
-    def begin(self, now: float) -> list[Order]:
+    def begin(self, now: float) -> list[ShardAction]:
         """The daemon starts."""
         self._join()
         return self._settle(now)
 
-    def heard(self, news: MembershipNews, now: float) -> list[Order]:
+    def heard(self, news: MembershipNews, now: float) -> list[ShardAction]:
         """The membership service said something; of an older session it is no news."""
         if news.member == self.member:
             _HEARD[type(news)](self, news, now)
         return self._settle(now)
 
-    def opened(self, shard: ShardId, now: float) -> list[Order]:
+    def opened(self, shard: ShardId, now: float) -> list[ShardAction]:
         """The shard takes mail."""
         self.places[shard].opened_at_s = now
-        self._happened(shard, News.OPENED)
+        self._happened(shard, OwnershipEvent.OPENED)
         return self._settle(now)
 
-    def closed(self, shard: ShardId, now: float) -> list[Order]:
+    def closed(self, shard: ShardId, now: float) -> list[ShardAction]:
         """The shard was given back, or dropped, by order."""
-        self._happened(shard, News.CLOSED)
+        self._happened(shard, OwnershipEvent.CLOSED)
         return self._settle(now)
 
     def lost(
         self, shard: ShardId, now: float, *, gave_up: bool = False, damaged: str = ""
-    ) -> list[Order]:
+    ) -> list[ShardAction]:
         """The shard ended by itself: fenced, not taken, or its shell raised.
 
         `gave_up`: the store was out of reach too long. `damaged` says what a person has to mend.
@@ -145,23 +147,23 @@ class Handoff:
         place = self.places[shard]
         if place.state in _HERE:  # else it was on its way out, and that is no failure
             self._failed(place, now)
-            self._orders.append(Order(Verb.LOOK))
+            self._orders.append(ShardAction(ActionKind.LOOK))
             if gave_up or place.fails >= FAILS_MAX:
                 self._unfit[shard.group] = now + UNFIT_S
                 self._say()
         if damaged:
             self.damaged[shard], self._damaged_until[shard] = damaged, now + DAMAGED_S
             self._say()
-        self._happened(shard, News.LOST)
+        self._happened(shard, OwnershipEvent.LOST)
         return self._settle(now)
 
-    def drain_all(self, now: float) -> list[Order]:
+    def drain_all(self, now: float) -> list[ShardAction]:
         """The daemon goes: all others are told first, so that each shard moves once, and now."""
         self.leaving = True
         self._say()
         return self._settle(now)
 
-    def tick(self, now: float) -> list[Order]:
+    def tick(self, now: float) -> list[ShardAction]:
         """A moment that was waited for has come."""
         return self._settle(now)
 
@@ -179,12 +181,12 @@ class Handoff:
         """When `tick` is due; None when only news can change anything."""
         moments = [*self._unfit.values(), *self._damaged_until.values()]
         for place in self.places.values():
-            if place.state in (State.OUT, State.LEFT) and self._wants(place):
+            if place.state in (OwnershipState.OUT, OwnershipState.LEFT) and self._wants(place):
                 moments += [place.claim_at_s, place.node_at_s]
         return min((at_s for at_s in moments if at_s > now), default=None)
 
-    def _failed(self, place: Place, now: float) -> None:
-        if place.state is State.OPEN and now - place.opened_at_s >= FAILS_FORGOTTEN_S:
+    def _failed(self, place: ShardStatus, now: float) -> None:
+        if place.state is OwnershipState.OPEN and now - place.opened_at_s >= FAILS_FORGOTTEN_S:
             place.fails = 0
         place.fails += 1
         place.claim_at_s = now + min(FAIL_FIRST_S * 2 ** min(place.fails - 1, 9), FAIL_S_MAX)
@@ -198,7 +200,7 @@ class Handoff:
         elif news.state is SessionState.LOST:
             self._lose()
 
-    def _look(self, view: View, now: float) -> None:
+    def _look(self, view: MembershipView, now: float) -> None:
         if self.view is not None and view.version < self.view.version:
             return
         if self.member not in view.members and view.version >= self._joined:
@@ -229,7 +231,7 @@ class Handoff:
         """All nodes are gone or soon will be, so all others may claim: nothing of ours stays."""
         self.session, self.view = SessionState.LOST, None
         for shard, place in self.places.items():
-            self._happened(shard, News.SESSION_LOST)
+            self._happened(shard, OwnershipEvent.SESSION_LOST)
             place.owner, place.sure, place.first, place.node_at_s = "", 0, "", 0.0
         if not self.leaving:
             self._join()
@@ -239,7 +241,7 @@ class Handoff:
         self._lives += 1
         self.member = f"{self._process}.{self._lives}"
         self.session = SessionState.SUSPENDED
-        self._orders.append(Order(Verb.JOIN))
+        self._orders.append(ShardAction(ActionKind.JOIN))
 
     def _say(self) -> None:
         """Our node changes; to ourselves it counts at once, to others when they see it."""
@@ -251,7 +253,7 @@ class Handoff:
         )
         if node != self.node:
             self.node = node
-            self._orders.append(Order(Verb.ANNOUNCE))
+            self._orders.append(ShardAction(ActionKind.ANNOUNCE))
             self._rank()
 
     def _rank(self) -> None:
@@ -262,16 +264,19 @@ class Handoff:
 
     # ---- the table ----
 
-    def _settle(self, now: float) -> list[Order]:
+    def _settle(self, now: float) -> list[ShardAction]:
         """Go on with every shard as far as it goes by itself."""
         self._look_again(now)
         for shard, place in self.places.items():
-            self._happened(shard, News.OURS if place.owner == self.member else News.NOT_OURS)
+            self._happened(
+                shard,
+                OwnershipEvent.OURS if place.owner == self.member else OwnershipEvent.NOT_OURS,
+            )
             while self._may(shard, now) and self._happened(shard, self._wish(shard)):
                 pass
-        if self.leaving and not self.left and self._counts[State.OUT] == len(self.places):
+        if self.leaving and not self.left and self._counts[OwnershipState.OUT] == len(self.places):
             self.left = True
-            self._orders.append(Order(Verb.LEAVE))
+            self._orders.append(ShardAction(ActionKind.LEAVE))
         orders, self._orders = self._orders, []
         return orders
 
@@ -286,54 +291,54 @@ class Handoff:
         if mended or fit:
             self._say()
 
-    def _wish(self, shard: ShardId) -> Wish:
+    def _wish(self, shard: ShardId) -> Assignment:
         place = self.places[shard]
         if self.leaving:
-            return Wish.YIELD
+            return Assignment.YIELD
         if self.session is not SessionState.CONNECTED or self.view is None:
-            return Wish.HOLD
+            return Assignment.HOLD
         if place.first != self.member or shard in self.damaged:
-            return Wish.YIELD
-        return Wish.TAKE if place.owner in ("", self.member) else Wish.HOLD
+            return Assignment.YIELD
+        return Assignment.TAKE if place.owner in ("", self.member) else Assignment.HOLD
 
-    def _wants(self, place: Place) -> bool:
+    def _wants(self, place: ShardStatus) -> bool:
         return place.first == self.member or place.owner == self.member
 
     def _may(self, shard: ShardId, now: float) -> bool:
         """Whether it is time, and there is room, for what the wish would begin."""
         place = self.places[shard]
         step = TABLE[place.state][self._wish(shard)]
-        if isinstance(step, Rest):
+        if isinstance(step, NoTransition):
             return False
-        verb = step.verb
-        if verb is Verb.CREATE:
+        verb = step.action
+        if verb is ActionKind.CREATE:
             busy = sum(self._counts[state] for state in _CLAIMING)
             early = now < max(place.claim_at_s, place.node_at_s)
             return not early and busy < CLAIMS_IN_FLIGHT_MAX
-        if verb is Verb.REMOVE:
+        if verb is ActionKind.REMOVE:
             return now >= place.node_at_s
-        if verb is Verb.DRAIN and not self.leaving and shard.group not in self._unfit:
+        if verb is ActionKind.DRAIN and not self.leaving and shard.group not in self._unfit:
             return sum(self._counts[state] for state in _MOVING) < DRAINS_IN_FLIGHT_MAX
         return True
 
-    def _happened(self, shard: ShardId, what: News | Wish) -> bool:
+    def _happened(self, shard: ShardId, what: OwnershipEvent | Assignment) -> bool:
         """Move by the table; False where nothing follows."""
         place = self.places[shard]
         step = TABLE[place.state][what]
-        if step is Rest.STAY:
+        if step is NoTransition.STAY:
             return False
-        if step is Rest.NEVER:
-            raise Unasked(f"{shard}, {place.state.value}: {what.value}")
+        if step is NoTransition.NEVER:
+            raise UnexpectedAnswer(f"{shard}, {place.state.value}: {what.value}")
         self._counts[place.state] -= 1
         self._counts[step.state] += 1
         place.state = step.state
-        if step.verb is not None:
-            self._orders.append(Order(step.verb, shard))
+        if step.action is not None:
+            self._orders.append(ShardAction(step.action, shard))
         return True
 
 
 _HEARD: Mapping[type, Callable[[Handoff, Any, float], None]] = {
     Session: Handoff._session,
-    View: Handoff._look,
+    MembershipView: Handoff._look,
     NodeAnswer: Handoff._answer,
 }

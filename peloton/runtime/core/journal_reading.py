@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from peloton.runtime.core import chain, fencing
-from peloton.runtime.core.fencing import Talk
+from peloton.runtime.core.fencing import ProtocolCoroutine
 from peloton.runtime.core.statements import (
-    Found,
     FrameRow,
     PartRow,
-    Read,
     ReadBucket,
     ReadRegister,
     ReadSegment,
+    ReadStatement,
     RegisterRow,
+    RowsFound,
 )
 from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, Frame, ShardId, Unreachable
 
@@ -72,7 +72,7 @@ class Contents(Struct, frozen=True, gc=False):
         return [Frame(each.position, each.body) for each in self.frames if each.position > floor]
 
 
-def read_shard(shard: ShardId) -> Talk[Contents | None]:
+def read_shard(shard: ShardId) -> ProtocolCoroutine[Contents | None]:
     """Everything about a shard; None if there is no such shard. Raises Unreachable."""
     for _ in range(READS_MAX):
         row = yield from _register(shard)
@@ -91,19 +91,19 @@ def _as_before(row: RegisterRow, after: RegisterRow) -> bool:
     return (row.epoch, row.floor, row.floor_epoch) == (after.epoch, after.floor, after.floor_epoch)
 
 
-def _ask(statement: Read) -> Talk[tuple[object, ...]]:
+def _ask(statement: ReadStatement) -> ProtocolCoroutine[tuple[object, ...]]:
     (reply,) = yield (statement,)
-    if not isinstance(reply, Found):
+    if not isinstance(reply, RowsFound):
         raise Unreachable(getattr(reply, "text", repr(reply)))
     return reply.rows
 
 
-def _register(shard: ShardId) -> Talk[RegisterRow | None]:
+def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow | None]:
     rows = yield from _ask(ReadRegister(shard))
     return rows[0] if rows and isinstance(rows[0], RegisterRow) else None
 
 
-def _contents(shard: ShardId, row: RegisterRow) -> Talk[Contents]:
+def _contents(shard: ShardId, row: RegisterRow) -> ProtocolCoroutine[Contents]:
     findings = [Finding(shard, text) for text in wrong_with(row)]
     manifest: chain.Manifest | None = None
     parts: tuple[bytes, ...] = ()
@@ -141,7 +141,7 @@ def wrong_with(row: RegisterRow) -> list[str]:
 
 def _checkpoint(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
-) -> Talk[tuple[chain.Manifest | None, tuple[bytes, ...]]]:
+) -> ProtocolCoroutine[tuple[chain.Manifest | None, tuple[bytes, ...]]]:
     """The parts at the floor; what is missing or damaged is found and left out."""
     bodies: dict[int, bytes] = {}
     number = total = 0
@@ -178,7 +178,7 @@ def _checkpoint(
 
 def _frames(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
-) -> Talk[list[StoredFrame]]:
+) -> ProtocolCoroutine[list[StoredFrame]]:
     """Committed frames, ascending: all of the tail, and what is kept in one piece below it."""
     segment, rows = (row.last_position - 1) // SEGMENT_FRAMES, []
     while segment >= 0:
@@ -188,7 +188,7 @@ def _frames(
         rows.append(some)
         segment -= 1
     flat = tuple(each for some in reversed(rows) for each in some)
-    picked = fencing.pick(flat, epoch=row.epoch, tail=range(1, row.last_position + 1))
+    picked = fencing.pick_frames(flat, epoch=row.epoch, tail=range(1, row.last_position + 1))
     by_position = {parts[0].position: parts for parts in picked}
     found, missing = [], []
     for position in range(row.last_position, 0, -1):

@@ -1,9 +1,9 @@
 """Words of which only the newest matters: said until the receiver has seen the newest version.
 
 Turns a parent's report into at most one pending envelope per (receiver, sender, class), so it is
-bounded: at first every few ticks, after `RESEND_FAST_MAX` tries at the slow rate, for a receiver
-that is in quarantine, or gone for good, never sees anything. It must not keep an older version,
-and must not be journaled: recovery reports anew.
+bounded: at first every few ticks, after `REPORT_RESEND_FAST_MAX` tries at the slow rate, for a
+receiver that is in quarantine, or gone for good, never sees anything. It must not keep an older
+version, and must not be journaled: recovery reports anew.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from peloton.runtime.vocabulary import Key, Latest, Seen
 
 _Name = tuple[Key, Key, str]
 RESEND_EVERY_TICKS = 2
-RESEND_FAST_MAX = 5
+REPORT_RESEND_FAST_MAX = 5
 
 
-class Pending:
+class UnseenReports:
     """The newest reports of one shard that were not yet seen."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Pending:
         """The reports to say again at this tick."""
         hurried, due = self._some_hurried(), []
         for name, (envelope, said, tries) in self._waiting.items():
-            pause = RESEND_EVERY_TICKS if tries < RESEND_FAST_MAX else RESEND_SLOW_TICKS
+            pause = RESEND_EVERY_TICKS if tries < REPORT_RESEND_FAST_MAX else RESEND_SLOW_TICKS
             late = tick - said >= pause
             if late or name in hurried:
                 # A hurried try is one more: it must not bring the slow rate nearer.

@@ -84,5 +84,5 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
 
-USUAL = ShardLimits()
+DEFAULT_LIMITS = ShardLimits()
 """Those of production."""

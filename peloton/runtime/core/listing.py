@@ -30,9 +30,9 @@ from peloton.runtime.vocabulary import Key, Query, Value
 
 LOOK_MAX = 1000
 """Summaries looked at for one question: about a millisecond."""
-PAGE_BYTES_MAX = 1024 * 1024
+LISTING_PAGE_BYTES_MAX = 1024 * 1024
 """A page beyond this is made of fewer; a letter carries sixteen times as much."""
-ALL = 2**62
+UNLIMITED = 2**62
 
 AMONG, BETWEEN, PART, PAIR = "among", "between", "part", "pair"
 
@@ -51,7 +51,7 @@ class Where(Value, frozen=True, gc=False, array_like=True):
     numbers: tuple[float, ...] = ()
 
 
-class Order(Value, frozen=True, gc=False, array_like=True):
+class SortOrder(Value, frozen=True, gc=False, array_like=True):
     """Sort by this field; `down`: the greatest first."""
 
     field: str
@@ -67,13 +67,13 @@ class ListViews(Query, frozen=True, gc=False, array_like=True):
 
     kind: str
     tests: tuple[Where, ...] = ()
-    order: tuple[Order, ...] = ()
-    limit: int = ALL
+    order: tuple[SortOrder, ...] = ()
+    limit: int = UNLIMITED
     tally: tuple[str, ...] = ()
     after: Key = Key("")
 
 
-Tally = tuple[tuple[str, int], ...]
+FieldCounts = tuple[tuple[str, int], ...]
 
 
 class Listed(NamedTuple):
@@ -85,18 +85,18 @@ class Listed(NamedTuple):
     kind: str
     items: tuple[Any, ...]
     matched: int = 0
-    tallies: tuple[Tally, ...] = ()
+    tallies: tuple[FieldCounts, ...] = ()
     after: Key = Key("")
 
 
-def page(query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any]) -> Listed:
+def page_of(query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any]) -> Listed:
     """The page that begins with the first of `keys`."""
     look = LOOK_MAX
     while True:
         looked = keys[:look]
         found = matching(query, map(summary, looked))
         items = best(query, found)
-        if look == 1 or len(encode(items)) <= PAGE_BYTES_MAX:
+        if look == 1 or len(encode(items)) <= LISTING_PAGE_BYTES_MAX:
             break
         look = max(look // 8, 1)
     tallies = tuple(_tally(found, field) for field in query.tally)
@@ -154,7 +154,7 @@ def best(query: ListViews, summaries: list[Any]) -> list[Any]:
     return summaries[: query.limit]
 
 
-def _tally(summaries: Iterable[Any], field: str) -> Tally:
+def _tally(summaries: Iterable[Any], field: str) -> FieldCounts:
     counts: Counter[str] = Counter()
     read = attrgetter(field)
     for summary in summaries:

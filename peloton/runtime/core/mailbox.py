@@ -39,7 +39,7 @@ class Mailbox:
             held = self._slot.message if self._slot is not None else None
             if not isinstance(held, Goal) or held.version <= message.version:
                 self._slot = envelope
-        elif envelope.ask is not None:
+        elif envelope.reply_to is not None:
             if len(self._queue) >= self._commands_max:
                 return False
             self._queue.append(envelope)

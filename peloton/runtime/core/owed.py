@@ -1,8 +1,8 @@
 """What has been said and not been answered: when to say it again.
 
 Turns "these members said something owed" into "these members are due for another try": first at
-every tick, after `RESEND_FAST_MAX` tries at the slow rate, and soon when somebody who was out of
-reach can be reached again. What is owed is derived from the state (`Kind.owed`); here stand only
+every tick, after `OWED_RESEND_FAST_MAX` tries at the slow rate, and soon when somebody who was out
+of reach can be reached again. What is owed is derived from the state (`Kind.owed`); here stand only
 the members, as bits, by age. It must hold no message: a message kept here could disagree with the
 state it was said from. Nor may a tick look at those whose time has not come: of a hundred thousand
 jobs that wait in a queue each owes its word all the while.
@@ -16,19 +16,19 @@ from collections.abc import Iterator
 from peloton.runtime.vocabulary import Key
 
 RESEND_TICK_S = 1.0
-RESEND_FAST_MAX = 3
+OWED_RESEND_FAST_MAX = 3
 RESEND_SLOW_TICKS = 30
 HURRIED_PER_TICK_MAX = 1000
 """Of those that are hurried; more would hold up a shard in which very many wait."""
 
 
-class Owing:
+class OwedMembers:
     """Members of one crowd (or the one of a cell) that wait for an answer, by age in ticks."""
 
     __slots__ = ("_ages", "slot", "slow")
 
     def __init__(self) -> None:
-        self._ages = [0] * (RESEND_FAST_MAX + 1)
+        self._ages = [0] * (OWED_RESEND_FAST_MAX + 1)
         self.slow = 0
         self.slot = -1  # of the ticks at which the slow ones are due; -1: none are
 
@@ -65,7 +65,7 @@ class Owing:
         return self.fast | self.slow
 
 
-class Owed:
+class OwedSends:
     """All of one shard that wait for an answer.
 
     The slow are spread evenly over the ticks between two tries, in the order they became slow:
@@ -73,7 +73,7 @@ class Owed:
     """
 
     def __init__(self) -> None:
-        self._of: dict[Key, Owing] = {}
+        self._of: dict[Key, OwedMembers] = {}
         self._fast: dict[Key, None] = {}
         self._slots: list[dict[Key, None]] = [{} for _ in range(RESEND_SLOW_TICKS)]
         self._next_slot = itertools.cycle(range(RESEND_SLOW_TICKS))
@@ -85,7 +85,7 @@ class Owed:
         self._owing(key).said(raw)
         self._fast[key] = None
 
-    def said_more(self, key: Key, raw: int) -> None:
+    def sent_more(self, key: Key, raw: int) -> None:
         """Members in `raw` said one more owed thing. Those that wait already keep their age: an
         actor that always has something new to say would never come to say the old again."""
         owing = self._owing(key)
@@ -139,10 +139,10 @@ class Owed:
     def __len__(self) -> int:
         return len(self._of)
 
-    def _owing(self, key: Key) -> Owing:
+    def _owing(self, key: Key) -> OwedMembers:
         owing = self._of.get(key)
         if owing is None:
-            owing = self._of[key] = Owing()
+            owing = self._of[key] = OwedMembers()
         return owing
 
     def _due_slow(self, slot: int) -> dict[Key, int]:

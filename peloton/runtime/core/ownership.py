@@ -15,7 +15,7 @@ from typing import NamedTuple
 from peloton.runtime.ports import MemberNode, ShardId
 
 
-class State(enum.Enum):
+class OwnershipState(enum.Enum):
     """Where a shard is, seen from one daemon."""
 
     OUT = "not here, and no node of ours"
@@ -29,7 +29,7 @@ class State(enum.Enum):
     DROPPING = "not ours; ending at once"
 
 
-class News(enum.Enum):
+class OwnershipEvent(enum.Enum):
     """What can happen to a shard."""
 
     MADE = "the node is ours, says the service"
@@ -44,7 +44,7 @@ class News(enum.Enum):
     SESSION_LOST = "all our nodes are gone"
 
 
-class Wish(enum.Enum):
+class Assignment(enum.Enum):
     """What the view asks of this daemon for a shard."""
 
     TAKE = "first in rank, and no other's node is in the way"
@@ -52,7 +52,7 @@ class Wish(enum.Enum):
     YIELD = "another should own it"
 
 
-class Verb(enum.Enum):
+class ActionKind(enum.Enum):
     """What the shell is to do; the first five are about one shard."""
 
     CREATE = "make the owner node"
@@ -66,37 +66,47 @@ class Verb(enum.Enum):
     LEAVE = "end the session"
 
 
-class Order(NamedTuple):
+class ShardAction(NamedTuple):
     """One thing to do; those about the daemon as a whole name no shard."""
 
-    verb: Verb
+    action: ActionKind
     shard: ShardId | None = None
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """The next state, and what is ordered on the way."""
 
-    state: State
-    verb: Verb | None = None
+    state: OwnershipState
+    action: ActionKind | None = None
 
 
-class Rest(enum.Enum):
+class NoTransition(enum.Enum):
     """Cells in which nothing moves."""
 
     STAY = "nothing follows"
     NEVER = "an answer to nothing: somebody breaks the promises of the port"
 
 
-Row = Mapping[News | Wish, Step | Rest]
-STAY, NEVER = Rest.STAY, Rest.NEVER
-_N, _W = News, Wish
+Row = Mapping[OwnershipEvent | Assignment, Transition | NoTransition]
+STAY, NEVER = NoTransition.STAY, NoTransition.NEVER
+_N, _W = OwnershipEvent, Assignment
 _NO_ANSWER: Row = {_N.MADE: NEVER, _N.TAKEN: NEVER, _N.GONE: NEVER, _N.UNSURE: NEVER}
 # Told late, of a life of the shard that is over.
 _NOT_HERE: Row = {_N.OPENED: STAY, _N.LOST: STAY, _N.CLOSED: STAY}
 _NO_WISH: Row = {_W.TAKE: STAY, _W.HOLD: STAY, _W.YIELD: STAY}
-_CREATE, _REMOVE = Step(State.ASKING, Verb.CREATE), Step(State.REMOVING, Verb.REMOVE)
-_DRAIN, _DROP = Step(State.DRAINING, Verb.DRAIN), Step(State.DROPPING, Verb.DROP)
-_OUT, _LEFT, _END = Step(State.OUT), Step(State.LEFT), Step(State.DROPPING)
+_CREATE, _REMOVE = (
+    Transition(OwnershipState.ASKING, ActionKind.CREATE),
+    Transition(OwnershipState.REMOVING, ActionKind.REMOVE),
+)
+_DRAIN, _DROP = (
+    Transition(OwnershipState.DRAINING, ActionKind.DRAIN),
+    Transition(OwnershipState.DROPPING, ActionKind.DROP),
+)
+_OUT, _LEFT, _END = (
+    Transition(OwnershipState.OUT),
+    Transition(OwnershipState.LEFT),
+    Transition(OwnershipState.DROPPING),
+)
 
 _HERE: Row = {
     **_NO_ANSWER,
@@ -110,8 +120,8 @@ _HERE: Row = {
     _W.YIELD: _DRAIN,
 }
 
-TABLE: Mapping[State, Row] = {
-    State.OUT: {
+TABLE: Mapping[OwnershipState, Row] = {
+    OwnershipState.OUT: {
         **_NO_ANSWER,
         **_NOT_HERE,
         _N.OURS: _LEFT,  # a creation nobody was sure of came true
@@ -121,10 +131,10 @@ TABLE: Mapping[State, Row] = {
         _W.HOLD: STAY,
         _W.YIELD: STAY,
     },
-    State.ASKING: {
+    OwnershipState.ASKING: {
         **_NOT_HERE,
         **_NO_WISH,  # the answer comes first
-        _N.MADE: Step(State.HELD),
+        _N.MADE: Transition(OwnershipState.HELD),
         _N.TAKEN: _OUT,
         _N.GONE: NEVER,
         _N.UNSURE: _LEFT,
@@ -132,19 +142,19 @@ TABLE: Mapping[State, Row] = {
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: _OUT,
     },
-    State.HELD: {
+    OwnershipState.HELD: {
         **_NO_ANSWER,
         **_NOT_HERE,
         _N.OURS: STAY,
         _N.NOT_OURS: _OUT,
         _N.SESSION_LOST: _OUT,
-        _W.TAKE: Step(State.OPENING, Verb.OWN),
+        _W.TAKE: Transition(OwnershipState.OPENING, ActionKind.OWN),
         _W.HOLD: STAY,  # no takeover while nobody can tell whose the node is
         _W.YIELD: _REMOVE,
     },
-    State.OPENING: {**_HERE, _N.OPENED: Step(State.OPEN)},
-    State.OPEN: {**_HERE, _N.OPENED: STAY},
-    State.DRAINING: {
+    OwnershipState.OPENING: {**_HERE, _N.OPENED: Transition(OwnershipState.OPEN)},
+    OwnershipState.OPEN: {**_HERE, _N.OPENED: STAY},
+    OwnershipState.DRAINING: {
         **_NO_ANSWER,
         **_NO_WISH,  # once begun it is finished: the end is what we wait for
         _N.OURS: STAY,
@@ -154,7 +164,7 @@ TABLE: Mapping[State, Row] = {
         _N.CLOSED: _LEFT,
         _N.SESSION_LOST: _END,
     },
-    State.LEFT: {
+    OwnershipState.LEFT: {
         **_NO_ANSWER,
         **_NOT_HERE,
         _N.OURS: STAY,
@@ -164,7 +174,7 @@ TABLE: Mapping[State, Row] = {
         _W.HOLD: STAY,
         _W.YIELD: _REMOVE,
     },
-    State.REMOVING: {
+    OwnershipState.REMOVING: {
         **_NOT_HERE,
         **_NO_WISH,
         _N.MADE: NEVER,
@@ -175,7 +185,7 @@ TABLE: Mapping[State, Row] = {
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: _OUT,
     },
-    State.DROPPING: {
+    OwnershipState.DROPPING: {
         **_NO_ANSWER,
         **_NO_WISH,  # nothing begins anew before the old life is over
         _N.OURS: STAY,

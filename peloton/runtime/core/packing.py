@@ -2,12 +2,12 @@
 
 Turns envelopes and answers into MessagePack by the numbers that kinds registered, and gathers them
 into letters, each for one place. It must not know who owns a place, nor drop silently: what has no
-number here raises `Unpackable` at the sender and becomes an `Unknown` at the receiver, so that
-whoever waits for an answer gets one.
+number here raises `Unpackable` at the sender and becomes an `UnreadableMessage` at the receiver,
+so that whoever waits for an answer gets one.
 
 A daemon may be older than the one that wrote. Fields that were added later are skipped by msgspec;
-a message of a number never heard of is handed on as `Unknown`, with its ask, and nothing else of
-its letter is lost. A page of a listing is an exception: see `_Page`.
+a message of a number never heard of is handed on as `UnreadableMessage`, with its ask, and nothing
+else of its letter is lost. A page of a listing is an exception: see `_Page`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import msgspec
 from peloton.runtime.core import inspection
 from peloton.runtime.core.codec import decode, encode
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.listing import Listed, Tally
+from peloton.runtime.core.listing import FieldCounts, Listed
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import (
     Absent,
     Bits,
+    DeadLettered,
     Due,
     Key,
     Kind,
@@ -32,25 +33,24 @@ from peloton.runtime.vocabulary import (
     Pursue,
     Refused,
     Seen,
-    SetAside,
     ShardDamaged,
     Unavailable,
     kind_of,
 )
 
-Place = ShardId | str
+Route = ShardId | str
 """Where a letter goes: a shard, or a soft machine by the prefix of its keys."""
 
-OWN_MESSAGES: dict[int, type] = {900: Due, 901: Pursue, 902: Seen}
-OWN_ANSWERS: dict[int, type] = {
+WIRE_MESSAGES: dict[int, type] = {900: Due, 901: Pursue, 902: Seen}
+WIRE_ANSWERS: dict[int, type] = {
     900: Refused,
     901: Unavailable,
     902: Absent,
-    903: SetAside,
+    903: DeadLettered,
     905: ShardDamaged,  # 904 is None among the stored answers, see `codec.py`
 }
 """What the runtime itself says to, and answers for, any kind."""
-_OWN_ANSWER_NUMBERS = {cls: number for number, cls in OWN_ANSWERS.items()}
+_OWN_ANSWER_NUMBERS = {cls: number for number, cls in WIRE_ANSWERS.items()}
 
 PLAIN, LIST, TUPLE, VALUE, LISTED = range(5)  # forms of an answer
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -60,7 +60,7 @@ class Unpackable(Exception):
     """A value has no number, so it cannot travel: a kind forgot to register its class."""
 
 
-class Unknown(Message, frozen=True, gc=False, array_like=True):
+class UnreadableMessage(Message, frozen=True, gc=False, array_like=True):
     """Stands for a message that this daemon cannot read; it is dropped, and its ask answered."""
 
     number: int
@@ -73,7 +73,7 @@ class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
     to: Key
     number: int
     message: msgspec.Raw
-    ask: int = 0
+    reply_to: int = 0
     members: bytes = b""
     sender: Key | None = None
     origin: bytes = b""
@@ -93,62 +93,62 @@ class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
     kind: str
     items: list[msgspec.Raw]
     matched: int
-    tallies: tuple[Tally, ...]
+    tallies: tuple[FieldCounts, ...]
     after: Key
 
 
-class Mailed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+class MailBatch(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     """Envelopes for one place, of one sender shard under one epoch (or of no shard at all)."""
 
-    place: Place
+    place: Route
     sender: ShardId | None
     epoch: int
     envelopes: list[msgspec.Raw]
 
 
-class Replied(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
+class AskReply(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
     """An answer to an ask, by the asker's own number."""
 
-    ask: int
+    reply_to: int
     answer: msgspec.Raw
 
 
-class NotMine(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
+class WrongRoute(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
     """The place of a letter is not here, as far as the view of this version tells; its asks."""
 
-    place: Place
+    place: Route
     view: int
     asks: list[int]
 
 
-Letter = Mailed | Replied | NotMine
-_LETTERS: msgspec.msgpack.Decoder[Letter] = msgspec.msgpack.Decoder(Letter)
+Batch = MailBatch | AskReply | WrongRoute
+_BATCHES: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(Batch)
 _WIRES = msgspec.msgpack.Decoder(_Wire)
 _PAGES = msgspec.msgpack.Decoder(_Page)
 _ANSWERS = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 
-def read_letter(data: bytes | msgspec.Raw) -> Letter:
+def read_batch(data: bytes | msgspec.Raw) -> Batch:
     """The inverse of `encode`; raises msgspec's DecodeError."""
-    return _LETTERS.decode(data)
+    return _BATCHES.decode(data)
 
 
 class Packing:
-    """The numbers of all kinds, and of what soft machines hear: `softs` is prefix → messages."""
+    """The numbers of all kinds, and of what soft machines hear: `services` is prefix → messages."""
 
     def __init__(
-        self, kinds: Mapping[str, Kind], softs: Mapping[str, Mapping[int, type]] | None = None
+        self, kinds: Mapping[str, Kind], services: Mapping[str, Mapping[int, type]] | None = None
     ) -> None:
         self._numbers: dict[tuple[str, type], int] = {}
         self._classes: dict[tuple[str, int], type] = {}
         self._answer_numbers: dict[tuple[str, type], int] = {}
         self._answers: dict[tuple[str, int], type] = {}
-        for prefix, messages in (softs or {}).items():
+        for prefix, messages in (services or {}).items():
             self._register(prefix, messages, answers={})
         self._register(
-            inspection.SHARD,
-            {**inspection.MESSAGES, **inspection.QUERIES},
-            answers=inspection.ANSWERS,
+            inspection.SHARD_KIND,
+            {**inspection.SHARD_MESSAGES, **inspection.QUERIES},
+            answers=inspection.SHARD_ANSWERS,
         )
         for kind in kinds.values():
             both = sorted(kind.messages.keys() & kind.queries.keys())
@@ -156,8 +156,10 @@ class Packing:
                 raise ValueError(f"{kind.name} has messages and queries of the numbers {both}")
             self._register(kind.name, {**kind.messages, **kind.queries}, answers=kind.answers)
 
-    def pack(self, envelope: Envelope, ask: int = 0) -> bytes:
-        """Bytes of an envelope; `ask` is the number of whoever waits here, 0 if nobody does."""
+    def pack(self, envelope: Envelope, reply_to: int = 0) -> bytes:
+        """Bytes of an envelope; `reply_to` is the number of whoever waits here, 0 if nobody
+        does.
+        """
         kind, message = kind_of(envelope.to), envelope.message
         number = self._numbers.get((kind, type(message)))
         if number is None:
@@ -167,7 +169,7 @@ class Packing:
                 to=envelope.to,
                 number=number,
                 message=msgspec.Raw(encode(message)),
-                ask=ask,
+                reply_to=reply_to,
                 members=_pack_bits(envelope.members),
                 sender=envelope.sender,
                 origin=_pack_bits(envelope.origin),
@@ -179,9 +181,10 @@ class Packing:
         )
 
     def unpack(self, data: bytes | msgspec.Raw) -> Envelope:
-        """The inverse of `pack`, with the sender's number as `ask`; raises msgspec's DecodeError.
+        """The inverse of `pack`, with the sender's number as `reply_to`; raises msgspec's
+        DecodeError.
 
-        What cannot be understood, rather than read, is an envelope with an `Unknown`.
+        What cannot be understood, rather than read, is an envelope with an `UnreadableMessage`.
         """
         wire = _WIRES.decode(data)
         return Envelope(
@@ -192,7 +195,7 @@ class Packing:
             origin=_unpack_bits(wire.origin),
             values=wire.values,
             origins=tuple((_unpack_bits(raw), key) for raw, key in wire.origins),
-            ask=wire.ask or None,
+            reply_to=wire.reply_to or None,
             request=wire.request,
             who=wire.who,
         )
@@ -211,7 +214,7 @@ class Packing:
     def _register(
         self, prefix: str, messages: Mapping[int, type], *, answers: Mapping[int, type]
     ) -> None:
-        for number, cls in {**messages, **OWN_MESSAGES}.items():
+        for number, cls in {**messages, **WIRE_MESSAGES}.items():
             self._numbers[prefix, cls] = number
             self._classes[prefix, number] = cls
         for number, cls in answers.items():
@@ -222,11 +225,15 @@ class Packing:
         kind = kind_of(wire.to)
         cls = self._classes.get((kind, wire.number))
         if cls is None:
-            return Unknown(wire.number, f"{kind} knows no message of number {wire.number} here")
+            return UnreadableMessage(
+                wire.number, f"{kind} knows no message of number {wire.number} here"
+            )
         try:
             message: Message = decode(wire.message, cls)
         except msgspec.DecodeError as error:
-            return Unknown(wire.number, f"a {cls.__name__} that cannot be read here: {error}")
+            return UnreadableMessage(
+                wire.number, f"a {cls.__name__} that cannot be read here: {error}"
+            )
         return message
 
     def _form(self, kind: str, answer: Any) -> tuple[int, int, Any]:
@@ -249,7 +256,7 @@ class Packing:
         if form == PLAIN:
             return msgspec.msgpack.decode(raw)
         if form == VALUE:
-            return decode(raw, OWN_ANSWERS.get(number) or self._answers[kind, number])
+            return decode(raw, WIRE_ANSWERS.get(number) or self._answers[kind, number])
         if form == LISTED:
             page = _page(raw)
             rows = tuple(self._read_answer(page.kind, row) for row in page.items)

@@ -2,7 +2,7 @@
 
 Turns letters into numbered parcels and frames of a stream into letters. A stream may lose, repeat
 and reorder frames, and die at any moment; the next one goes on after the last parcel that arrived.
-It must not read letters, own a stream or tell the time: its shell does, and closes what `heard`
+It must not read letters, own a stream or tell the time: its shell does, and closes what `received`
 says is to be closed.
 
     one interleaving that would break the order, and what stops it
@@ -19,7 +19,7 @@ Of a pair, the daemon with the lower member id dials. Each side greets with what
   acknowledged may have arrived before that, and could not be told from a repeat; so it is dropped,
   and whoever owes a word says it again.
 - `first` is the lowest number that can still come. What lies before it was dropped for good.
-- `heard` is the last number that arrived of the link whose birth is `heard_birth`.
+- `received` is the last number that arrived of the link whose birth is `heard_birth`.
 
 The window is credit that the receiver grants in its greeting: so much may be under way.
 """
@@ -33,11 +33,11 @@ from typing import NamedTuple
 import msgspec
 
 from peloton.runtime.core.codec import encode
-from peloton.runtime.core.wire import FORMAT, FRAMES, Acknowledged, Hello, Parcel
+from peloton.runtime.core.wire import FRAMES, STREAM_FORMAT, Acknowledged, Hello, Parcel
 
-LETTER_BYTES_MAX = 16 * 1024 * 1024
+BATCH_BYTES_MAX = 16 * 1024 * 1024
 """A letter above this is refused at the sender; no stream could carry it."""
-STREAM_FRAME_BYTES_MAX = LETTER_BYTES_MAX + 1024
+STREAM_FRAME_BYTES_MAX = BATCH_BYTES_MAX + 1024
 """What a stream must be able to carry as one frame."""
 LINK_BYTES_MAX = 32 * 1024 * 1024
 """What may wait here for one peer, under way or not; what comes beyond is dropped, and counted."""
@@ -59,7 +59,7 @@ ACK_PARCELS_MAX = 16
 RETRY_FIRST_S, RETRY_S_MAX = 0.1, 5.0
 
 
-class Limits(msgspec.Struct, frozen=True, gc=False):
+class LinkLimits(msgspec.Struct, frozen=True, gc=False):
     """Limits of a link; tests make them small."""
 
     link_bytes_max: int = LINK_BYTES_MAX
@@ -69,15 +69,15 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     ack_s: float = ACK_S
 
 
-class Heard(NamedTuple):
+class Received(NamedTuple):
     """What a frame brought: letters, in order, or why the stream is to be closed."""
 
-    letters: list[msgspec.Raw] = []
+    batches: list[msgspec.Raw] = []
     view: int = 0
     trouble: str = ""
 
 
-NOTHING = Heard()
+NOTHING_RECEIVED = Received()
 
 
 class _Sealed(NamedTuple):
@@ -85,14 +85,14 @@ class _Sealed(NamedTuple):
 
     number: int
     body: bytes
-    letters: int
+    batches: int
     asks: list[int]
 
 
 class Link:
     """One peer, as one daemon sees it. `me` and `peer` are member ids, unique per life."""
 
-    def __init__(self, me: str, peer: str, *, birth: int, limits: Limits) -> None:
+    def __init__(self, me: str, peer: str, *, birth: int, limits: LinkLimits) -> None:
         self.peer = peer
         self.dials = me < peer
         self.stream: int | None = None
@@ -125,18 +125,18 @@ class Link:
 
     # ---- what waits ----
 
-    def say(self, letter: bytes, view: int, *, asks: Sequence[int] = ()) -> bool:
+    def send(self, batch: bytes, view: int, *, asks: Sequence[int] = ()) -> bool:
         """Queue a letter behind what was said before; False where there is no room for it.
 
         `asks` are the numbers of the asks in it. One letter may always wait, else one above the
         bound could never be said.
         """
-        room = self._limits.link_bytes_max if self._held_bytes else LETTER_BYTES_MAX
-        if len(letter) > LETTER_BYTES_MAX or self._held_bytes + len(letter) > room:
+        room = self._limits.link_bytes_max if self._held_bytes else BATCH_BYTES_MAX
+        if len(batch) > BATCH_BYTES_MAX or self._held_bytes + len(batch) > room:
             self.counts["dropped"] += 1
             return False
-        self._waiting.append((view, letter, asks))
-        self._held_bytes += len(letter)
+        self._waiting.append((view, batch, asks))
+        self._held_bytes += len(batch)
         return True
 
     @property
@@ -196,7 +196,7 @@ class Link:
         trouble = self._agree(hello, now)
         return encode(self._hello()), trouble
 
-    def heard(self, data: bytes, now: float) -> Heard:
+    def received(self, data: bytes, now: float) -> Received:
         """A frame of the current stream."""
         try:
             frame = FRAMES.decode(data)
@@ -214,13 +214,13 @@ class Link:
         self._owe_ack(len(data), now)
         if frame.number <= self._heard:
             self.counts["repeats"] += 1
-            return NOTHING
+            return NOTHING_RECEIVED
         if frame.number != self._heard + 1:
             self.counts["gaps"] += 1
             return self._trouble(f"parcel {frame.number} after {self._heard}")
         self._heard = frame.number
         self._progress(now)
-        return Heard(frame.letters, frame.view)
+        return Received(frame.batches, frame.view)
 
     def closed(self, now: float) -> None:
         """The stream is no more, or is about to be closed: nothing of it is read from now on."""
@@ -282,26 +282,26 @@ class Link:
 
     def _hello(self) -> Hello:
         return Hello(
-            format=FORMAT,
+            format=STREAM_FORMAT,
             member=self._me,
             to=self.peer,
             dial=self._dial,
             birth=self._birth,
             first=self._first(),
             heard_birth=self._peer_birth,
-            heard=self._heard,
+            received=self._heard,
             window_parcels=self._limits.window_parcels,
             window_bytes=self._limits.window_bytes,
         )
 
     def _misfit(self, hello: Hello) -> str:
-        if hello.format > FORMAT:
+        if hello.format > STREAM_FORMAT:
             return f"format {hello.format} is not known here"
         if (hello.member, hello.to) != (self.peer, self._me):
             return f"{hello.member} greets {hello.to}"
         return ""
 
-    def _greeting(self, hello: Hello, now: float) -> Heard:
+    def _greeting(self, hello: Hello, now: float) -> Received:
         """The answer to our own greeting; on a stream that came in, `met` has read it."""
         if self.greeted:
             return self._trouble("a second greeting")
@@ -309,7 +309,7 @@ class Link:
         if not trouble and hello.dial != self._dial:
             trouble = "an answer to another greeting"
         trouble = trouble or self._agree(hello, now)
-        return self._trouble(trouble) if trouble else NOTHING
+        return self._trouble(trouble) if trouble else NOTHING_RECEIVED
 
     def _agree(self, hello: Hello, now: float) -> str:
         announced = self._first()
@@ -322,9 +322,9 @@ class Link:
                 return "the peer began anew"
         self._heard = max(self._heard, hello.first - 1)
         if hello.heard_birth == self._birth:
-            if hello.heard >= self._next:
-                return f"parcel {hello.heard} was never sent"
-            self._drop_until(hello.heard)
+            if hello.received >= self._next:
+                return f"parcel {hello.received} was never sent"
+            self._drop_until(hello.received)
         self._window = (hello.window_parcels, hello.window_bytes)
         self.greeted, self._greeted_s, self._moved_s = True, now, now
         self.down_since_s = None
@@ -335,8 +335,8 @@ class Link:
 
     def _forget(self) -> None:
         """What may have arrived, at a peer that does not know it any more, never goes again."""
-        self.counts["forgotten"] += sum(sealed.letters for sealed in self._sealed)
-        self.lost += [ask for sealed in self._sealed for ask in sealed.asks]
+        self.counts["forgotten"] += sum(sealed.batches for sealed in self._sealed)
+        self.lost += [reply_to for sealed in self._sealed for reply_to in sealed.asks]
         self._drop_until(self._next)
 
     def _drop_until(self, number: int) -> None:
@@ -347,14 +347,14 @@ class Link:
                 self._under_way -= 1
                 self._under_way_bytes -= size
 
-    def _acknowledged(self, number: int, now: float) -> Heard:
+    def _acknowledged(self, number: int, now: float) -> Received:
         if number >= self._next:
             return self._trouble(f"parcel {number} was never sent")
         if number >= self._first():
             self._drop_until(number)
             self._taken_s = now
             self._progress(now)
-        return NOTHING
+        return NOTHING_RECEIVED
 
     def _progress(self, now: float) -> None:
         self._moved_s = now
@@ -366,24 +366,24 @@ class Link:
         return not self._under_way or (self._under_way < parcels and self._under_way_bytes < size)
 
     def _seal(self) -> _Sealed:
-        view, letter, numbers = self._waiting.popleft()
-        letters, size, asks = [msgspec.Raw(letter)], len(letter), [*numbers]
+        view, batch, numbers = self._waiting.popleft()
+        batches, size, asks = [msgspec.Raw(batch)], len(batch), [*numbers]
         while self._waiting:
-            other, letter, numbers = self._waiting[0]
-            full = size + len(letter) > self._limits.parcel_bytes
+            other, batch, numbers = self._waiting[0]
+            full = size + len(batch) > self._limits.parcel_bytes
             if full or other != view:
                 self.counts["split"] += full
                 break
             self._waiting.popleft()
-            letters.append(msgspec.Raw(letter))
-            size += len(letter)
+            batches.append(msgspec.Raw(batch))
+            size += len(batch)
             asks += numbers
         self._held_bytes -= size
-        return self._parcel(letters, view=view, asks=asks)
+        return self._parcel(batches, view=view, asks=asks)
 
-    def _parcel(self, letters: list[msgspec.Raw], *, view: int, asks: list[int]) -> _Sealed:
-        body = encode(Parcel(self._next, self._heard, view, letters))
-        sealed = _Sealed(self._next, body, len(letters), asks)
+    def _parcel(self, batches: list[msgspec.Raw], *, view: int, asks: list[int]) -> _Sealed:
+        body = encode(Parcel(self._next, self._heard, view, batches))
+        sealed = _Sealed(self._next, body, len(batches), asks)
         self._next += 1
         self._held_bytes += len(body)
         return sealed
@@ -395,6 +395,6 @@ class Link:
         self._under_way_bytes += len(sealed.body)
         return sealed.body
 
-    def _trouble(self, text: str) -> Heard:
+    def _trouble(self, text: str) -> Received:
         self.counts["troubles"] += 1
-        return Heard(trouble=text)
+        return Received(trouble=text)

@@ -22,7 +22,7 @@ class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
     at: float
 
 
-class MessageSetAside(Fact, frozen=True, gc=False, array_like=True):
+class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
     """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until redrive.
 
     `word` is the digest of its bytes: where an older fact of the same word of the same sender is
@@ -50,7 +50,7 @@ class Quarantined(Fact, frozen=True, gc=False, array_like=True):
     members: bytes = b""
 
 
-class Redriven(Fact, frozen=True, gc=False, array_like=True):
+class RedriveOrdered(Fact, frozen=True, gc=False, array_like=True):
     """A person gave the order to try again: what was set aside is decided anew in this frame.
 
     `taken` says how many, the oldest first; 0: all there is, and the quarantine is lifted.
@@ -73,7 +73,7 @@ class CheckpointCut(Fact, frozen=True, gc=False, array_like=True):
     at: float = 0.0
 
 
-class Left(Fact, frozen=True, gc=False, array_like=True):
+class EntitiesEvicted(Fact, frozen=True, gc=False, array_like=True):
     """These had ended and are out of memory since before this frame; recovery drops them too.
 
     Otherwise a fact of their next life would be folded onto the state of the last one.
@@ -82,7 +82,7 @@ class Left(Fact, frozen=True, gc=False, array_like=True):
     keys: tuple[str, ...]
 
 
-class Heard(Fact, frozen=True, gc=False, array_like=True):
+class EpochSeen(Fact, frozen=True, gc=False, array_like=True):
     """The highest epoch that was heard of another shard; words of older ones are refused."""
 
     group: str
@@ -92,11 +92,11 @@ class Heard(Fact, frozen=True, gc=False, array_like=True):
 
 RECORDS: dict[int, type] = {
     900: RequestAnswered,
-    901: MessageSetAside,
+    901: MessageDeadLettered,
     902: Quarantined,
-    903: Redriven,
+    903: RedriveOrdered,
     904: Revived,
     905: CheckpointCut,
-    906: Left,
-    907: Heard,
+    906: EntitiesEvicted,
+    907: EpochSeen,
 }

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from peloton.runtime.core.checkpoint import ENTITY, Piece, read_parts
+from peloton.runtime.core.checkpoint import ENTITY, CheckpointItem, read_parts
 from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.crowd import Change, Crowd, values_for
+from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
 from peloton.runtime.core.records import (
     RECORDS,
     CheckpointCut,
-    Heard,
-    Left,
+    EntitiesEvicted,
+    EpochSeen,
     RequestAnswered,
     Revived,
 )
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.story import StoryLine
 from peloton.runtime.core.supervision import attempt_at
-from peloton.runtime.core.turn import fold
+from peloton.runtime.core.turn import fold_facts
 from peloton.runtime.ports import Frame, ShardId
 from peloton.runtime.vocabulary import Fact, Key
 
@@ -105,7 +105,7 @@ def _weighed(shard: Shard, parts: Iterable[bytes]) -> Iterator[bytes]:
         yield part
 
 
-def _restore_piece(shard: Shard, piece: Piece, *, where: _Where) -> None:
+def _restore_piece(shard: Shard, piece: CheckpointItem, *, where: _Where) -> None:
     if piece.form != ENTITY:
         entry = shard.codec.decode_entry(piece.body)
         where.key = entry.key
@@ -147,15 +147,17 @@ def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
     return tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
 
 
-def _line(entry: Entry, now: float, *, size: int) -> Line:
+def _line(entry: Entry, now: float, *, size: int) -> StoryLine:
     facts = _kinds_own(entry)
-    return Line(now, entry.key, entry.members, entry.cause, facts, entry.because, size, entry.who)
+    return StoryLine(
+        now, entry.key, entry.members, entry.cause, facts, entry.because, size, entry.who
+    )
 
 
-def _tell(shard: Shard, position: int, *, lines: tuple[Line, ...]) -> None:
+def _tell(shard: Shard, position: int, *, lines: tuple[StoryLine, ...]) -> None:
     """Story and change feed go on across the restart, as far back as the tail reaches."""
     for line in lines:
-        shard.turns.story.tell(line)
+        shard.turns.story.add(line)
     shard.changes.add(position, lines)
 
 
@@ -169,7 +171,7 @@ def _fold_entry(
     if entry.members:
         raise ValueError(f"facts of members, but {kind.name} is no crowd")
     old = shard.population.cells.get(entry.key)
-    new = fold(kind, old, facts=where.each(facts))
+    new = fold_facts(kind, old, facts=where.each(facts))
     _restore_cell(shard, entry.key, old=old, new=new, now=now)
 
 
@@ -185,8 +187,8 @@ def _fold_members(
     kind, crowd = population.kind(entry.key), population.crowd(entry.key)
     for state, raw in crowd.split(entry.members):
         values = values_for(raw, entry.members, values=entry.values)
-        new = fold(kind, state, facts=where.each(facts))
-        crowd.apply(raw, Change(state, new, facts=facts, values=values), now)
+        new = fold_facts(kind, state, facts=where.each(facts))
+        crowd.apply(raw, ClassChange(state, new, facts=facts, values=values), now)
     if crowd.classes:
         population.crowds[entry.key] = crowd
     else:
@@ -213,18 +215,18 @@ def _restore_cell(shard: Shard, key: Key, *, old: object, new: object, now: floa
 
 def _fold_record(shard: Shard, key: Key, *, fact: object) -> None:
     if isinstance(fact, RequestAnswered):
-        shard.answered.remember(key, fact)
+        shard.request_log.remember(key, fact)
     elif isinstance(fact, Revived):
         shard.endings.fold(fact.body)
-    elif isinstance(fact, Left):
+    elif isinstance(fact, EntitiesEvicted):
         for name in fact.keys:
             _leave(shard, Key(name))
-    elif isinstance(fact, Heard):
-        shard.hearing.fold(fact)
+    elif isinstance(fact, EpochSeen):
+        shard.epoch_filter.fold(fact)
     elif isinstance(fact, CheckpointCut):
         shard.turns.now = max(shard.turns.now, fact.at)
     else:
-        shard.held.fold(key, fact)
+        shard.deferred.fold(key, fact)
 
 
 def _leave(shard: Shard, key: Key) -> None:
@@ -237,7 +239,7 @@ def _leave(shard: Shard, key: Key) -> None:
     # What an ended one answered went into its row. Pieces that were dropped have none, and who was
     # refused before them would be heard, if a copy of his words came late.
     if state is None or not _unfinished(shard, key, state=state):
-        shard.answered.forget(key)
+        shard.request_log.forget(key)
 
 
 def _drop_unfinished(shard: Shard) -> None:
@@ -261,17 +263,17 @@ def _derive(shard: Shard, *, where: _Where) -> None:
     for key, state in population.cells.items():
         where.key = key
         turns.time_cell(key, population.kind(key), old=state, new=state)
-        turns.speech.recover(key)
+        turns.resolver.recover(key)
         shard.endings.look(key)
         turns.touched[key] = None
     for crowd in population.crowds.values():
         where.key = crowd.key
         crowd.rebuild_deadlines()
         turns.time_crowd(crowd)
-        turns.speech.recover(crowd.key)
+        turns.resolver.recover(crowd.key)
     where.key = ""
     shard.idleness.touch(turns.touched, turns.now)
     shard.views.touch(turns)
     shard.views.commit()
     turns.touched = {}
-    shard.say_everything_owed()
+    shard.resend_everything_owed()

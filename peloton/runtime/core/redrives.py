@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peloton.runtime.core.envelope import Reply
-from peloton.runtime.core.inspection import Redriven
-from peloton.runtime.core.supervision import Failure, passes
+from peloton.runtime.core.envelope import AskAnswer
+from peloton.runtime.core.inspection import RedriveDone
+from peloton.runtime.core.supervision import Failure, attempt_test
 from peloton.runtime.vocabulary import Key, Refused, Unavailable, kind_of
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Redrives:
         self._wanted: dict[Key, _Order] = {}
         self._loading: dict[Key, _Order] = {}
 
-    def want(self, key: Key, ask: Any = None) -> None:
-        """Try again; `ask` is whom to answer."""
+    def want(self, key: Key, reply_to: Any = None) -> None:
+        """Try again; `reply_to` is whom to answer."""
         waiting = self._loading.get(key)
         order = self._wanted.setdefault(key, _Order()) if waiting is None else waiting
         order.left = None
-        if ask is not None:
-            order.asks.append(ask)
+        if reply_to is not None:
+            order.asks.append(reply_to)
 
     def loaded(self, key: Key) -> None:
         """The entity was looked for."""
@@ -69,17 +69,17 @@ class Redrives:
         tries = self._per_frame_max
         for key in [*self._wanted]:
             order = self._wanted[key]
-            if not passes(shard.is_mine, key):
+            if not attempt_test(shard.is_mine, key):
                 refused = Refused("NOT_FOUND", f"{key} is nothing that lives in {shard.id}")
                 self._done(shard, key, answer=refused)
                 continue
             if shard.must_be_loaded(key):
                 self._loading[key] = self._wanted.pop(key)
-                if shard.held.load(key):
+                if shard.deferred.load(key):
                     load[key] = None
                 continue
             if order.left is None:
-                order.left = len(shard.held.aside.get(key, ()))
+                order.left = len(shard.deferred.aside.get(key, ()))
             while order.left and tries and shard.turns.bytes < bytes_max:
                 tries -= 1
                 order.left -= 1
@@ -90,22 +90,22 @@ class Redrives:
         return load
 
     def _try(self, shard: Shard, key: Key, *, order: _Order) -> None:
-        envelope = shard.held.redrive(key)
+        envelope = shard.deferred.redrive(key)
         if isinstance(envelope, Failure):
             order.error = envelope.error
         else:
             shard.deliver(envelope)
 
     def _end(self, shard: Shard, key: Key, *, error: str) -> None:
-        if key not in shard.held.aside:
-            shard.held.lift(key)
+        if key not in shard.deferred.aside:
+            shard.deferred.lift(key)
         _time(shard, key)
         text = f"some of {key} cannot be tried and stays aside: {error}"
-        self._done(shard, key, answer=Unavailable(text) if error else Redriven())
+        self._done(shard, key, answer=Unavailable(text) if error else RedriveDone())
 
     def _done(self, shard: Shard, key: Key, *, answer: Any) -> None:
         asks = self._wanted.pop(key).asks
-        shard.turns.outbox.replies += [Reply(ask, answer) for ask in asks]
+        shard.turns.outbox.replies += [AskAnswer(reply_to, answer) for reply_to in asks]
 
     def __bool__(self) -> bool:
         return bool(self._wanted)

@@ -1,6 +1,6 @@
 """What the owner of a shard believes of its register, and the plan of one round's writes.
 
-A `Hold` is made by a claim and lives until the shard is fenced or dropped. A `Plan` turns the
+A `Hold` is made by a claim and lives until the shard is fenced or dropped. A `RoundPlan` turns the
 work of one round into rows, **once**: whatever is sent again is sent byte for byte, because a
 repeat that differs in anything is a different write, and of two different writes nobody could
 say which one the store took. The module must not do I/O, and must not judge answers (`fencing`).
@@ -18,15 +18,15 @@ from peloton.runtime.core import chain
 from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
-    FORMAT,
     FRAME_BYTES_MAX,
     FRAME_PART_BYTES_MAX,
+    JOURNAL_FORMAT,
     CheckpointPart,
     Claimed,
-    Cluster,
+    ClusterRecord,
     Frame,
+    JournalRefused,
     Overtaken,
-    Refused,
     ShardId,
     Work,
 )
@@ -35,7 +35,7 @@ RECENT_CHAINS_MAX = 1024
 """Frames that may be committed between a checkpoint's cut and its first part."""
 
 
-class Ops:
+class OpNames:
     """Names of this process's conditional writes, one after the other and none twice."""
 
     def __init__(self, process: bytes) -> None:
@@ -117,7 +117,7 @@ class Hold:
         self.writing = None
 
 
-def held(holds: Mapping[ShardId, Hold], shard: ShardId) -> Hold:
+def hold_of(holds: Mapping[ShardId, Hold], shard: ShardId) -> Hold:
     """What a journal holds of the shard that it is to read. Raises Overtaken: it was ours once."""
     hold = holds.get(shard)
     if hold is None:
@@ -125,7 +125,7 @@ def held(holds: Mapping[ShardId, Hold], shard: ShardId) -> Hold:
     return hold
 
 
-class Plan(Struct, gc=False):
+class RoundPlan(Struct, gc=False):
     """One round's writes of one shard, fixed before the first is sent."""
 
     work: Work
@@ -143,7 +143,7 @@ class Plan(Struct, gc=False):
         return self.floor_op if self.work.floor is not None else self.op
 
 
-def plan(hold: Hold, work: Work, *, ops: Ops) -> Plan:
+def plan(hold: Hold, work: Work, *, ops: OpNames) -> RoundPlan:
     """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller."""
     op, value, last = hold.op, hold.chain, hold.last_position
     rows: tuple[FrameRow, ...] = ()
@@ -152,26 +152,28 @@ def plan(hold: Hold, work: Work, *, ops: Ops) -> Plan:
         last = work.frame.position
     for row in work.ended:
         if not 0 < row.position <= last:
-            raise Refused(f"ended {row.kind} {row.key} at {row.position}, beyond {last}")
+            raise JournalRefused(f"ended {row.kind} {row.key} at {row.position}, beyond {last}")
     writing = hold.writing
     part_rows: tuple[PartRow, ...] = ()
     if work.parts:
         writing, part_rows = _part_rows(hold, work, chains={**hold.chains, last: value})
     if work.cut is not None and hold.manifest is None:
-        raise Refused("read the checkpoint at the floor before cutting")
+        raise JournalRefused("read the checkpoint at the floor before cutting")
     floor_op = b""
     if work.floor is not None:
         if writing is None or not writing.complete or writing.position != work.floor.position:
-            raise Refused(f"floor {work.floor.position}: its checkpoint is not complete")
+            raise JournalRefused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
-    return Plan(work, hold.op, op, value, rows, part_rows, writing, floor_op)
+    return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op)
 
 
-def _frame_rows(hold: Hold, frame: Frame, *, ops: Ops) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
+def _frame_rows(
+    hold: Hold, frame: Frame, *, ops: OpNames
+) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
     if frame.position != hold.last_position + 1:
-        raise Refused(f"frame {frame.position} after {hold.last_position}")
+        raise JournalRefused(f"frame {frame.position} after {hold.last_position}")
     if len(frame.body) > FRAME_BYTES_MAX:
-        raise Refused(f"frame of {len(frame.body)} bytes, limit {FRAME_BYTES_MAX}")
+        raise JournalRefused(f"frame of {len(frame.body)} bytes, limit {FRAME_BYTES_MAX}")
     op = ops.next()
     value = chain.link(hold.chain, (hold.shard, frame.position), op=op, body=frame.body)
     step = FRAME_PART_BYTES_MAX
@@ -189,7 +191,7 @@ def _part_rows(
     writing, rows = hold.writing, []
     for part in work.parts:
         if part.position != work.parts[0].position:
-            raise Refused("one round holds parts of one checkpoint")
+            raise JournalRefused("one round holds parts of one checkpoint")
         if part.number == 0:
             writing, row = _begin(hold, part, value=chains.get(part.position))
             rows.append(row)
@@ -202,11 +204,11 @@ def _begin(hold: Hold, part: CheckpointPart, *, value: bytes | None) -> tuple[Wr
     """The manifest, in front of the caller's first part."""
     begun = max(hold.begun, hold.floor[0])
     if part.position <= begun:
-        raise Refused(f"checkpoint {part.position} after {begun} was begun")
+        raise JournalRefused(f"checkpoint {part.position} after {begun} was begun")
     if value is None:
-        raise Refused(f"checkpoint {part.position} is not at a recent position")
+        raise JournalRefused(f"checkpoint {part.position} is not at a recent position")
     if hold.manifest is None:
-        raise Refused("read the checkpoint at the floor before the next one is begun")
+        raise JournalRefused("read the checkpoint at the floor before the next one is begun")
     manifest = chain.Manifest(value, hold.floor, hold.cut_to)
     key = (part.position, hold.epoch, 0)
     return (
@@ -219,18 +221,22 @@ def _add_part(
     hold: Hold, part: CheckpointPart, *, writing: Writing | None
 ) -> tuple[Writing, PartRow]:
     if len(part.body) > CHECKPOINT_PART_BYTES_MAX:
-        raise Refused(f"part of {len(part.body)} bytes, limit {CHECKPOINT_PART_BYTES_MAX}")
+        raise JournalRefused(f"part of {len(part.body)} bytes, limit {CHECKPOINT_PART_BYTES_MAX}")
     if writing is None or writing.position != part.position or writing.complete:
-        raise Refused(f"part {part.number} of checkpoint {part.position}, which is not begun")
+        raise JournalRefused(
+            f"part {part.number} of checkpoint {part.position}, which is not begun"
+        )
     if part.number != writing.rows - 1:
-        raise Refused(f"part {part.number} of checkpoint {part.position}, not {writing.rows - 1}")
+        raise JournalRefused(
+            f"part {part.number} of checkpoint {part.position}, not {writing.rows - 1}"
+        )
     rows = writing.rows + 1
     key = (part.position, hold.epoch, rows - 1)
     row = chain.part_row(key, parts=rows if part.last else 0, body=part.body)
     return Writing(part.position, rows, part.last, writing.manifest), row
 
 
-def parts_done(hold: Hold, done: Plan) -> None:
+def parts_done(hold: Hold, done: RoundPlan) -> None:
     """The rows of the plan's checkpoint parts are in the store."""
     if not done.part_rows:
         return
@@ -242,35 +248,39 @@ def parts_done(hold: Hold, done: Plan) -> None:
         hold.begun = done.written.position
 
 
-def frame_done(hold: Hold, done: Plan) -> None:
+def frame_done(hold: Hold, done: RoundPlan) -> None:
     """The frame of the plan is committed."""
     if done.work.frame is not None:
         hold.appended(done.work.frame.position, op=done.op, value=done.chain)
 
 
-def floor_done(hold: Hold, done: Plan) -> None:
+def floor_done(hold: Hold, done: RoundPlan) -> None:
     """The register names the plan's checkpoint."""
     if done.written is not None and done.floor_op not in (b"", hold.op):
         hold.floored(done.floor_op, done.written)
 
 
-def same_cluster(record: Cluster, groups: Mapping[str, int], *, name: str = "") -> Cluster:
+def same_cluster(
+    record: ClusterRecord, groups: Mapping[str, int], *, name: str = ""
+) -> ClusterRecord:
     """The record, if it is what this configuration wants. Raises Refused."""
     if name and record.name and record.name != name:
-        raise Refused(
+        raise JournalRefused(
             f"the journal belongs to cluster {record.name!r}, this daemon is of cluster {name!r}: "
             "each cluster needs a journal of its own"
         )
-    if record.format != FORMAT:
-        raise Refused(f"the journal has format {record.format}, this program writes {FORMAT}")
+    if record.format != JOURNAL_FORMAT:
+        raise JournalRefused(
+            f"the journal has format {record.format}, this program writes {JOURNAL_FORMAT}"
+        )
     if any(record.shards.get(group, count) != count for group, count in groups.items()):
-        raise Refused(
+        raise JournalRefused(
             f"shard counts never change: the journal has {record.shards}, asked for {dict(groups)}"
         )
     return record
 
 
-def grown(record: Cluster, groups: Mapping[str, int]) -> dict[str, int]:
+def grown(record: ClusterRecord, groups: Mapping[str, int]) -> dict[str, int]:
     """The record's shards, and the groups that a later version brings.
 
     Groups of the record that are not asked for stay: a version before ours does not know them.

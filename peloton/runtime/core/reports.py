@@ -10,12 +10,12 @@ from __future__ import annotations
 import msgspec
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.latest import Pending
+from peloton.runtime.core.latest import UnseenReports
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Delivery, Key, Kind, Pursue, Send
 
-WORDS_BITS = 40
+VERSION_BITS = 40
 REPORT_RETRY_S = 5.0
 """A report that raised is tried again: what it is made of may be another by then."""
 
@@ -25,7 +25,7 @@ class Reports:
 
     def __init__(self, turns: Turns) -> None:
         self.due: dict[Key, float] = {}
-        self.pending = Pending()
+        self.pending = UnseenReports()
         self._turns = turns
         self._words = 0  # under this epoch
 
@@ -44,10 +44,10 @@ class Reports:
             if state is None or kind.report is None:
                 continue
             at = turns.at(kind, Envelope(key, Pursue()))
-            at = msgspec.structs.replace(at, position=self._next_word())
+            at = msgspec.structs.replace(at, position=self._next_version())
             sends = attempt(kind.report, state, at)
             if isinstance(sends, Failure):
-                turns.troubled(key, "report", failure=sends)
+                turns.record_failure(key, "report", failure=sends)
                 self.due[key] = turns.now + REPORT_RETRY_S
                 continue
             self._say(key, sends, tick=tick)
@@ -64,8 +64,8 @@ class Reports:
                 self.pending.said(envelope, tick)
             self._turns.outbox.add(envelope)
 
-    def _next_word(self) -> int:
+    def _next_version(self) -> int:
         # A frame may hold several reports and a report may come without a frame, so positions
         # would name two different words alike, and the second would count as known.
         self._words += 1
-        return self._turns.epoch << WORDS_BITS | self._words
+        return self._turns.epoch << VERSION_BITS | self._words

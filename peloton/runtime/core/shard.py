@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from peloton.runtime.core.answered import Answered
-from peloton.runtime.core.answers import Answers
+from peloton.runtime.core.answered import RequestLog
+from peloton.runtime.core.answers import Replies
 from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.deferred import DeferredMail
 from peloton.runtime.core.endings import Endings
-from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
+from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox, Stamp
+from peloton.runtime.core.epoch_filter import EpochFilter
 from peloton.runtime.core.followers import Followers
-from peloton.runtime.core.hearing import Hearing
-from peloton.runtime.core.held import Held
-from peloton.runtime.core.inspection import SHARD, FollowChanges, Redrive
-from peloton.runtime.core.inspection import answer as inspect
-from peloton.runtime.core.limits import USUAL, ShardLimits
+from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
+from peloton.runtime.core.inspection import answer_inspection as inspect
+from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
 from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.pump import Pump
@@ -33,7 +33,13 @@ from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
-from peloton.runtime.core.supervision import Failure, answer, attempt, look, passes
+from peloton.runtime.core.supervision import (
+    Failure,
+    attempt,
+    attempt_pursue,
+    attempt_query,
+    attempt_test,
+)
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
@@ -65,7 +71,7 @@ class Ready(NamedTuple):
     frame: bytes | None  # journal this, or nothing of it, at `position`
     position: int
     release: list[Envelope]  # only after the frame is safe
-    replies: list[Reply]  # likewise
+    replies: list[AskAnswer]  # likewise
     ended: tuple[EndedRow, ...]
     parts: tuple[CheckpointPart, ...]
     floor: Floor | None
@@ -83,29 +89,32 @@ class Shard:
         *,
         sharding: Sharding,
         codec: Codec,
-        limits: ShardLimits = USUAL,
+        limits: ShardLimits = DEFAULT_LIMITS,
     ) -> None:
         self.id = shard
         self.kinds = kinds
         self.codec = codec
         self.population = Population(kinds, codec)
         outbox = Outbox(self.is_mine)
-        self.answered = Answered()
+        self.request_log = RequestLog()
         self.limits = limits
         story, budget = Story(limits.lines_max), limits.budget()
         self.turns = Turns(
-            self.population, codec, outbox=outbox, answered=self.answered, story=story
+            self.population, codec, outbox=outbox, request_log=self.request_log, story=story
         )
-        self.held = Held(self.turns, codec, commands_max=limits.commands_max)
-        self.hearing = Hearing()
+        self.deferred = DeferredMail(self.turns, codec, commands_max=limits.commands_max)
+        self.epoch_filter = EpochFilter()
         self.views = Views()
         self.changes = Changes(limits.changes_max)
         self.followers = Followers(self.changes, codec)
         self.idleness = limits.idleness()
         self.endings = Endings(
-            self.turns, codec, answered=self.answered, rows_per_round=limits.ended_rows_per_round
+            self.turns,
+            codec,
+            request_log=self.request_log,
+            rows_per_round=limits.ended_rows_per_round,
         )
-        self._answers = Answers(self.turns, self.endings, answered=self.answered)
+        self._answers = Replies(self.turns, self.endings, request_log=self.request_log)
         self.checkpointer = limits.checkpointer(codec)
         self.position = 0  # of the last frame made
         self.delivered = 0  # messages taken from the queue, for figures
@@ -114,7 +123,7 @@ class Shard:
         self.reports = Reports(self.turns)
         self._local = outbox.local
         self.pump = Pump(
-            self.turns, budget, local=self._local, deliver=self.deliver, look=self._parent_looks
+            self.turns, budget, local=self._local, deliver=self.deliver, look=self._pursue_parent
         )
         self._inbox = self.pump.inbox
         self._load: dict[Key, None] = {}
@@ -129,7 +138,7 @@ class Shard:
 
         That is so when a younger owner of the shard that speaks was heard already.
         """
-        if not self.hearing.accepts(stamp):
+        if not self.epoch_filter.accepts(stamp):
             return False
         self._inbox.extend(envelopes)
         return True
@@ -143,7 +152,7 @@ class Shard:
         if isinstance(held, Failure):
             self.unreadable(key, held.error)
             return held.error
-        box = self.held.loading.pop(key, None)
+        box = self.deferred.loading.pop(key, None)
         if row is None:
             self.endings.known_absent[key] = None
         self.redrives.loaded(key)
@@ -153,11 +162,11 @@ class Shard:
     def unreadable(self, key: Key, text: str) -> None:
         """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
         unreadable = ShardDamaged(f"{key} cannot be read: {text}")
-        box = self.held.loading.pop(key, None)
+        box = self.deferred.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():
             self._answers.say(envelope, unreadable)
         self.turns.outbox.replies += [
-            Reply(ask, unreadable) for ask in self.redrives.unreadable(key)
+            AskAnswer(reply_to, unreadable) for reply_to in self.redrives.unreadable(key)
         ]
 
     def ready(self, now: float) -> Ready:
@@ -167,14 +176,14 @@ class Shard:
             # Of an owner before us, whose clock was ahead: its time goes on, it does not stand.
             self._ahead_s = max(0.0, turns.now - now)
         turns.begin(max(now + self._ahead_s, turns.now), self.position + 1)
-        heard = self.hearing.raised()
+        heard = self.epoch_filter.raised()
         if heard is not None:
             turns.write(heard)
         self._redrive()
         # In front: what failed was said before all that has come since.
-        self._inbox.extendleft(reversed(self.held.ripe(turns.now)))
-        self._tell_due()
-        self._say_again()
+        self._inbox.extendleft(reversed(self.deferred.ripe(turns.now)))
+        self._deliver_due()
+        self._resend_due()
         self.pump.run()
         self.reports.say(self._tick)
         self.pump.run()
@@ -211,7 +220,7 @@ class Shard:
             wake_at=self._wake_at(),
         )
 
-    def committed(self, more_to_cut: bool = False) -> list[Reply]:
+    def committed(self, more_to_cut: bool = False) -> list[AskAnswer]:
         """All of the last bundle is safe; the answers to those who waited for its changes."""
         self.views.commit()
         safe = self.changes.commit()
@@ -236,11 +245,11 @@ class Shard:
 
     def _records(self) -> list[Entry]:
         """The runtime's own facts, as a checkpoint keeps them."""
-        kept = self.answered.by_cell
+        kept = self.request_log.by_cell
         return [
-            Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now), *self.hearing.dump())),
+            Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now), *self.epoch_filter.dump())),
             *(Entry(key, tuple(answers.values())) for key, answers in kept.items()),
-            *(Entry(key, tuple(facts)) for key, facts in self.held.dump().items()),
+            *(Entry(key, tuple(facts)) for key, facts in self.deferred.dump().items()),
         ]
 
     def _go_cold(self) -> None:
@@ -259,7 +268,7 @@ class Shard:
 
     def must_be_loaded(self, key: Key) -> bool:
         """Whether it has to be looked for in `ended` before anything about it is decided."""
-        return key in self.held.loading or self._is_unread(key, self.kinds[kind_of(key)])
+        return key in self.deferred.loading or self._is_unread(key, self.kinds[kind_of(key)])
 
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
@@ -268,7 +277,7 @@ class Shard:
     def deliver(self, envelope: Envelope) -> None:
         """One message to its entity, in this frame."""
         self.delivered += 1
-        if kind_of(envelope.to) == SHARD:
+        if kind_of(envelope.to) == SHARD_KIND:
             self._about_shard(envelope)
             return
         kind = self.kinds[kind_of(envelope.to)]
@@ -277,45 +286,45 @@ class Shard:
             assert envelope.sender is not None
             self.reports.pending.seen(envelope.sender, envelope.to, message=message)
             self.endings.look(envelope.to)
-        elif envelope.to in self.held.loading or self._must_load(kind, envelope):
-            if self.held.wait_for_load(envelope):
+        elif envelope.to in self.deferred.loading or self._must_load(kind, envelope):
+            if self.deferred.wait_for_load(envelope):
                 self._load[envelope.to] = None
         elif isinstance(message, Query):
             self._answers.query(kind, envelope)
         else:
-            passed = self.held.waits(envelope)
+            passed = self.deferred.waits(envelope)
             if passed is not None and not self._answers.repeat(passed):
                 self._turn(kind, passed)
 
     def _about_shard(self, envelope: Envelope) -> None:
         if isinstance(envelope.message, Redrive):
-            self.redrives.want(envelope.message.of, envelope.ask)
+            self.redrives.want(envelope.message.of, envelope.reply_to)
             self._redrive()
             return
         if isinstance(envelope.message, FollowChanges):
-            replies = self.followers.add(envelope.ask, envelope.message, self.turns.now)
+            replies = self.followers.add(envelope.reply_to, envelope.message, self.turns.now)
             self.turns.outbox.replies += replies
             return
-        self._answers.say(envelope, answer(inspect, self, envelope.message))
+        self._answers.say(envelope, attempt_query(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
         message = envelope.message
         if bool(envelope.members) is (kind.crowd is None):
             # The key of a crowd is no cell, and a cell has no members: nobody is meant.
             text = f"{envelope.to} {NO_MEMBER if kind.crowd is not None else NO_CROWD}"
-            self.turns.troubled(envelope.to, type(message).__name__, failure=Failure(text))
+            self.turns.record_failure(envelope.to, type(message).__name__, failure=Failure(text))
             self._answers.say(envelope, Unavailable(text))
             return
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
-                self.held.failed(envelope, members, failure=failure)
-            if envelope.ask is not None:
+                self.deferred.failed(envelope, members, failure=failure)
+            if envelope.reply_to is not None:
                 self._answers.say(envelope, Unavailable(f"{envelope.to} {MANY}"))
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
-                self.held.failed(envelope, 0, failure=failed)
+                self.deferred.failed(envelope, 0, failure=failed)
             self.endings.look(envelope.to)
             if failed is not None:
                 return  # not seen yet: it is tried again
@@ -323,18 +332,18 @@ class Shard:
             seen = Seen(type(message).__name__, message.version)
             self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
 
-    def _parent_looks(self, key: Key) -> None:
+    def _pursue_parent(self, key: Key) -> None:
         kind = self.kinds[kind_of(key)]
         state = self.population.cells.get(key)
         if state is not None:
             # A look that finds nothing to do, which is most of them, costs no turn.
-            step = look(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
+            step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 self.deliver(Envelope(key, Pursue(step)))
         self.reports.wanted(key, kind)
         self.endings.look(key)
 
-    def _tell_due(self) -> None:
+    def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)
         for key in self.turns.alarms.due(self.turns.now):
             if key in self.population.cells:
@@ -355,26 +364,26 @@ class Shard:
 
     # ---- what is said again ----
 
-    def say_everything_owed(self) -> None:
+    def resend_everything_owed(self) -> None:
         """After recovery: every cell and crowd says once what it owes."""
-        self.turns.speech.say_all()
+        self.turns.resolver.resend_all()
 
     def hurry(self) -> None:
         """Somebody may hear us again who could not: what was lost meanwhile is said at the next
         tick. Without this a run of moments waits half a minute for an owner that has been there
         since its first second."""
-        self.turns.speech.owing.hurry()
+        self.turns.resolver.owed_sends.hurry()
         self.reports.pending.hurry()
 
-    def _say_again(self) -> None:
+    def _resend_due(self) -> None:
         if self.turns.now < self._tick_due:
             return
         self._tick_due = self.turns.now + RESEND_TICK_S
         self._tick += 1
-        self.turns.speech.tick(self._tick)
+        self.turns.resolver.tick(self._tick)
         self.reports.again(self._tick)
         if self._tick % ANSWERS_EXPIRE_TICKS == 0:
-            self.answered.expire(self.turns.now)
+            self.request_log.expire(self.turns.now)
 
     # ---- answers ----
 
@@ -385,7 +394,7 @@ class Shard:
         message = envelope.message
         if isinstance(message, Query):
             return True
-        return type(message) in kind.lookup and not passes(kind.fresh, message)
+        return type(message) in kind.lookup and not attempt_test(kind.fresh, message)
 
     def _is_unread(self, key: Key, kind: Kind) -> bool:
         """Whether only `ended` can say what it is."""
@@ -394,9 +403,9 @@ class Shard:
         return not self.endings.knows(key)
 
     def _wake_at(self) -> float | None:
-        tick = self._tick_due if self.turns.speech.owing or self.reports.pending else None
+        tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
-        waits = self.idleness.next_s, self.held.next_s, self.followers.next_s
+        waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
         times = (tick, *wheels, *waits, *self.reports.due.values())
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._ahead_s or 0.0)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 
-from peloton.runtime.core.inspection import SHARD
+from peloton.runtime.core.inspection import SHARD_KIND
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Kind, kind_of
 
-ROUTES_KEPT_MAX = 200_000
+PARTITIONS_KEPT_MAX = 200_000
 
 
 class Sharding:
@@ -28,15 +28,15 @@ class Sharding:
         """The shard of a key; a route that is a number names the shard itself."""
         found = self._known.get(key)
         if found is None:
-            if kind_of(key) == SHARD:
+            if kind_of(key) == SHARD_KIND:
                 _, group, at = key.split("/")
                 return ShardId(group, int(at))
             kind = self._kinds[kind_of(key)]
-            route = kind.route(key)
+            route = kind.partition(key)
             size = self._sizes[kind.group]
             number = route if isinstance(route, int) else zlib.crc32(route.encode())
             found = ShardId(kind.group, number % size)
-            if len(self._known) >= ROUTES_KEPT_MAX:
+            if len(self._known) >= PARTITIONS_KEPT_MAX:
                 self._known.clear()
             self._known[key] = found
         return found

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from peloton.runtime.ports import Cluster, EndedRow, ShardId, Sizes
+from peloton.runtime.ports import ClusterRecord, EndedRow, ShardId, Sizes
 
 FEATURES = ShardId("features", 0)
 """No shard: the register of this name has the feature level as its epoch, which only rises.
@@ -58,7 +58,7 @@ class PartRow(Struct, frozen=True, gc=False):
 class CreateCluster(Struct, frozen=True, gc=False):
     """Insert the cluster record if there is none."""
 
-    record: Cluster
+    record: ClusterRecord
 
 
 class GrowCluster(Struct, frozen=True, gc=False):
@@ -182,12 +182,12 @@ class DeleteBucket(Struct, frozen=True, gc=False):
     bucket: int
 
 
-Conditional = (
+ConditionalWrite = (
     CreateCluster | GrowCluster | NameCluster | CreateRegister | Bump | Advance | MoveFloor | Free
 )
-Plain = InsertRow | DeleteSegment | DeleteBucket
-Read = ReadCluster | ReadName | ReadRegister | ReadSegment | ReadBucket | ReadEnded
-Statement = Conditional | Plain | Read
+PlainWrite = InsertRow | DeleteSegment | DeleteBucket
+ReadStatement = ReadCluster | ReadName | ReadRegister | ReadSegment | ReadBucket | ReadEnded
+Statement = ConditionalWrite | PlainWrite | ReadStatement
 
 
 class Applied(Struct, frozen=True, gc=False):
@@ -204,23 +204,23 @@ class NotApplied(Struct, frozen=True, gc=False):
     op: bytes | None = None
 
 
-class Done(Struct, frozen=True, gc=False):
+class WriteStored(Struct, frozen=True, gc=False):
     """A plain statement is durable."""
 
 
-class Found(Struct, frozen=True, gc=False):
+class RowsFound(Struct, frozen=True, gc=False):
     """What a read found, in order."""
 
     rows: tuple[object, ...] = ()
 
 
-class Failed(Struct, frozen=True, gc=False):
+class StatementFailed(Struct, frozen=True, gc=False):
     """Anything else: any error, any timeout. The statement may have an effect, now or later."""
 
     text: str
 
 
-Reply = Applied | NotApplied | Done | Found | Failed
+StatementReply = Applied | NotApplied | WriteStored | RowsFound | StatementFailed
 
 
 class Rows(Protocol):
@@ -229,7 +229,7 @@ class Rows(Protocol):
     It must not retry by itself: a hidden second copy makes our own success look like a refusal.
     """
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Run statements that need no order among them, perhaps at once; replies in order."""
 
     def sizes(self, shard: ShardId) -> Sizes:

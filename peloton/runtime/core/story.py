@@ -17,7 +17,7 @@ LINES_MAX = 4096
 STORY_BYTES_MAX = 8 * 1024 * 1024
 
 
-class Line(NamedTuple):
+class StoryLine(NamedTuple):
     """One turn: when, who, what was said, what was written down, and why (or why not)."""
 
     at: float
@@ -38,11 +38,11 @@ class Story:
     __slots__ = ("_bytes", "_bytes_max", "_lines", "_lines_max")
 
     def __init__(self, lines_max: int = LINES_MAX, *, bytes_max: int = STORY_BYTES_MAX) -> None:
-        self._lines: deque[Line] = deque()
+        self._lines: deque[StoryLine] = deque()
         self._lines_max, self._bytes_max = lines_max, bytes_max
         self._bytes = 0
 
-    def tell(self, line: Line) -> None:
+    def add(self, line: StoryLine) -> None:
         """Add a line."""
         lines = self._lines
         lines.append(line)
@@ -50,7 +50,7 @@ class Story:
         while len(lines) > self._lines_max or self._bytes > self._bytes_max:
             self._bytes -= lines.popleft().size
 
-    def of(self, key: Key, member: int | None = None) -> list[Line]:
+    def of(self, key: Key, member: int | None = None) -> list[StoryLine]:
         """The lines of one entity, oldest first; of one member of a crowd where named."""
         return [
             line

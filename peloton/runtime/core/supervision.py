@@ -53,7 +53,7 @@ def attempt_at(
         raise raised(error) from error
 
 
-def answer(look: Callable[..., Any], *args: Any) -> Any:
+def attempt_query(look: Callable[..., Any], *args: Any) -> Any:
     """Run a query; one that raises is answered so, and harms nobody else."""
     try:
         return look(*args)
@@ -61,7 +61,7 @@ def answer(look: Callable[..., Any], *args: Any) -> Any:
         return Unavailable(f"the query failed: {type(error).__name__}: {error}")
 
 
-def look(kind: Kind, state: Any, at: At) -> Any:
+def attempt_pursue(kind: Kind, state: Any, at: At) -> Any:
     """The next step towards the goal; None when the look raised: the turn will tell."""
     try:
         return kind.pursue(state, at)
@@ -69,7 +69,7 @@ def look(kind: Kind, state: Any, at: At) -> Any:
         return None
 
 
-def passes(test: Callable[..., Any], *args: Any) -> bool:
+def attempt_test(test: Callable[..., Any], *args: Any) -> bool:
     """Whether a test of a kind says yes; one that raises says no, the side on which it is safe."""
     return attempt(test, *args) is True
 

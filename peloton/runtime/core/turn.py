@@ -1,6 +1,6 @@
 """One turn: a message is decided, facts are folded, the goal is pursued until it rests.
 
-Turns a state and a message into an `Outcome`; keeps nothing and changes nothing, so a turn that
+Turns a state and a message into an `TurnOutcome`; keeps nothing and changes nothing, so a turn that
 raises leaves no trace. The same function serves a cell and a class of a crowd: it does not know
 which of the two it runs for.
 """
@@ -25,7 +25,7 @@ class Unsettled(Exception):
     """A goal was pursued for `PURSUE_STEPS_MAX` steps and did not come to rest."""
 
 
-class Outcome(NamedTuple):
+class TurnOutcome(NamedTuple):
     """What a turn made: the new state (None: gone), and all it wrote, said and answered."""
 
     state: Any
@@ -36,10 +36,10 @@ class Outcome(NamedTuple):
     notes: Any = None
 
 
-def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> Outcome:
+def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcome:
     """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
     if type(message) is Pursue:
-        return _pursued(kind, Outcome(state, (), (), None, ""), at=at, first=message.step)
+        return _pursued(kind, TurnOutcome(state, (), (), None, ""), at=at, first=message.step)
     if state is None:
         absent = kind.absent.get(type(message))
         if absent is None:
@@ -52,7 +52,7 @@ def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> Outcome:
         decision = decide(state, message, at)
     for fact in decision.facts:
         state = kind.evolve[type(fact)](state, fact)
-    first = Outcome(
+    first = TurnOutcome(
         state, decision.facts, decision.sends, decision.reply, decision.because, decision.notes
     )
     if first.notes is not None:
@@ -60,7 +60,7 @@ def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> Outcome:
     return _pursued(kind, first, at=at)
 
 
-def _pursued(kind: Kind, outcome: Outcome, *, at: At, first: Any = None) -> Outcome:
+def _pursued(kind: Kind, outcome: TurnOutcome, *, at: At, first: Any = None) -> TurnOutcome:
     state, facts, sends, reply, because, notes = outcome
     if state is None:
         return outcome
@@ -68,7 +68,7 @@ def _pursued(kind: Kind, outcome: Outcome, *, at: At, first: Any = None) -> Outc
     for _ in range(PURSUE_STEPS_MAX):
         step, first = (kind.pursue(state, at) if first is None else first), None
         if isinstance(step, Rest):
-            return Outcome(state, facts, sends, reply, because, notes)
+            return TurnOutcome(state, facts, sends, reply, because, notes)
         for fact in step.facts:
             state = kind.evolve[type(fact)](state, fact)
         facts += step.facts
@@ -78,11 +78,11 @@ def _pursued(kind: Kind, outcome: Outcome, *, at: At, first: Any = None) -> Outc
         steps.append(step.because)
         # A step without facts cannot change what the next look would see: it is the last.
         if not step.facts or state is None:
-            return Outcome(state, facts, sends, reply, because, notes)
+            return TurnOutcome(state, facts, sends, reply, because, notes)
     raise Unsettled(f"{kind.name} did not rest after {PURSUE_STEPS_MAX} steps: {steps}")
 
 
-def fold(kind: Kind, state: Any, *, facts: Iterable[Fact]) -> Any:
+def fold_facts(kind: Kind, state: Any, *, facts: Iterable[Fact]) -> Any:
     """The state after facts that were journaled; a fact that does not fold raises."""
     for fact in facts:
         state = kind.evolve[type(fact)](state, fact)

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.runtime.core.answered import KEEP_S, REFUSED_KEEP_S, Answered
+from peloton.runtime.core.answered import KEEP_S, REFUSED_KEEP_S, RequestLog
 from peloton.runtime.core.codec import Codec, Entry
-from peloton.runtime.core.crowd import Change, Crowd, values_for
+from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
-from peloton.runtime.core.envelope import Envelope, Outbox, Reply
+from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import RequestAnswered, Revived
-from peloton.runtime.core.speech import Speech
-from peloton.runtime.core.story import Line, Story
+from peloton.runtime.core.sends import SendResolver
+from peloton.runtime.core.story import Story, StoryLine
 from peloton.runtime.core.supervision import Failure, attempt
-from peloton.runtime.core.turn import Outcome, take_turn
+from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import (
     At,
     Bits,
@@ -34,7 +34,7 @@ from peloton.runtime.vocabulary import (
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
 
 
-class TooLarge(Exception):
+class EntryTooLarge(Exception):
     """What a turn wrote does not fit a frame."""
 
 
@@ -51,23 +51,23 @@ class Turns:
         codec: Codec,
         *,
         outbox: Outbox,
-        answered: Answered,
+        request_log: RequestLog,
         story: Story,
     ) -> None:
         self.population = population
         self.outbox = outbox
-        self.answered = answered
+        self.request_log = request_log
         self.wheel = Wheel()
         self.alarms = Wheel()  # of notes: soft, so apart from the deadlines of states
         self.story = story
-        self.speech = Speech(population, outbox, on_failure=self.troubled)
+        self.resolver = SendResolver(population, outbox, on_failure=self.record_failure)
         self.revived: dict[Key, bytes] = {}  # rows of `ended`, not yet written as living
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
         self.now = 0.0
         self.position = 0
         self.epoch = 0
         self.rows: list[bytes] = []
-        self.lines: list[Line] = []  # of this frame, what was written down
+        self.lines: list[StoryLine] = []  # of this frame, what was written down
         self.written = 0  # entries, for figures
         self.bytes = 0
         self.codec = codec
@@ -78,9 +78,9 @@ class Turns:
         self.rows, self.bytes, self.lines = [], 0, []
         self.touched = {}
 
-    def troubled(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None:
+    def record_failure(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None:
         """A kind raised where its turn stands, or had none: the story tells, and all goes on."""
-        self.story.tell(Line(self.now, key, raw, cause, (), f"{cause} failed: {failure.error}"))
+        self.story.add(StoryLine(self.now, key, raw, cause, (), f"{cause} failed: {failure.error}"))
 
     def at(self, kind: Kind, envelope: Envelope) -> At:
         """Where and when a turn on this envelope is taken."""
@@ -151,18 +151,18 @@ class Turns:
         else:
             self.wheel.set(crowd.key, tick)
 
-    def _cell_turn(self, kind: Kind, state: Any, *, envelope: Envelope, at: At) -> Outcome:
+    def _cell_turn(self, kind: Kind, state: Any, *, envelope: Envelope, at: At) -> TurnOutcome:
         key = envelope.to
         outcome = take_turn(kind, state, message=envelope.message, at=at)
         facts, size = outcome.facts, 0
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
         recall_s = kind.recall_s(notes) if notes is not None else None
-        answered = self._answered(key, envelope, outcome=outcome)
-        if not facts and answered:
-            self.write(self._entry(envelope, answered, because=outcome.because))
+        request_log = self._answered(key, envelope, outcome=outcome)
+        if not facts and request_log:
+            self.write(self._entry(envelope, request_log, because=outcome.because))
         if facts:
-            facts = (*facts, *answered)
+            facts = (*facts, *request_log)
             row = self._row(self._entry(envelope, facts, because=outcome.because))
             revived = self._revived_row(key, beside=row)
             if outcome.state is not None:
@@ -173,14 +173,14 @@ class Turns:
             size = len(row)
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
-        for fact in answered:
-            self.answered.remember(key, fact)
+        for fact in request_log:
+            self.request_log.remember(key, fact)
         if notes is not None:
             self._note(key, notes, recall_s=recall_s)
         self._tell(envelope, 0, outcome=outcome, size=size)
-        self.speech.of_cell(envelope, outcome.sends)
-        if envelope.ask is not None:
-            self.outbox.replies.append(Reply(envelope.ask, outcome.reply))
+        self.resolver.of_cell(envelope, outcome.sends)
+        if envelope.reply_to is not None:
+            self.outbox.replies.append(AskAnswer(envelope.reply_to, outcome.reply))
         return outcome
 
     def _note(self, key: Key, notes: Any, *, recall_s: float | None) -> None:
@@ -201,7 +201,7 @@ class Turns:
             self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
 
     def _answered(
-        self, key: Key, envelope: Envelope, *, outcome: Outcome
+        self, key: Key, envelope: Envelope, *, outcome: TurnOutcome
     ) -> tuple[RequestAnswered, ...]:
         """What is remembered under the client's request key: whatever it was told for certain.
 
@@ -219,8 +219,8 @@ class Turns:
         return (RequestAnswered(name, digest, self.codec.encode_answer(key, reply), at_s),)
 
     def _apply_class(
-        self, crowd: Crowd, raw: int, *, state: Any, outcome: Outcome, envelope: Envelope
-    ) -> Outcome:
+        self, crowd: Crowd, raw: int, *, state: Any, outcome: TurnOutcome, envelope: Envelope
+    ) -> TurnOutcome:
         values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts and values and envelope.attempt:
             # What was set aside comes back from the journal, which does not know their types.
@@ -231,7 +231,7 @@ class Turns:
             entry = self._entry(
                 envelope, outcome.facts, because=outcome.because, members=raw, values=values
             )
-            change = Change(state, outcome.state, facts=outcome.facts, values=values)
+            change = ClassChange(state, outcome.state, facts=outcome.facts, values=values)
             row = self._row(entry)
             parent = crowd.parent
             if parent not in self.population.cells:
@@ -247,7 +247,7 @@ class Turns:
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
         self._tell(envelope, raw, outcome=outcome, size=size)
-        self.speech.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
+        self.resolver.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
     def _row(self, entry: Entry) -> bytes:
@@ -308,12 +308,12 @@ class Turns:
         crowd = self.population.kind(key).crowd
         return crowd.per_member if crowd is not None else ()
 
-    def _tell(self, envelope: Envelope, raw: int, *, outcome: Outcome, size: int) -> None:
+    def _tell(self, envelope: Envelope, raw: int, *, outcome: TurnOutcome, size: int) -> None:
         facts, because = outcome.facts, outcome.because
         if facts or because:
             cause = type(envelope.message).__name__
-            line = Line(self.now, envelope.to, raw, cause, facts, because, size, envelope.who)
-            self.story.tell(line)
+            line = StoryLine(self.now, envelope.to, raw, cause, facts, because, size, envelope.who)
+            self.story.add(line)
             if facts:
                 self.lines.append(line)
 
@@ -321,4 +321,4 @@ class Turns:
 def _check_size(key: Key, size: int) -> None:
     """A frame takes what fits `FRAME_BYTES_SOFT` and one turn more; the journal takes no larger."""
     if size > ENTRY_BYTES_MAX:
-        raise TooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")
+        raise EntryTooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-FORMAT = 1
+STREAM_FORMAT = 1
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
@@ -21,7 +21,7 @@ class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     birth: int
     first: int
     heard_birth: int
-    heard: int
+    received: int
     window_parcels: int
     window_bytes: int
 
@@ -32,7 +32,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
     number: int
     acknowledged: int
     view: int
-    letters: list[msgspec.Raw]
+    batches: list[msgspec.Raw]
 
 
 class Acknowledged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):

@@ -5,8 +5,8 @@ and of the steward (the root's): all on one thread, none of which waits. It must
 never lets two voices speak to the steward: as long as it is there, nobody else owns or disowns.
 
 The steward promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
-reported `Lost`, is forgotten, and is not begun again before the next `own`; each `disown` and each
-`drop` is answered by exactly one `Closed` per shard, also for a shard that is no more there.
+reported `ShardLost`, is forgotten, and is not begun again before the next `own`; each `disown` and
+each `drop` is answered by exactly one `Closed` per shard, also for a shard that is no more there.
 """
 
 from __future__ import annotations
@@ -16,30 +16,37 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from peloton.runtime.core.handoff import Handoff
-from peloton.runtime.core.ownership import Order, Verb
-from peloton.runtime.ports import Membership, NodeAnswer, Session, SessionState, ShardId, View
-from peloton.runtime.shells.letters import (
-    Broke,
-    Closed,
-    DrainAll,
-    Lost,
-    Opened,
-    Ref,
-    Wake,
-    resolve,
-    tell,
+from peloton.runtime.core.ownership import ActionKind, ShardAction
+from peloton.runtime.ports import (
+    Membership,
+    MembershipView,
+    NodeAnswer,
+    Session,
+    SessionState,
+    ShardId,
 )
 from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell_messages import (
+    Closed,
+    DrainAll,
+    Opened,
+    Ref,
+    ShardLost,
+    ShellFailed,
+    Wake,
+    resolve,
+    send,
+)
 
 
-class Standing(NamedTuple):
+class MembershipStatus(NamedTuple):
     """How this daemon stands among the others; a value, to be read from any thread."""
 
     member: str
     """Our name in this session: what peers know us by."""
     current: bool
     """Whether answers may be called current, and new work may be launched."""
-    view: View | None
+    view: MembershipView | None
     trouble: str
     """For health: what else keeps us from serving; empty when nothing does."""
     session: SessionState = SessionState.CONNECTED
@@ -57,8 +64,8 @@ class Standing(NamedTuple):
         return {member: node.address for member, node in members.items()}
 
 
-class Steward(Protocol):
-    """What obeys: the root. It tells the claim shell `Opened`, `Lost` and `Closed`."""
+class Controller(Protocol):
+    """What obeys: the root. It tells the claim shell `Opened`, `ShardLost` and `Closed`."""
 
     def own(self, shards: tuple[ShardId, ...]) -> object:
         """Claim and recover these shards."""
@@ -69,7 +76,7 @@ class Steward(Protocol):
     def drop(self, shards: tuple[ShardId, ...]) -> object:
         """End them at once: others may own them already."""
 
-    def stands(self, standing: Standing) -> object:
+    def status_changed(self, membership_status: MembershipStatus) -> object:
         """Our standing changed: for the region, the peers and health."""
 
 
@@ -82,23 +89,23 @@ class ClaimShell(Shell):
         *,
         handoff: Handoff,
         membership: Membership,
-        steward: Steward,
+        controller: Controller,
         root: Ref,
     ) -> None:
         super().__init__("claim", driver)
         self.handoff = handoff
         self._membership = membership
-        self._steward = steward
+        self._controller = controller
         self._root = root
         self._begun = False
-        self._standing: Standing | None = None
+        self._membership_status: MembershipStatus | None = None
         self._leaving: list[Future[Any]] = []
-        membership.listen(lambda news: tell(self.ref, news))
+        membership.listen(lambda news: send(self.ref, news))
         self.again()
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """One letter; then our standing, and only then what follows from it."""
-        orders = self._heard(letter)
+        orders = self._heard(message)
         self._stand()
         for order in orders:
             self._obey(order)
@@ -113,52 +120,52 @@ class ClaimShell(Shell):
     def failed(self, error: BaseException) -> None:
         """What it believed is wrong. A new process begins with nothing; this one has to end."""
         text = f"{type(error).__name__}: {error}"
-        tell(self._root, Broke(self.name, text, fatal=True))
+        send(self._root, ShellFailed(self.name, text, fatal=True))
 
-    def _heard(self, letter: Any) -> list[Order]:
+    def _heard(self, message: Any) -> list[ShardAction]:
         now, handoff = self.now, self.handoff
-        if isinstance(letter, View | Session | NodeAnswer):
-            return handoff.heard(letter, now)
-        if isinstance(letter, Opened):
-            return handoff.opened(letter.shard, now)
-        if isinstance(letter, Closed):
-            return handoff.closed(letter.shard, now)
-        if isinstance(letter, Lost):
-            damaged = letter.text if letter.damaged else ""
-            return handoff.lost(letter.shard, now, gave_up=letter.gave_up, damaged=damaged)
-        if isinstance(letter, DrainAll):
-            self._leaving.append(letter.answer)
+        if isinstance(message, MembershipView | Session | NodeAnswer):
+            return handoff.heard(message, now)
+        if isinstance(message, Opened):
+            return handoff.opened(message.shard, now)
+        if isinstance(message, Closed):
+            return handoff.closed(message.shard, now)
+        if isinstance(message, ShardLost):
+            damaged = message.text if message.damaged else ""
+            return handoff.lost(message.shard, now, gave_up=message.gave_up, damaged=damaged)
+        if isinstance(message, DrainAll):
+            self._leaving.append(message.answer)
             return handoff.drain_all(now)
-        if isinstance(letter, Wake) and not self._begun:
+        if isinstance(message, Wake) and not self._begun:
             self._begun = True
             return handoff.begin(now)
         return handoff.tick(now)
 
-    def _obey(self, order: Order) -> None:
-        port, steward = self._membership, self._steward
+    def _obey(self, order: ShardAction) -> None:
+        port, controller = self._membership, self._controller
         match order:
-            case Order(Verb.CREATE, ShardId() as shard):
+            case ShardAction(ActionKind.CREATE, ShardId() as shard):
                 port.create_owner(shard)
-            case Order(Verb.REMOVE, ShardId() as shard):
+            case ShardAction(ActionKind.REMOVE, ShardId() as shard):
                 port.remove_owner(shard)
-            case Order(Verb.OWN, ShardId() as shard):
-                steward.own((shard,))
-            case Order(Verb.DRAIN, ShardId() as shard):
-                steward.disown((shard,))
-            case Order(Verb.DROP, ShardId() as shard):
-                steward.drop((shard,))
-            case Order(Verb.JOIN):
+            case ShardAction(ActionKind.OWN, ShardId() as shard):
+                controller.own((shard,))
+            case ShardAction(ActionKind.DRAIN, ShardId() as shard):
+                controller.disown((shard,))
+            case ShardAction(ActionKind.DROP, ShardId() as shard):
+                controller.drop((shard,))
+            case ShardAction(ActionKind.JOIN):
                 port.join(self.handoff.member, self.handoff.node)
-            case Order(Verb.ANNOUNCE):
+            case ShardAction(ActionKind.ANNOUNCE):
                 port.announce(self.handoff.node)
-            case Order(Verb.LOOK):
+            case ShardAction(ActionKind.LOOK):
                 port.look()
-            case Order(Verb.LEAVE):
+            case ShardAction(ActionKind.LEAVE):
                 port.leave()
 
     def _stand(self) -> None:
         handoff = self.handoff
-        standing = Standing(
+        membership_status = MembershipStatus(
             handoff.member,
             handoff.current,
             handoff.view,
@@ -167,6 +174,6 @@ class ClaimShell(Shell):
             handoff.left,
             dict(handoff.damaged),
         )
-        if standing != self._standing:
-            self._standing = standing
-            self._steward.stands(standing)
+        if membership_status != self._membership_status:
+            self._membership_status = membership_status
+            self._controller.status_changed(membership_status)

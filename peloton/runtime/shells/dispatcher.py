@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from peloton.runtime.shells.letters import WAKE, tell
 from peloton.runtime.shells.shell import Clock, Shell
+from peloton.runtime.shells.shell_messages import WAKE, send
 
 LETTERS_PER_GRANT_MAX = 256
 SLEEP_S_MAX = 60.0
-STOP_S_MAX = 5.0
+DISPATCHER_STOP_S_MAX = 5.0
 
 
 class Dispatcher:
@@ -54,7 +54,7 @@ class Dispatcher:
         with self._bell:
             self._bell.notify()
 
-    def stop(self, timeout_s: float = STOP_S_MAX) -> None:
+    def stop(self, timeout_s: float = DISPATCHER_STOP_S_MAX) -> None:
         """End, and wait for that."""
         self.leave()
         if self._thread is not threading.current_thread():
@@ -115,7 +115,7 @@ class Dispatcher:
             at_s, _, shell = heapq.heappop(self._wakes)
             if shell.wake_at_s == at_s:
                 shell.wake_at_s = None
-                tell(shell.ref, WAKE)
+                send(shell.ref, WAKE)
 
     def _sleep(self) -> None:
         if self._on_idle is not None:
@@ -154,7 +154,7 @@ class Threads:
         """End all threads. Those that wait for a store which does not answer do so together."""
         for made in self._made.values():
             made.leave()
-        end_s = time.monotonic() + STOP_S_MAX
+        end_s = time.monotonic() + DISPATCHER_STOP_S_MAX
         for made in self._made.values():
             made.stop(max(0.0, end_s - time.monotonic()))
 

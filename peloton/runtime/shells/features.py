@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.ports import Cluster, Journal, Refused, Unreachable
-from peloton.runtime.shells.letters import Broke, Ref, tell
+from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, Unreachable
 from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
 
 LOOK_S = 15.0
 """Only between an upgrade and the word of the operator is anybody interested."""
 
 
-def adopt(codec: Codec, journal: Journal, *, record: Cluster, alone: bool) -> None:
+def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool) -> None:
     """Set the level that may be written. Raises Refused where the cluster's is not known here."""
     level = record.level
     if level > codec.known_level:
-        raise Refused(
+        raise JournalRefused(
             f"the cluster's feature level is {level}, this program knows {codec.known_level}: "
             "start the version that raised it, or a later one"
         )
@@ -41,7 +41,7 @@ class FeatureShell(Shell):
         self._root = root
         self.wake(self.now + LOOK_S)
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """Any letter is a wake-up."""
         codec = self._codec
         try:
@@ -54,4 +54,4 @@ class FeatureShell(Shell):
 
     def failed(self, error: BaseException) -> None:
         """A journal that raises anything else cannot be trusted with more."""
-        tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
+        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))

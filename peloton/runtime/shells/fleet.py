@@ -17,49 +17,49 @@ from peloton.runtime.core.condition import DISK, ZOOKEEPER
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.packing import Packing
 from peloton.runtime.ports import (
-    Cluster,
+    ClusterRecord,
     Exchange,
     MemberNode,
     Membership,
     SessionState,
     ShardId,
 )
-from peloton.runtime.shells.claim import ClaimShell, Standing
-from peloton.runtime.shells.house import House, Limits
-from peloton.runtime.shells.letters import Disown, Drop, Own, Ref, tell
+from peloton.runtime.shells.claim import ClaimShell, MembershipStatus
+from peloton.runtime.shells.daemon_context import DaemonContext, DaemonLimits
 from peloton.runtime.shells.peer import PeerShell
-from peloton.runtime.shells.post import Peers
+from peloton.runtime.shells.peer_messages import Peers
 from peloton.runtime.shells.region import Region
-from peloton.runtime.shells.shell import begin
+from peloton.runtime.shells.shell import begin_shell
+from peloton.runtime.shells.shell_messages import Disown, Drop, Own, Ref, send
 from peloton.runtime.shells.status import suspended
 
 
-class Fleet(NamedTuple):
+class FleetPorts(NamedTuple):
     """What a daemon needs to be one of many. `process` is unique for each process ever started.
 
-    `softs` are the messages that travel to soft machines: prefix → number → class.
+    `services` are the messages that travel to soft machines: prefix → number → class.
     """
 
     process: str
     node: MemberNode
     membership: Membership
     exchange: Exchange
-    softs: Mapping[str, Mapping[int, type]] = {}
+    services: Mapping[str, Mapping[int, type]] = {}
 
 
-class Setup(NamedTuple):
+class DaemonSetup(NamedTuple):
     """How a daemon is set up, beside its kinds and its journal."""
 
-    limits: Limits = Limits()
-    fleet: Fleet | None = None  # None: it is alone, and owns every shard
+    limits: DaemonLimits = DaemonLimits()
+    fleet: FleetPorts | None = None  # None: it is alone, and owns every shard
     store: str = DISK  # the server under the journal, by the name that people know
-    record: Cluster | None = None  # where the caller has bootstrapped the journal already
+    record: ClusterRecord | None = None  # where the caller has bootstrapped the journal already
 
 
-ALONE = Setup()
+ALONE = DaemonSetup()
 
 
-class RootSteward:
+class RootController:
     """What the claim shell orders, as letters to the root; and where its standing is told."""
 
     def __init__(self, region: Region, *, root: Ref, peers: Ref) -> None:
@@ -70,70 +70,72 @@ class RootSteward:
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """As the port of the claim shell says."""
-        tell(self._root, Own(shards))
+        send(self._root, Own(shards))
 
     def disown(self, shards: tuple[ShardId, ...]) -> None:
         """Likewise."""
-        tell(self._root, Disown(shards, Future()))
+        send(self._root, Disown(shards, Future()))
 
     def drop(self, shards: tuple[ShardId, ...]) -> None:
         """Likewise."""
-        tell(self._root, Drop(shards))
+        send(self._root, Drop(shards))
 
-    def stands(self, standing: Standing) -> None:
+    def status_changed(self, membership_status: MembershipStatus) -> None:
         """The region, the links and the soft machines learn who we are and who else there is."""
         places = self._region.places
-        moved = _moved(places.standing, standing)
-        places.standing = standing
-        for prefix, soft in [*places.softs.items()]:  # registered on other threads
-            tell(soft, places.named(prefix))
-        tell(self._peers, Peers(places.view, standing.addresses(), standing.member))
-        self._status(standing)
+        moved = _moved(places.membership_status, membership_status)
+        places.membership_status = membership_status
+        for prefix, soft in [*places.services.items()]:  # registered on other threads
+            send(soft, places.named(prefix))
+        send(
+            self._peers, Peers(places.view, membership_status.addresses(), membership_status.member)
+        )
+        self._status(membership_status)
         if moved:
             self._region.reached()
 
-    def _status(self, standing: Standing) -> None:
+    def _status(self, membership_status: MembershipStatus) -> None:
         status = self._region.status
-        connected = standing.session is SessionState.CONNECTED
+        connected = membership_status.session is SessionState.CONNECTED
         if connected:
             self._joined = True
             status.answered(ZOOKEEPER)
-        elif self._joined and not standing.left:
-            status.away(ZOOKEEPER, suspended(standing.session))
+        elif self._joined and not membership_status.left:
+            status.away(ZOOKEEPER, suspended(membership_status.session))
         beginning = "" if connected or self._joined else "its session has not begun yet"
         self._region.trouble(ZOOKEEPER, beginning)
-        self._region.trouble("membership", standing.trouble)
-        status.damaged = dict(standing.damaged)
+        self._region.trouble("membership", membership_status.trouble)
+        status.damaged = dict(membership_status.damaged)
         status.moved()
 
 
-def _moved(before: Standing | None, now: Standing) -> bool:
+def _moved(before: MembershipStatus | None, now: MembershipStatus) -> bool:
     """Whether a shard has got an owner: what was said to it meanwhile found nobody."""
     old = before.view.owners if before is not None and before.view is not None else {}
     new = now.view.owners if now.view is not None else {}
     return any(old.get(shard) != owner for shard, owner in new.items())
 
 
-def join(house: House, fleet: Fleet, *, sizes: Mapping[str, int]) -> Ref:
+def join(context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int]) -> Ref:
     """The shells that only a daemon among others has; the claim shell, which begins by itself."""
-    region = house.region
+    region = context.region
     peer = PeerShell(
         "",
-        house.driver,
+        context.driver,
         exchange=fleet.exchange,
-        packing=Packing(house.kinds, fleet.softs),
-        hall=region,
+        packing=Packing(context.kinds, fleet.services),
+        router=region,
     )
-    peer.limits, peer.letter_bytes = house.limits.of_links(), house.limits.letter_bytes
-    peers = begin(peer)
+    peer.limits, peer.batch_bytes = context.limits.of_links(), context.limits.batch_bytes
+    peers = begin_shell(peer)
     region.places.sure_for_s = fleet.membership.sure_for_s
-    region.post = lambda letter: tell(peers, letter)
-    node = replace(fleet.node, level=house.codec.known_level)
+    region.post = lambda message: send(peers, message)
+    node = replace(fleet.node, level=context.codec.known_level)
     claim = ClaimShell(
-        house.driver,
+        context.driver,
         handoff=Handoff(fleet.process, node, sizes=sizes),
         membership=fleet.membership,
-        steward=RootSteward(region, root=house.root, peers=peers),
-        root=house.root,
+        controller=RootController(region, root=context.root, peers=peers),
+        root=context.root,
     )
-    return begin(claim)
+    return begin_shell(claim)

@@ -22,24 +22,24 @@ from peloton.runtime.ports import (
     Unclear,
     Unreachable,
 )
-from peloton.runtime.shells.letters import (
-    Broke,
+from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell_messages import (
     Claim,
+    ClaimRefused,
+    ClaimTaken,
     Commit,
-    Done,
     Forget,
     Load,
     Loaded,
-    NotTaken,
     Ref,
     Release,
     Released,
     Settle,
-    Taken,
+    ShellFailed,
     Wake,
-    tell,
+    WorkDone,
+    send,
 )
-from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.vocabulary import Key, kind_of
 
 READ_AGAIN_S = 1.0
@@ -55,17 +55,17 @@ class JournalShell(Shell):
         self._round: list[Commit] = []
         self._unclear: list[Settle] = []
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """Gather works; at the end of the grant, one round over them all."""
-        if isinstance(letter, Commit):
-            self._round.append(letter)
-        elif isinstance(letter, Settle):
-            self._unclear.append(letter)
-        elif isinstance(letter, Release):
-            self._journal.release(letter.shard, letter.epoch)
-            tell(letter.sender, Released())
-        elif isinstance(letter, Forget):
-            self._journal.drop(letter.shard, letter.epoch)
+        if isinstance(message, Commit):
+            self._round.append(message)
+        elif isinstance(message, Settle):
+            self._unclear.append(message)
+        elif isinstance(message, Release):
+            self._journal.release(message.shard, message.epoch)
+            send(message.sender, Released())
+        elif isinstance(message, Forget):
+            self._journal.drop(message.shard, message.epoch)
         if self.actor_inbox.at_end():
             self._commit()
             self._settle()
@@ -75,18 +75,18 @@ class JournalShell(Shell):
         if gathered:
             answers = self._journal.commit([commit.work for commit in gathered])
             for commit, answer in zip(gathered, answers, strict=True):
-                tell(commit.sender, Done(answer))
+                send(commit.sender, WorkDone(answer))
 
     def _settle(self) -> None:
         gathered, self._unclear = self._unclear, []
         if gathered:
             answers = self._journal.settle([settle.shard for settle in gathered])
             for settle, answer in zip(gathered, answers, strict=True):
-                tell(settle.sender, Done(answer))
+                send(settle.sender, WorkDone(answer))
 
     def failed(self, error: BaseException) -> None:
         """A journal that raises cannot be trusted with more: what it holds in flight is unknown."""
-        tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
+        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
 
 class ReaderShell(Shell):
@@ -98,37 +98,37 @@ class ReaderShell(Shell):
         self._root = root
         self._later: list[Load] = []
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """Read what is asked for; an unreachable store is asked again later."""
-        if isinstance(letter, Claim):
+        if isinstance(message, Claim):
             # A claim for a shell that is no more would only fence the shard's next owner.
-            if letter.sender.is_alive():
-                tell(letter.sender, self._claim(letter.shard))
-        elif isinstance(letter, Load):
-            self._load(letter)
-        elif isinstance(letter, Wake):
+            if message.sender.is_alive():
+                send(message.sender, self._claim(message.shard))
+        elif isinstance(message, Load):
+            self._load(message)
+        elif isinstance(message, Wake):
             later, self._later = self._later, []
             for load in later:
                 self._load(load)
 
     def failed(self, error: BaseException) -> None:
         """What a read can end with was caught; this is a fault of the program."""
-        tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
+        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
-    def _claim(self, shard: ShardId) -> Taken | NotTaken:
+    def _claim(self, shard: ShardId) -> ClaimTaken | ClaimRefused:
         try:
             claimed = self._journal.claim(shard, "")
             if not isinstance(claimed, Claimed):
-                return NotTaken(claimed.text, unreachable=isinstance(claimed, Unclear))
+                return ClaimRefused(claimed.text, unreachable=isinstance(claimed, Unclear))
             parts = list(self._journal.read_checkpoint(shard))
-            return Taken(claimed, parts, list(self._journal.read_tail(shard)))
+            return ClaimTaken(claimed, parts, list(self._journal.read_tail(shard)))
         except Overtaken as error:
-            return NotTaken(str(error))
+            return ClaimRefused(str(error))
         except Unreachable as error:
-            return NotTaken(str(error), unreachable=True)
+            return ClaimRefused(str(error), unreachable=True)
         except Damaged as error:
             # Whoever shows this has named the shard already.
-            return NotTaken(str(error).removeprefix(f"{shard}: "), damaged=True)
+            return ClaimRefused(str(error).removeprefix(f"{shard}: "), damaged=True)
 
     def _load(self, load: Load) -> None:
         rows: list[tuple[Key, EndedRow | None]] = []
@@ -143,7 +143,7 @@ class ReaderShell(Shell):
             except JournalError as error:
                 troubles.append((key, f"{type(error).__name__}: {error}"))
         if rows or troubles:
-            tell(load.sender, Loaded(rows, troubles))
+            send(load.sender, Loaded(rows, troubles))
         if missing:
             self._later.append(load._replace(keys=tuple(missing)))
             self.wake(self.now + READ_AGAIN_S)

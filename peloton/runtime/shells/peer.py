@@ -22,30 +22,30 @@ import msgspec
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.packing import (
-    Mailed,
-    NotMine,
+    AskReply,
+    MailBatch,
     Packing,
-    Replied,
-    Unknown,
-    read_letter,
+    UnreadableMessage,
+    WrongRoute,
+    read_batch,
 )
-from peloton.runtime.core.parcels import LETTER_BYTES_MAX, Heard, Limits, Link
+from peloton.runtime.core.parcels import BATCH_BYTES_MAX, Link, LinkLimits, Received
 from peloton.runtime.core.wire import read_hello
 from peloton.runtime.ports import Exchange
-from peloton.runtime.shells.asks import Answered, Asked, Asks
-from peloton.runtime.shells.house import LETTER_BYTES
-from peloton.runtime.shells.letters import resolve
-from peloton.runtime.shells.post import (
-    Accepted,
-    Arrived,
-    Came,
-    Hall,
-    Hung,
+from peloton.runtime.shells.daemon_context import BATCH_BYTES
+from peloton.runtime.shells.peer_messages import (
+    FrameArrived,
+    Inbound,
     Outbound,
     Peers,
-    StreamEars,
+    PeerStreamListener,
+    Router,
+    StreamAccepted,
+    StreamClosed,
 )
+from peloton.runtime.shells.pending_asks import PendingAsks, RemoteAnswer, RemoteReplyAddress
 from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.vocabulary import Key, Unavailable
 
 DOWN_S_MAX = 5.0
@@ -58,25 +58,25 @@ class PeerShell(Shell):
     """All links of one daemon. `me` is its member id, unique per life."""
 
     def __init__(
-        self, me: str, driver: Driver, *, exchange: Exchange, packing: Packing, hall: Hall
+        self, me: str, driver: Driver, *, exchange: Exchange, packing: Packing, router: Router
     ) -> None:
         super().__init__("peer", driver)
         self.me = me
-        self.limits = Limits()
-        self.letter_bytes = LETTER_BYTES
+        self.limits = LinkLimits()
+        self.batch_bytes = BATCH_BYTES
         self.links: dict[str, Link] = {}
         self.counts: Counter[str] = Counter()
         self._exchange = exchange
         self._packing = packing
-        self._hall = hall
+        self._router = router
         self._view = 0
         self._addresses: dict[str, str] = {}
         self._streams: dict[int, Link] = {}
         self._strangers: dict[int, float] = {}  # streams that came in and did not greet yet
         self._down: dict[str, None] = {}
-        self._asks = Asks()
+        self._asks = PendingAsks()
         self._births = itertools.count(1)
-        exchange.listen(StreamEars(self.ref))
+        exchange.listen(PeerStreamListener(self.ref))
 
     # ---- letters ----
 
@@ -84,15 +84,15 @@ class PeerShell(Shell):
         """Every letter; at the end of a grant all links speak, so that parcels are full."""
         if isinstance(letter, Outbound):
             self._outbound(letter)
-        elif isinstance(letter, Came):
+        elif isinstance(letter, FrameArrived):
             self._came(letter.stream, letter.data)
-        elif isinstance(letter, Answered):
+        elif isinstance(letter, RemoteAnswer):
             self._answered(letter)
         elif isinstance(letter, Peers):
             self._peers(letter)
-        elif isinstance(letter, Accepted):
+        elif isinstance(letter, StreamAccepted):
             self._strangers[letter.stream] = self.now
-        elif isinstance(letter, Hung):
+        elif isinstance(letter, StreamClosed):
             self._closed(letter.stream)
         if self.actor_inbox.at_end():
             self._look()
@@ -105,7 +105,7 @@ class PeerShell(Shell):
         self._streams, self._strangers = {}, {}
         self._asks.give_up_all(f"the links of this daemon broke: {text}")
         self.links = {peer: self._link(peer) for peer in self._addresses}
-        self._hall.broke(text)
+        self._router.broke(text)
         self.again()
 
     # ---- out ----
@@ -117,11 +117,13 @@ class PeerShell(Shell):
         size = 0
         for envelope in letter.envelopes:
             number = 0
-            if envelope.ask is not None:
+            if envelope.reply_to is not None:
                 if link is None or letter.peer in self._down:
-                    resolve(envelope.ask, Unavailable(f"{letter.peer} is out of reach"))
+                    resolve(envelope.reply_to, Unavailable(f"{letter.peer} is out of reach"))
                     continue
-                number = self._asks.open(envelope.ask, envelope.to, peer=letter.peer, now=self.now)
+                number = self._asks.open(
+                    envelope.reply_to, envelope.to, peer=letter.peer, now=self.now
+                )
             if link is None:
                 self.counts["nowhere"] += 1
                 continue
@@ -129,7 +131,7 @@ class PeerShell(Shell):
             if body is None:
                 self._asks.take(number, letter.peer)
                 continue
-            if batch and size + len(body) > self.letter_bytes:
+            if batch and size + len(body) > self.batch_bytes:
                 self.counts["split"] += 1
                 self._mail(letter, batch, asks=asks)
                 batch, asks, size = [], [], 0
@@ -146,21 +148,21 @@ class PeerShell(Shell):
         except Exception as error:  # what no bytes can hold must not end the links
             self._unpackable(f"to {envelope.to}: {type(error).__name__}: {error}")
             if number:
-                resolve(envelope.ask, Unavailable(f"it cannot travel: {error}"))
+                resolve(envelope.reply_to, Unavailable(f"it cannot travel: {error}"))
             return None
 
     def _unpackable(self, text: str) -> None:
         self.counts["unpackable"] += 1
-        self._hall.trouble("packing", text)
+        self._router.trouble("packing", text)
 
     def _mail(self, letter: Outbound, batch: list[bytes], *, asks: list[int]) -> None:
         envelopes = [msgspec.Raw(body) for body in batch]
-        mailed = encode(Mailed(letter.place, letter.sender, letter.epoch, envelopes))
-        if not self.links[letter.peer].say(mailed, letter.view, asks=asks):
+        mailed = encode(MailBatch(letter.place, letter.sender, letter.epoch, envelopes))
+        if not self.links[letter.peer].send(mailed, letter.view, asks=asks):
             text = f"too much waits for {letter.peer}"
             self._asks.give_up(asks, peer=letter.peer, text=text)
 
-    def _answered(self, letter: Answered) -> None:
+    def _answered(self, letter: RemoteAnswer) -> None:
         link = self.links.get(letter.peer)
         if link is None:
             return
@@ -170,25 +172,25 @@ class PeerShell(Shell):
             self._unpackable(f"from {letter.asked}: {type(error).__name__}: {error}")
             self._refuse(link, letter.number, text=f"the answer cannot travel: {error}")
             return
-        body = encode(Replied(letter.number, msgspec.Raw(answer)))
-        if len(body) > LETTER_BYTES_MAX:
+        body = encode(AskReply(letter.number, msgspec.Raw(answer)))
+        if len(body) > BATCH_BYTES_MAX:
             self._refuse(link, letter.number, text=f"an answer of {len(body)} bytes")
         else:
-            link.say(body, self._view)  # where there is no room, the asker's own time runs out
+            link.send(body, self._view)  # where there is no room, the asker's own time runs out
 
     def _refuse(self, link: Link, number: int, *, text: str) -> None:
         answer = self._packing.pack_answer(Key(""), Unavailable(text))
-        link.say(encode(Replied(number, msgspec.Raw(answer))), self._view)
+        link.send(encode(AskReply(number, msgspec.Raw(answer))), self._view)
 
     # ---- in ----
 
     def _came(self, stream: int, data: bytes) -> None:
         link = self._streams.get(stream)
         if link is not None:
-            heard = link.heard(data, self.now)
-            if heard.trouble:
+            received = link.received(data, self.now)
+            if received.trouble:
                 self._close(link)
-            self._letters(link, heard)
+            self._letters(link, received)
         elif self._strangers.pop(stream, None) is not None:
             self._met(stream, data)
 
@@ -216,23 +218,23 @@ class PeerShell(Shell):
         else:
             self._exchange.send(stream, answer)
 
-    def _letters(self, link: Link, heard: Heard) -> None:
-        for raw in heard.letters:
+    def _letters(self, link: Link, received: Received) -> None:
+        for raw in received.batches:
             try:
-                letter = read_letter(raw)
+                letter = read_batch(raw)
             except msgspec.DecodeError:
                 self.counts["unreadable"] += 1
                 continue
-            if isinstance(letter, Mailed):
-                self._mailed(link, letter, view=heard.view)
-            elif isinstance(letter, Replied):
+            if isinstance(letter, MailBatch):
+                self._mailed(link, letter, view=received.view)
+            elif isinstance(letter, AskReply):
                 self._replied(link, letter)
             else:
                 text = f"{letter.place} is not at {link.peer}"
                 self._asks.give_up(letter.asks, peer=link.peer, text=text)
-                self._hall.misdirected(link.peer, letter.place, view=letter.view)
+                self._router.misdirected(link.peer, letter.place, view=letter.view)
 
-    def _mailed(self, link: Link, letter: Mailed, *, view: int) -> None:
+    def _mailed(self, link: Link, letter: MailBatch, *, view: int) -> None:
         envelopes, asks = [], []
         for raw in letter.envelopes:
             try:
@@ -240,25 +242,25 @@ class PeerShell(Shell):
             except msgspec.DecodeError:
                 self.counts["unreadable"] += 1
                 continue
-            number = envelope.ask or 0
-            if isinstance(envelope.message, Unknown):
+            number = envelope.reply_to or 0
+            if isinstance(envelope.message, UnreadableMessage):
                 self.counts["unknown"] += 1
                 if number:
                     self._refuse(link, number, text=envelope.message.text)
                 continue
             if number:
                 asks.append(number)
-                asked = Asked(self.ref, link.peer, number=number, asked=envelope.to)
-                envelope = envelope._replace(ask=asked)
+                asked = RemoteReplyAddress(self.ref, link.peer, number=number, asked=envelope.to)
+                envelope = envelope._replace(reply_to=asked)
             envelopes.append(envelope)
         if not envelopes:
             return
-        here = Arrived(link.peer, view, letter.place, envelopes, letter.sender, letter.epoch)
-        if not self._hall.deliver(here):
-            link.say(encode(NotMine(letter.place, self._view, asks)), self._view)
+        here = Inbound(link.peer, view, letter.place, envelopes, letter.sender, letter.epoch)
+        if not self._router.deliver(here):
+            link.send(encode(WrongRoute(letter.place, self._view, asks)), self._view)
 
-    def _replied(self, link: Link, letter: Replied) -> None:
-        waits = self._asks.take(letter.ask, link.peer)
+    def _replied(self, link: Link, letter: AskReply) -> None:
+        waits = self._asks.take(letter.reply_to, link.peer)
         if waits is not None:
             resolve(waits.future, self._packing.unpack_answer(waits.asked, letter.answer))
 
@@ -339,16 +341,16 @@ class PeerShell(Shell):
         if since_s is None:
             if link.peer in self._down:
                 self._up(link.peer)
-                self._hall.reached()
+                self._router.reached()
         elif now >= since_s + DOWN_S_MAX and link.peer not in self._down:
             self._down[link.peer] = None
             self._asks.give_up_all(f"{link.peer} is out of reach", link.peer)
-            self._hall.trouble(f"peer-{link.peer}", "out of reach")
+            self._router.trouble(f"peer-{link.peer}", "out of reach")
 
     def _up(self, peer: str) -> None:
         if peer in self._down:
             del self._down[peer]
-            self._hall.trouble(f"peer-{peer}", "")
+            self._router.trouble(f"peer-{peer}", "")
 
     def _wakes(self) -> Iterator[float | None]:
         for link in self.links.values():

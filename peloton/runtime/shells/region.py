@@ -21,26 +21,34 @@ from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.condition import Condition
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.inspection import (
+    ChangesPage,
     FollowChanges,
-    ListAside,
-    Read,
+    ListDeadLetters,
     ReadChanges,
+    ReadStory,
     Redrive,
-    TellStory,
     changes_of,
     facts_of,
-    lines_of,
     shard_key,
+    story_lines,
 )
 from peloton.runtime.core.listing import Listed, ListViews, onwards
-from peloton.runtime.core.packing import Place
+from peloton.runtime.core.packing import Route
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.supervision import answer
+from peloton.runtime.core.supervision import attempt_query
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.letters import Look, Mail, Reached, Ref, asks_of, resolve, tell
-from peloton.runtime.shells.places import Away, Places
-from peloton.runtime.shells.post import Arrived, Outbound
+from peloton.runtime.shells.peer_messages import Inbound, Outbound
+from peloton.runtime.shells.routing import RemoteRoute, RoutingTable
+from peloton.runtime.shells.shell_messages import (
+    Inspect,
+    Mail,
+    PeerReachable,
+    Ref,
+    reply_addresses,
+    resolve,
+    send,
+)
 from peloton.runtime.shells.status import Status
 from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
 
@@ -55,11 +63,11 @@ class Region:
         self._kinds = kinds
         self._sharding = sharding
         self._sizes = sizes
-        self.places = Places(kinds, sharding)
+        self.places = RoutingTable(kinds, sharding)
         self.status = Status(self.places, sizes)
         self.post: Callable[[Outbound], object] | None = None
         """Takes what belongs to other daemons; without it, they are out of reach."""
-        self.on_soft: Callable[..., Ref] | None = None  # of (prefix, machine, outward)
+        self.on_service: Callable[..., Ref] | None = None  # of (prefix, machine, outward)
 
     @property
     def closed(self) -> bool:
@@ -86,9 +94,9 @@ class Region:
                 else:
                     batch.append(envelope)
         for place, batch in batches.items():
-            if isinstance(place, Away):
+            if isinstance(place, RemoteRoute):
                 self._send_away(place, batch, stamp=stamp)
-            elif not tell(place, Mail(batch, stamp)):
+            elif not send(place, Mail(batch, stamp)):
                 self._refuse(batch, "the shard is moving")
 
     def ask(
@@ -111,7 +119,7 @@ class Region:
             return future
         raw = members.raw if members is not None else 0
         said: Any = message  # a query travels like a message
-        self.tell((Envelope(key, said, raw, ask=future, request=request, who=who),))
+        self.tell((Envelope(key, said, raw, reply_to=future, request=request, who=who),))
         return future
 
     # ---- looking ----
@@ -132,7 +140,7 @@ class Region:
         def facts(told: list[Any]) -> list[Any]:
             return [pair for each in told for pair in facts_of(self._codec, each)]
 
-        asked = [self._ask_all(group, ListAside()) for group in sorted(self._sizes)]
+        asked = [self._ask_all(group, ListDeadLetters()) for group in sorted(self._sizes)]
         whole = _then(_all(asked), lambda lists: [each for some in lists for each in some])
         return _then(whole, facts)
 
@@ -142,14 +150,15 @@ class Region:
 
     def story(self, key: Key, member: int | None = None) -> Future[Any]:
         """What an entity (a member of a crowd) did lately and why: a list of `Line`."""
-        query = TellStory(key, -1 if member is None else member)
+        query = ReadStory(key, -1 if member is None else member)
         asked = self.ask(shard_key(self._sharding.shard_of(key)), query)
-        return _then(asked, lambda told: lines_of(self._codec, told))
+        return _then(asked, lambda told: story_lines(self._codec, told))
 
     def changes(
         self, shard: ShardId, after: tuple[int, int] | None, *, limit: int = PAGE_MAX
     ) -> Future[Any]:
-        """What was written down in a shard after a mark, as a `Read`; None: only the mark of now.
+        """What was written down in a shard after a mark, as a `ChangesPage`; None: only the mark
+        of now.
 
         The marks go on across restarts and owners; what is too long ago is told as a gap.
         """
@@ -160,13 +169,13 @@ class Region:
         return shard_key(self._sharding.shard_of(key))
 
     def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
-        """What comes after a mark of a shard, as a `Read`, once there is something.
+        """What comes after a mark of a shard, as a `ChangesPage`, once there is something.
 
         Unavailable where the shard moves or restarts meanwhile: ask again with the same mark.
         """
         return self.ask(shard, query)
 
-    def changes_in(self, read: Read) -> list[Change]:
+    def changes_in(self, read: ChangesPage) -> list[Change]:
         """The changes of a page, decoded on the caller's thread."""
         return changes_of(self._codec, read)
 
@@ -174,7 +183,7 @@ class Region:
         """Run a reader on a shard between two turns; it must copy what it takes away."""
         future: Future[Any] = Future()
         ref = self.places.shards.get(shard)
-        if ref is None or not tell(ref, Look(look, future)):
+        if ref is None or not send(ref, Inspect(look, future)):
             resolve(future, Unavailable(f"{shard} is not owned here"))
         return future
 
@@ -193,40 +202,40 @@ class Region:
 
     # ---- for the root, the claim shell and the peers ----
 
-    def register_soft(
+    def register_service(
         self, prefix: str, machine: Any, *, role: str | None = None, outward: bool = False
     ) -> None:
-        """From now on keys of this kind go to the machine (`shells/soft.py` says what one is).
+        """From now on keys of this kind go to the machine (`shells/ephemeral.py` says what one is).
         A prefix that is a whole key means this one alone.
 
         Members with `role` have one each; without a role everybody has its own. An `outward` one
         acts on the world, so it gets its mail only while our session is sure.
         """
-        if self.on_soft is None:
+        if self.on_service is None:
             raise RuntimeError("register soft machines after the daemon was assembled")
         if role is not None:
             self.places.roles[prefix] = role
-        ref = self.places.softs[prefix] = self.on_soft(prefix, machine, outward=outward)
+        ref = self.places.services[prefix] = self.on_service(prefix, machine, outward=outward)
         # Our session may have begun on another thread before this: whoever names the machines
         # sets the name first and then looks who there is, here it is the other way round, so one
         # of the two tells it. A machine without its name would wait for answers to a stranger.
         if self.places.me:
-            tell(ref, self.places.named(prefix))
+            send(ref, self.places.named(prefix))
 
     def place(self, shard: ShardId, ref: Ref | None) -> None:
         """The shard lives there from now on; None: no more here. For the root."""
         self.places.place(shard, ref)
 
-    def deliver(self, arrived: Arrived) -> bool:
+    def deliver(self, arrived: Inbound) -> bool:
         """A letter from a peer; False where its place is not here."""
         if self.places.is_late(arrived.place, arrived.view):
             return False
         ref = self.places.here(arrived.place)
         sender = arrived.sender
         stamp = Stamp(sender, arrived.epoch) if sender is not None else None
-        return ref is not None and tell(ref, Mail(arrived.envelopes, stamp))
+        return ref is not None and send(ref, Mail(arrived.envelopes, stamp))
 
-    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+    def misdirected(self, peer: str, place: Route, *, view: int) -> None:
         """The peer has not what we sent: one of us has an old view, which mends itself. What was
         lost is said again when it has: the view that tells us may have come before the refusal."""
         if isinstance(place, ShardId):  # who wants a soft machine asks anew by himself
@@ -235,7 +244,7 @@ class Region:
     def reached(self) -> None:
         """A shard has a new owner, or a peer is there again: what was lost can be said anew."""
         for ref in [*self.places.shards.values()]:
-            tell(ref, Reached())
+            send(ref, PeerReachable())
 
     def broke(self, text: str) -> None:
         """The links began anew."""
@@ -249,7 +258,7 @@ class Region:
         elif name in self.status.troubles:
             self.status.troubles.pop(name, None)
 
-    def _send_away(self, to: Away, batch: list[Envelope], *, stamp: Stamp | None) -> None:
+    def _send_away(self, to: RemoteRoute, batch: list[Envelope], *, stamp: Stamp | None) -> None:
         if self.closed:
             self._refuse(batch, "this daemon is stopping")
         elif not to.peer and isinstance(to.place, ShardId):
@@ -266,7 +275,7 @@ class Region:
         self._answer(batch, Unavailable(text))
 
     def _answer(self, batch: list[Envelope], answer: Any) -> None:
-        for ask in asks_of(batch):
+        for ask in reply_addresses(batch):
             resolve(ask, answer)
 
     def _pages(self, shard: Key, query: ListViews) -> Future[Any]:
@@ -323,7 +332,7 @@ def _then(asked: Future[Any], do: Callable[[Any], Any]) -> Future[Any]:
 
     def done(part: Future[Any]) -> None:
         found = part.result()
-        resolve(future, found if isinstance(found, Unavailable) else answer(do, found))
+        resolve(future, found if isinstance(found, Unavailable) else attempt_query(do, found))
 
     asked.add_done_callback(done)
     return future

@@ -25,38 +25,38 @@ from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
 from peloton.runtime.shells.features import FeatureShell, adopt
-from peloton.runtime.shells.fleet import ALONE, Setup, join
-from peloton.runtime.shells.house import House
+from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
-from peloton.runtime.shells.letters import (
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.shard import ShardShell, shard_shell_name
+from peloton.runtime.shells.shell import Clock, Driver, Shell, begin_shell
+from peloton.runtime.shells.shell_messages import (
     AwaitOpen,
-    Broke,
     Closed,
     Disown,
     Drain,
     DrainAll,
     Drop,
-    Lost,
     Opened,
     Own,
     Ref,
+    ShardLost,
+    ShellFailed,
     Wake,
     resolve,
-    tell,
+    send,
 )
-from peloton.runtime.shells.region import Region
-from peloton.runtime.shells.shard import ShardShell, name_of
-from peloton.runtime.shells.shell import Clock, Driver, Shell, begin
-from peloton.runtime.shells.soft import Soft, SoftShell
 from peloton.runtime.vocabulary import Kind
 
 RESTART_FIRST_S = 0.2
-RESTART_S_MAX = 15.0
+SHELL_RESTART_S_MAX = 15.0
 BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0
-STOP_S_MAX = 5.0
+ROOT_STOP_S_MAX = 5.0
 READERS = 4
 """Claims under way at once. Each is a handful of round trips one after the other; a store has
 room for more of them than a takeover may wait for."""
@@ -79,9 +79,9 @@ class Drivers(Protocol):
 class _Order:
     """Shards to be given back, and who waits for it."""
 
-    def __init__(self, letter: Disown) -> None:
-        self.left = dict.fromkeys(letter.shards)
-        self._answer = letter.answer
+    def __init__(self, message: Disown) -> None:
+        self.left = dict.fromkeys(message.shards)
+        self._answer = message.answer
 
     def look(self) -> None:
         """Answer once nothing is left."""
@@ -94,7 +94,7 @@ class RootShell(Shell):
 
     def __init__(self, driver: Driver, *, region: Region, exited: Future[str]) -> None:
         super().__init__("root", driver)
-        self.house: House | None = None
+        self.context: DaemonContext | None = None
         self.claim: Ref | None = None
         self._region = region
         self._exited = exited
@@ -107,29 +107,29 @@ class RootShell(Shell):
         self._all_open: list[Future[Any]] = []
         self._giving: dict[ShardId, list[_Order]] = {}
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """A shell said what became of it, or shards are wanted or given back."""
-        if isinstance(letter, Own):
-            for shard in letter.shards:
+        if isinstance(message, Own):
+            for shard in message.shards:
                 self._mine.setdefault(shard, None)
                 self._begin(shard)
-        elif isinstance(letter, Disown):
-            self._disown(letter)
-        elif isinstance(letter, Drop):
-            for shard in letter.shards:
+        elif isinstance(message, Disown):
+            self._disown(message)
+        elif isinstance(message, Drop):
+            for shard in message.shards:
                 self._drop(shard)
-        elif isinstance(letter, Opened):
-            self._opened(letter.shard)
-        elif isinstance(letter, Closed):
-            self._closed(letter.shard)
-        elif isinstance(letter, Lost):
-            self._lost(letter)
-        elif isinstance(letter, Broke):
-            self._broke(letter.name, letter.text, fatal=letter.fatal)
-        elif isinstance(letter, AwaitOpen):
-            self._all_open.append(letter.answer)
+        elif isinstance(message, Opened):
+            self._opened(message.shard)
+        elif isinstance(message, Closed):
+            self._closed(message.shard)
+        elif isinstance(message, ShardLost):
+            self._lost(message)
+        elif isinstance(message, ShellFailed):
+            self._broke(message.name, message.text, fatal=message.fatal)
+        elif isinstance(message, AwaitOpen):
+            self._all_open.append(message.answer)
             self._answer_if_open()
-        elif isinstance(letter, Wake):
+        elif isinstance(message, Wake):
             for shard in [name for name, at_s in self._restart.items() if at_s <= self.now]:
                 self._begin(shard)
         if self._restart:
@@ -143,9 +143,9 @@ class RootShell(Shell):
         self._restart.pop(shard, None)
         if self._mine.get(shard) is not None or shard not in self._mine:
             return
-        assert self.house is not None
+        assert self.context is not None
         self._repaired(shard)
-        ref = self._mine[shard] = ShardShell.start(shard, self.house)
+        ref = self._mine[shard] = ShardShell.start(shard, self.context)
         self._region.place(shard, ref)
 
     def _opened(self, shard: ShardId) -> None:
@@ -161,7 +161,7 @@ class RootShell(Shell):
             for future in waiting:
                 resolve(future, None)
 
-    def _lost(self, lost: Lost) -> None:
+    def _lost(self, lost: ShardLost) -> None:
         shard = lost.shard
         self._region.place(shard, None)
         self._open.pop(shard, None)
@@ -175,8 +175,8 @@ class RootShell(Shell):
             self._broke(str(shard), lost.text, fatal=False)
         if self.claim is not None:
             del self._mine[shard]
-            self._region.trouble(name_of(shard), "")
-            tell(self.claim, lost)
+            self._region.trouble(shard_shell_name(shard), "")
+            send(self.claim, lost)
             return
         if lost.damaged:
             self._damaged[shard] = None  # a person has to look; health is red with the reason
@@ -184,17 +184,19 @@ class RootShell(Shell):
             self._answer_if_open()
             return
         fails = self._fails[shard] = self._fails.get(shard, 0) + 1
-        self._restart[shard] = self.now + min(RESTART_FIRST_S * 2 ** (fails - 1), RESTART_S_MAX)
+        self._restart[shard] = self.now + min(
+            RESTART_FIRST_S * 2 ** (fails - 1), SHELL_RESTART_S_MAX
+        )
 
-    def _disown(self, letter: Disown) -> None:
+    def _disown(self, message: Disown) -> None:
         """The order is answered when the last of its shards is back."""
-        order = _Order(letter)
-        for shard in letter.shards:
+        order = _Order(message)
+        for shard in message.shards:
             self._giving.setdefault(shard, []).append(order)
-        for shard in letter.shards:
+        for shard in message.shards:
             self._restart.pop(shard, None)
             ref = self._mine.get(shard)
-            if ref is None or not tell(ref, Drain()):
+            if ref is None or not send(ref, Drain()):
                 self._closed(shard)
         order.look()
 
@@ -202,16 +204,16 @@ class RootShell(Shell):
         # The shard may end by itself before it hears of this; whoever dropped it hears once.
         self._giving.setdefault(shard, [])
         ref = self._mine.get(shard)
-        if ref is None or not tell(ref, Drop((shard,))):
+        if ref is None or not send(ref, Drop((shard,))):
             self._closed(shard)
 
-    def _tell_claim(self, letter: Any) -> None:
+    def _tell_claim(self, message: Any) -> None:
         if self.claim is not None:
-            tell(self.claim, letter)
+            send(self.claim, message)
 
     def _closed(self, shard: ShardId) -> None:
         self._region.place(shard, None)
-        self._region.trouble(name_of(shard), "")
+        self._region.trouble(shard_shell_name(shard), "")
         self._tell_claim(Closed(shard))
         self._mine.pop(shard, None)
         self._open.pop(shard, None)
@@ -256,18 +258,18 @@ class Root:
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """Claim these shards, beside those that are owned."""
-        tell(self._shell, Own(shards))
+        send(self._shell, Own(shards))
 
     def own_all(self, sizes: Mapping[str, int]) -> Future[None]:
         """Claim every shard of these groups; done when all but the damaged ones take mail."""
         self.own(tuple(ShardId(group, at) for group in sizes for at in range(sizes[group])))
-        tell(self._shell, AwaitOpen(self.opened))
+        send(self._shell, AwaitOpen(self.opened))
         return self.opened
 
     def disown(self, shards: tuple[ShardId, ...]) -> Future[Any]:
         """Finish what is in flight and give the shards back."""
         future: Future[Any] = Future()
-        tell(self._shell, Disown(shards, future))
+        send(self._shell, Disown(shards, future))
         return future
 
     def leave(self) -> Future[Any]:
@@ -275,7 +277,7 @@ class Root:
         if self.claim is None:
             return self.disown(tuple(self.region.owned()))
         future: Future[Any] = Future()
-        tell(self.claim, DrainAll(future))
+        send(self.claim, DrainAll(future))
         return future
 
     def stop(self, *, drain: bool = True) -> None:
@@ -283,7 +285,7 @@ class Root:
         self.region.status.closed = True
         if drain:
             try:
-                self.leave().result(STOP_S_MAX)
+                self.leave().result(ROOT_STOP_S_MAX)
             except TimesUp:
                 pass  # an unclear frame: the next owner finds out what became of it
         self._drivers.stop()
@@ -312,7 +314,7 @@ def assemble(
     *,
     sizes: Mapping[str, int],
     drivers: Drivers,
-    setup: Setup = ALONE,
+    setup: DaemonSetup = ALONE,
 ) -> Root:
     """All shells of a daemon, owning no shard yet and knowing no soft machine."""
     record = setup.record or journal.bootstrap(sizes)
@@ -325,41 +327,42 @@ def assemble(
     exited: Future[str] = Future()
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)
-    root_ref = begin(shell)
+    root_ref = begin_shell(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
-    shell.house = House(
+    shell.context = DaemonContext(
         kinds=kinds,
         codec=codec,
         sharding=sharding,
         region=region,
         driver=driver,
         root=root_ref,
-        journal=begin(committer),
+        journal=begin_shell(committer),
         readers=_readers(drivers, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
     )
 
-    def on_soft(prefix: str, machine: Soft, *, outward: bool) -> Ref:
+    def on_service(prefix: str, machine: EphemeralService, *, outward: bool) -> Ref:
         own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
-        soft = SoftShell(prefix, own, machine=machine, region=region, root=root_ref)
+        soft = EphemeralShell(prefix, own, machine=machine, region=region, root=root_ref)
         soft.outward, soft.held_mail_max = outward, setup.limits.held_mail_max
-        return begin(soft)
+        return begin_shell(soft)
 
-    region.on_soft = on_soft
+    region.on_service = on_service
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
-        root.claim = shell.claim = join(shell.house, setup.fleet, sizes=sizes)
+        root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes)
         if codec.level < codec.known_level:
             reader = drivers.driver("reader-0")
-            begin(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
+            begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
     return root
 
 
 def _readers(drivers: Drivers, journal: Journal, *, root: Ref) -> tuple[Ref, ...]:
     names = [f"reader-{number}" for number in range(READERS)]
     return tuple(
-        begin(ReaderShell(name, drivers.driver(name), journal=journal, root=root)) for name in names
+        begin_shell(ReaderShell(name, drivers.driver(name), journal=journal, root=root))
+        for name in names
     )
 
 
@@ -369,7 +372,7 @@ def start(
     *,
     sizes: Mapping[str, int],
     clock: Clock,
-    softs: Mapping[str, Soft] | None = None,
+    services: Mapping[str, EphemeralService] | None = None,
 ) -> Root:
     """A daemon that owns every shard there is. Returns at once; see `Root.opened`."""
     collector = Collector()
@@ -377,7 +380,7 @@ def start(
     root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
     root.collector = collector
     drivers.on_broken = root.broken
-    for prefix, machine in (softs or {}).items():
-        root.region.register_soft(prefix, machine)
+    for prefix, machine in (services or {}).items():
+        root.region.register_service(prefix, machine)
     root.own_all(sizes).add_done_callback(lambda _: collector.own())
     return root

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pykka
 
-from peloton.runtime.shells.letters import WAKE, Ref, tell
+from peloton.runtime.shells.shell_messages import WAKE, Ref, send
 
 
 class Clock(Protocol):
@@ -109,7 +109,7 @@ class Shell(pykka.Actor):
         self.wake_at_s: float | None = None
         self.actor_inbox.bell = lambda: driver.rung(self)
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """Do what a letter asks for."""
         raise NotImplementedError
 
@@ -117,7 +117,7 @@ class Shell(pykka.Actor):
         """`handle` raised; this must not."""
         raise NotImplementedError
 
-    def late(self, letter: Any) -> None:
+    def late(self, message: Any) -> None:
         """A letter that came after the end, on the thread of who told it: refuse its asks."""
 
     @property
@@ -136,11 +136,11 @@ class Shell(pykka.Actor):
 
     def again(self) -> None:
         """Go on at the next grant, after others had theirs."""
-        tell(self.ref, WAKE)
+        send(self.ref, WAKE)
 
-    def grant(self, letters: int) -> None:
+    def grant(self, messages: int) -> None:
         """Handle up to so many letters, now, on the thread of the caller."""
-        self.actor_inbox.granted = letters
+        self.actor_inbox.granted = messages
         try:
             self._actor_loop_running()
         except NotGranted:
@@ -183,7 +183,7 @@ class Shell(pykka.Actor):
         self.driver.attach(self)
 
 
-def begin(shell: Shell) -> Ref:
+def begin_shell(shell: Shell) -> Ref:
     """What `Actor.start` does, for a shell that is needed as an object as well."""
     pykka.ActorRegistry.register(shell.actor_ref)
     shell._start_actor_loop()

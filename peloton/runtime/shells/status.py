@@ -20,7 +20,7 @@ from peloton.runtime.core.condition import (
     why_unowned,
 )
 from peloton.runtime.ports import SessionState, ShardId
-from peloton.runtime.shells.places import Places
+from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 
 REPORT_AGAIN_S = 10.0
@@ -42,7 +42,7 @@ class _Outage:
 class Status:
     """What one daemon knows of itself."""
 
-    def __init__(self, places: Places, sizes: Mapping[str, int]) -> None:
+    def __init__(self, places: RoutingTable, sizes: Mapping[str, int]) -> None:
         self.troubles: dict[str, str] = {}
         """By the name of a shell or a backend: what is wrong with it."""
         self.damaged: dict[ShardId, str] = {}
@@ -97,12 +97,12 @@ class Status:
 
     def moved(self) -> None:
         """Owners have changed: a shard that another has now is no longer held up by our servers."""
-        standing = self._places.standing
+        membership_status = self._places.membership_status
         for server, outage in [*self._outages.items()]:
             gone = [
                 shard
                 for shard, stays in outage.shards.items()
-                if not stays and standing is not None and standing.owner_of(shard)
+                if not stays and membership_status is not None and membership_status.owner_of(shard)
             ]
             outage.shards = {
                 shard: stays for shard, stays in outage.shards.items() if shard not in gone
@@ -127,17 +127,17 @@ class Status:
 
     def unowned(self, shard: ShardId) -> Unowned:
         """Why the shard has no owner that we know of."""
-        standing = self._places.standing
-        if standing is None and shard in self.damaged:
+        membership_status = self._places.membership_status
+        if membership_status is None and shard in self.damaged:
             return Unowned(self.damaged[shard], True)
         now = self.now()
         for server, outage in [*self._outages.items()]:
             if shard in outage.shards or server == ZOOKEEPER:
                 return Unowned(f"{server} is {silent(server, outage.since_s, now)}")
-        if standing is not None:
-            if standing.view is None:
+        if membership_status is not None:
+            if membership_status.view is None:
                 return Unowned("this daemon has not joined the cluster yet")
-            found = why_unowned(shard, standing.view)
+            found = why_unowned(shard, membership_status.view)
             own = self.damaged.get(shard)
             return Unowned(f"{own}; {found.text}", found.damaged) if own else found
         trouble = self.troubles.get(f"{shard.group}-{shard.number}")
@@ -179,15 +179,23 @@ class Status:
 
     def _owners(self, troubles: Mapping[str, str]) -> Iterator[Reason]:
         """Damaged shards one by one, all others without an owner by their reasons."""
-        standing, here = self._places.standing, self._places.shards
+        membership_status, here = self._places.membership_status, self._places.shards
         by_text: dict[str, list[ShardId]] = {}
         for name, shard in self._names.items():
-            owned = standing.owner_of(shard) if standing is not None else shard in here
+            owned = (
+                membership_status.owner_of(shard)
+                if membership_status is not None
+                else shard in here
+            )
             if owned and shard not in self.damaged:
-                if standing is not None and owned == standing.member and shard not in here:
+                if (
+                    membership_status is not None
+                    and owned == membership_status.member
+                    and shard not in here
+                ):
                     by_text.setdefault(MOVING, []).append(shard)
                 continue
-            if owned and standing is not None and owned != standing.member:
+            if owned and membership_status is not None and owned != membership_status.member:
                 continue  # another daemon could recover what this one could not
             why = self.unowned(shard)
             if why.damaged or shard in self.damaged:

@@ -17,7 +17,7 @@ from peloton.runtime.core.statements import (
     FrameRow,
     InsertRow,
     PartRow,
-    Plain,
+    PlainWrite,
     ReadBucket,
     ReadEnded,
     ReadSegment,
@@ -50,11 +50,11 @@ class Cells:
         self.rows: dict[Partition, dict[RowKey, Cell]] = {}
         self.deleted: dict[Partition, int] = {}
 
-    def write(self, ask: Plain, stamp_us: int) -> None:
+    def write(self, statement: PlainWrite, stamp_us: int) -> None:
         """A plain statement of this time arrives, now or for the second time."""
-        where = partition(ask)
-        if isinstance(ask, InsertRow):
-            self._insert(where, Cell(stamp_us, ask.row))
+        where = partition(statement)
+        if isinstance(statement, InsertRow):
+            self._insert(where, Cell(stamp_us, statement.row))
             return
         self.deleted[where] = max(stamp_us, self.deleted.get(where, stamp_us))
         left = {at: cell for at, cell in self.at(where).items() if cell.stamp_us > stamp_us}
@@ -76,11 +76,11 @@ class Cells:
         """The cells of a partition."""
         return self.rows.get(where, {})
 
-    def read(self, ask: ReadSegment | ReadBucket | ReadEnded) -> Iterator[PlainRow]:
+    def read(self, statement: ReadSegment | ReadBucket | ReadEnded) -> Iterator[PlainRow]:
         """Rows in the order of their keys; of ended rows the last."""
-        cells = self.at(partition(ask))
+        cells = self.at(partition(statement))
         keys = sorted(cells)
-        for key in keys[-1:] if isinstance(ask, ReadEnded) else keys:
+        for key in keys[-1:] if isinstance(statement, ReadEnded) else keys:
             yield cells[key].row
 
     def sizes(self, shard: ShardId) -> Sizes:
@@ -102,21 +102,23 @@ class Cells:
         return twin
 
 
-def partition(ask: Plain | ReadSegment | ReadBucket | ReadEnded) -> Partition:
+def partition(statement: PlainWrite | ReadSegment | ReadBucket | ReadEnded) -> Partition:
     """Where a statement acts."""
-    if isinstance(ask, (ReadSegment, DeleteSegment)):
-        return Partition("journal", ask.shard, (ask.segment,))
-    if isinstance(ask, (ReadBucket, DeleteBucket)):
-        return Partition("checkpoint", ask.shard, (ask.position, ask.epoch, ask.bucket))
-    if isinstance(ask, ReadEnded):
-        return Partition("ended", ask.shard, (ask.kind, ask.key))
-    row = ask.row
+    if isinstance(statement, (ReadSegment, DeleteSegment)):
+        return Partition("journal", statement.shard, (statement.segment,))
+    if isinstance(statement, (ReadBucket, DeleteBucket)):
+        return Partition(
+            "checkpoint", statement.shard, (statement.position, statement.epoch, statement.bucket)
+        )
+    if isinstance(statement, ReadEnded):
+        return Partition("ended", statement.shard, (statement.kind, statement.key))
+    row = statement.row
     if isinstance(row, FrameRow):
-        return Partition("journal", ask.shard, ((row.position - 1) // SEGMENT_FRAMES,))
+        return Partition("journal", statement.shard, ((row.position - 1) // SEGMENT_FRAMES,))
     if isinstance(row, PartRow):
         bucket = row.number // BUCKET_PARTS
-        return Partition("checkpoint", ask.shard, (row.position, row.epoch, bucket))
-    return Partition("ended", ask.shard, (row.kind, row.key))
+        return Partition("checkpoint", statement.shard, (row.position, row.epoch, bucket))
+    return Partition("ended", statement.shard, (row.kind, row.key))
 
 
 def row_key(row: PlainRow) -> RowKey:

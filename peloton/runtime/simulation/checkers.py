@@ -31,8 +31,8 @@ from peloton.runtime.core.statements import RegisterRow
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import ClaimShell
 from peloton.runtime.shells.root import Root, RootShell
-from peloton.runtime.simulation.daemon import Daemon
-from peloton.runtime.simulation.scan import Committed, Contradiction, Maker, Scan
+from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.scan import CommittedFrame, Contradiction, Maker, Scan
 from peloton.runtime.simulation.world import World
 
 CLOSER_FRAMES = 8
@@ -44,7 +44,7 @@ DEATH = "Died"
 """How the exception of a simulated death is named in the reason of an exit."""
 
 
-class Frame(NamedTuple):
+class DecodedFrame(NamedTuple):
     """A committed frame, decoded."""
 
     shard: ShardId
@@ -87,7 +87,7 @@ class Checkers:
         bounds: Bounds = Bounds(),  # noqa: B008
     ) -> None:
         self.scan = Scan(world.store)
-        self.hearers: list[Callable[[Frame], None]] = []
+        self.hearers: list[Callable[[DecodedFrame], None]] = []
         self.poisoned = False
         """Whether a storm says what nobody can take: turns may fail then, and all else holds."""
         self.checked: Counter[str] = Counter()
@@ -116,15 +116,15 @@ class Checkers:
             for shard, core in daemon.shards().items():
                 self._core(shard, core)
 
-    def _hear(self, shard: ShardId, committed: Committed) -> None:
+    def _hear(self, shard: ShardId, committed: CommittedFrame) -> None:
         self.checked["frame"] += 1
         if self.hearers:
             at, entries = self._world.codec.decode_frame(committed.body)
-            frame = Frame(shard, committed.position, at, entries)
+            frame = DecodedFrame(shard, committed.position, at, entries)
             for hearer in self.hearers:
                 hearer(frame)
 
-    def _daemon(self, daemon: Daemon) -> None:
+    def _daemon(self, daemon: SimulatedDaemon) -> None:
         """No shell breaks and no shard is damaged: no fault of the world excuses either."""
         name, root = daemon.name, daemon.root
         life = self._lives.get(name)
@@ -145,7 +145,7 @@ class Checkers:
         if self._steps % CLOSER_STEPS == 0:
             self._nobody_is_swamped(daemon)
 
-    def _begun(self, daemon: Daemon) -> Life | None:
+    def _begun(self, daemon: SimulatedDaemon) -> Life | None:
         """A process has begun, if there is one."""
         if daemon.root is None or daemon.process is None:
             return None
@@ -155,7 +155,7 @@ class Checkers:
         life = self._lives[daemon.name] = Life(daemon.root, shell=shell, claim=claim)
         return life
 
-    def _nobody_is_swamped(self, daemon: Daemon) -> None:
+    def _nobody_is_swamped(self, daemon: SimulatedDaemon) -> None:
         if daemon.process is None or daemon.process.frozen:
             return  # who stands still reads no letters
         for shell in daemon.process.shells:
@@ -170,7 +170,7 @@ class Checkers:
                 raise Contradiction(f"R18 {name}: the process gave up: {reason}")
 
     def _core(self, shard: ShardId, core: Shard) -> None:
-        held = core.held
+        held = core.deferred
         if held.retrying or held.aside or held.quarantined:
             self.no_turn_failed(shard, core)
         newest = self._compared.get(shard, 0)
@@ -184,7 +184,7 @@ class Checkers:
 
     def no_turn_failed(self, shard: ShardId, core: Shard) -> None:
         """R18: the program is right, so nothing in it raises."""
-        held, lines = core.held, core.turns.story._lines
+        held, lines = core.deferred, core.turns.story._lines
         failed = [line for line in lines if "failed:" in line.because]
         stopped = [*held.retrying, *held.aside, *held.quarantined]
         if (failed or stopped) and not self.poisoned:
@@ -220,12 +220,12 @@ class Checkers:
 
     def nothing_grows(self, shard: ShardId, core: Shard) -> None:
         """R17: mailboxes, remembered answers, the change feed, the story, and who owes."""
-        boxes = [*core.held.loading.values(), *core.held.retrying.values()]
+        boxes = [*core.deferred.loading.values(), *core.deferred.retrying.values()]
         mail = len(core._inbox) + sum(len(box._queue) for box in boxes)
-        answers = max((len(kept) for kept in core.answered.by_cell.values()), default=0)
+        answers = max((len(kept) for kept in core.request_log.by_cell.values()), default=0)
         for name, count, most in (
             ("envelopes wait", mail, self._bounds.mail_max),
-            ("actors owe", len(core.turns.speech.owing), self._bounds.owing_max),
+            ("actors owe", len(core.turns.resolver.owed_sends), self._bounds.owing_max),
             ("answers of one cell", answers, KEYS_PER_CELL_MAX),
             ("changes kept", len(core.changes._kept), core.limits.changes_max),
             ("lines of story", len(core.turns.story._lines), core.limits.lines_max),
@@ -263,8 +263,8 @@ class Checkers:
             if digest(self._maker.replayed(shard, self.scan.frames[shard])) != digest(core):
                 raise Contradiction(f"R5 {shard}: a replay from nothing is another state")
             self.checked["row"] += self.scan.reread(shard)
-            if core.held.loading:
-                raise Contradiction(f"R11 {shard}: {[*core.held.loading]} wait for their rows")
+            if core.deferred.loading:
+                raise Contradiction(f"R11 {shard}: {[*core.deferred.loading]} wait for their rows")
         self._one_owner_each()
 
     def at_rest(self) -> bool:

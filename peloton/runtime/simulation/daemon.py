@@ -17,19 +17,19 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.condition import CASSANDRA
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.statements import InsertRow, Reply, Statement
+from peloton.runtime.core.statements import InsertRow, Statement, StatementReply
 from peloton.runtime.ports import (
     Exchange,
     MemberNode,
     Membership,
     ShardId,
 )
-from peloton.runtime.shells.fleet import Fleet, Setup
+from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.simulation.member import Client
-from peloton.runtime.simulation.process import Process
+from peloton.runtime.simulation.member import SimulatedMembership
+from peloton.runtime.simulation.process import SimulatedProcess
 from peloton.runtime.simulation.store import MemberRows
 from peloton.runtime.vocabulary import Kind
 
@@ -44,7 +44,7 @@ class Moment(enum.Enum):
     AFTER = "after"
 
 
-class Call(NamedTuple):
+class PortCall(NamedTuple):
     """One call of a port by one daemon: all that can be the last thing it does."""
 
     daemon: str
@@ -65,7 +65,7 @@ class Died(Exception):
     """The process ended within this port call."""
 
 
-class Daemon:
+class SimulatedDaemon:
     """One place for a process: its name and address stay, its lives come and go."""
 
     def __init__(self, world: World, name: str, *, roles: tuple[str, ...]) -> None:
@@ -73,8 +73,8 @@ class Daemon:
         self.name = name
         self.roles = roles
         self.lives = 0
-        self.process: Process | None = None
-        self.client: Client | None = None
+        self.process: SimulatedProcess | None = None
+        self.client: SimulatedMembership | None = None
         self.rows: MemberRows | None = None
         self.root: Root | None = None
         self.dying = False
@@ -105,18 +105,18 @@ class Daemon:
         self.lives += 1
         name = f"{self.name}.{self.lives}"
         self.dying, self.sends_last, self.leaving = False, False, None
-        self.process = Process(world.stepper, name, skew_s=skew_s)
-        self.client = Client(world.ensemble, name)
+        self.process = SimulatedProcess(world.stepper, name, skew_s=skew_s)
+        self.client = SimulatedMembership(world.ensemble, name)
         self.rows = world.store.rows(self.name)
         node = MemberNode(self.address, self.roles)
         exchange = _Exchange(self, world.network.endpoint(self.address))
-        fleet = Fleet(name, node, _Membership(self, self.client), exchange, world.softs)
+        fleet = FleetPorts(name, node, _Membership(self, self.client), exchange, world.services)
         self.root = assemble(
             kinds,
             FencedRows(_Rows(self, self.rows), process=world.draw_process()),
             sizes=world.sizes,
             drivers=self.process,
-            setup=Setup(world.limits, fleet, CASSANDRA),
+            setup=DaemonSetup(world.limits, fleet, CASSANDRA),
         )
         self._listen_in(self.root.region)
 
@@ -179,7 +179,7 @@ class Daemon:
 
     def moment(self, port: str, name: str, *, at: Moment) -> None:
         """One side of a call; raises if it is the last thing the process does."""
-        call = Call(self.name, port, name, at)
+        call = PortCall(self.name, port, name, at)
         if self.dying or self.world.strikes(call):
             self.dying = True
             raise Died(f"{call}")
@@ -188,11 +188,11 @@ class Daemon:
 class _Rows:
     """The store, as a process calls it: it may die before any statement, or after all."""
 
-    def __init__(self, daemon: Daemon, rows: MemberRows) -> None:
+    def __init__(self, daemon: SimulatedDaemon, rows: MemberRows) -> None:
         self._daemon = daemon
         self._rows = rows
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """As the port says; what was sent before the death is done."""
         for at, statement in enumerate(statements):
             try:
@@ -224,7 +224,7 @@ def _name(statement: Statement) -> str:
 class _Membership:
     """The membership service, likewise."""
 
-    def __init__(self, daemon: Daemon, client: Membership) -> None:
+    def __init__(self, daemon: SimulatedDaemon, client: Membership) -> None:
         self._daemon = daemon
         self._client = client
 
@@ -238,7 +238,7 @@ class _Membership:
 class _Exchange:
     """The streams to other daemons, likewise."""
 
-    def __init__(self, daemon: Daemon, exchange: Exchange) -> None:
+    def __init__(self, daemon: SimulatedDaemon, exchange: Exchange) -> None:
         self._daemon = daemon
         self._exchange = exchange
 

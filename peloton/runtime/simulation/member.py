@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
+    MembershipView,
     NodeAnswer,
     NodeOutcome,
     Session,
     SessionState,
     ShardId,
-    View,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RECONNECT_S = 0.5
 
 
-class Line:
+class SimulatedSession:
     """One session, both ends of it."""
 
     def __init__(self, member: str, node: MemberNode) -> None:
@@ -48,7 +48,7 @@ class Line:
         self.views_s = 0.0  # nor a view earlier views; but an answer may
 
 
-class Client:
+class SimulatedMembership:
     """The port as one daemon holds it: its methods are described there.
 
     The daemon's process may die, and the client with it.
@@ -60,7 +60,7 @@ class Client:
         self._service = ensemble
         ensemble.clients.append(self)
         self._cut = False
-        self._line: Line | None = None
+        self._line: SimulatedSession | None = None
         self._tell: Callable[[MembershipNews], object] = lambda news: None
 
     # ---- the port ----
@@ -70,7 +70,7 @@ class Client:
 
     def join(self, member: str, node: MemberNode) -> None:
         self.leave()
-        line = self._line = Line(member, node)
+        line = self._line = SimulatedSession(member, node)
         self._later(line, self._connect)
 
     def sure_for_s(self) -> float:
@@ -167,7 +167,7 @@ class Client:
 
     # ---- between the two ends ----
 
-    def _connect(self, line: Line) -> None:
+    def _connect(self, line: SimulatedSession) -> None:
         service = self._service
         if line.over or line.through or self.dead or line is not self._line:
             return
@@ -188,18 +188,18 @@ class Client:
         line.connected_s = line.news_s
         self.look()
 
-    def _write_node(self, line: Line) -> None:
+    def _write_node(self, line: SimulatedSession) -> None:
         service = self._service
         if line.through and service.members.get(line.member) != line.node:
             service.members[line.member] = line.node
             service.changed()
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: SimulatedSession) -> None:
         line.reading = False
         service = self._service
         if line.through:
             members, owners = dict(service.members), dict(service.owners)
-            self._say(line, View(line.member, service.changed_at, members, owners))
+            self._say(line, MembershipView(line.member, service.changed_at, members, owners))
 
     def _ask(self, shard: ShardId, do: Callable[[ShardId, str], NodeAnswer]) -> None:
         line, service = self._line, self._service
@@ -208,7 +208,7 @@ class Client:
         unsure = NodeAnswer(line.member, shard, NodeOutcome.UNSURE)
         sent = line.breaks if line.through else -1
 
-        def arrive(line: Line) -> None:
+        def arrive(line: SimulatedSession) -> None:
             if line.over:
                 return
             if line.breaks != sent:
@@ -226,7 +226,7 @@ class Client:
         self._later(line, arrive)
 
     def _say(
-        self, line: Line, news: MembershipNews, *, broken: MembershipNews | None = None
+        self, line: SimulatedSession, news: MembershipNews, *, broken: MembershipNews | None = None
     ) -> None:
         """In order; `broken` is said where a break meets the news under way."""
         service, sent = self._service, line.breaks
@@ -239,14 +239,14 @@ class Client:
             self._tell(said)
 
         at_s = service.now + service.upto(service.faults.way_s_max)
-        if isinstance(news, View):
+        if isinstance(news, MembershipView):
             at_s += service.upto(service.faults.watch_s_max)
             line.views_s = at_s = max(line.views_s, line.connected_s, at_s)
         else:
             line.news_s = at_s = max(line.news_s, at_s)
         service.at(at_s, arrive)
 
-    def _say_state(self, line: Line, state: SessionState) -> None:
+    def _say_state(self, line: SimulatedSession, state: SessionState) -> None:
         if line.told is not state:
             line.told = state
             self._service.struck[state.value] += 1
@@ -254,7 +254,7 @@ class Client:
             session = Session(line.member, state, version)
             self._say(line, session, broken=session)
 
-    def _later(self, line: Line, do: Callable[[Line], None]) -> None:
+    def _later(self, line: SimulatedSession, do: Callable[[SimulatedSession], None]) -> None:
         service = self._service
         line.asked_s = max(line.asked_s, service.now + service.upto(service.faults.way_s_max))
         service.at(line.asked_s, lambda: do(line))

@@ -23,8 +23,8 @@ from peloton.runtime.ports import (
     NodeOutcome,
     ShardId,
 )
-from peloton.runtime.simulation.later import Later
-from peloton.runtime.simulation.member import Client, Line
+from peloton.runtime.simulation.member import SimulatedMembership, SimulatedSession
+from peloton.runtime.simulation.scheduled import ScheduledShell
 from peloton.runtime.simulation.stepper import Stepper
 
 STRIKE_EVERY_S = 1.0
@@ -48,14 +48,18 @@ class MembershipFaults(Struct, frozen=True):
     pause_s_max: float = 30.0
 
 
-CALM = MembershipFaults()
+CALM_MEMBERSHIP = MembershipFaults()
 
 
-class Ensemble(Later):
+class Ensemble(ScheduledShell):
     """The service: the truth about nodes, and all that strikes between it and its clients."""
 
     def __init__(
-        self, stepper: Stepper, *, faults: MembershipFaults = CALM, session_s: float = 10.0
+        self,
+        stepper: Stepper,
+        *,
+        faults: MembershipFaults = CALM_MEMBERSHIP,
+        session_s: float = 10.0,
     ) -> None:
         super().__init__("ensemble", stepper)
         self.faults = faults
@@ -65,8 +69,8 @@ class Ensemble(Later):
         """The position of the last change of anything here: the date of every view."""
         self.members: dict[str, MemberNode] = {}
         self.owners: dict[ShardId, str] = {}
-        self.clients: list[Client] = []
-        self.lines: list[Line] = []
+        self.clients: list[SimulatedMembership] = []
+        self.lines: list[SimulatedSession] = []
         self.struck: Counter[str] = Counter()
         self.paused = False
         self._quiet = True
@@ -82,7 +86,7 @@ class Ensemble(Later):
 
     def calm(self) -> None:
         """Nothing strikes any more, and everything that is cut or paused is mended."""
-        self.faults, self._quiet = CALM, True
+        self.faults, self._quiet = CALM_MEMBERSHIP, True
         self.resume()
         for client in self.clients:
             client.heal()
@@ -138,12 +142,12 @@ class Ensemble(Later):
         for client in self.clients:
             client.look()
 
-    def begin(self, line: Line) -> None:
+    def begin(self, line: SimulatedSession) -> None:
         """A new session."""
         line.joined = line.alive = True
         self.lines.append(line)
 
-    def end(self, line: Line) -> None:
+    def end(self, line: SimulatedSession) -> None:
         """A session is over: all its nodes vanish in one change."""
         if line.alive:
             line.alive = False
@@ -152,7 +156,7 @@ class Ensemble(Later):
             self.owners = {s: owner for s, owner in self.owners.items() if owner != line.member}
             self.changed()
 
-    def await_sign(self, line: Line) -> None:
+    def await_sign(self, line: SimulatedSession) -> None:
         """The session ends then, unless its client is back; the last sign of life is up to a
         third of the time old already."""
         line.waits += 1

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.ports import Ears
+from peloton.runtime.ports import StreamListener
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.stepper import Stepper
 
@@ -42,7 +42,7 @@ class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
     silent: float = 0.0  # ends that are not told of the death of their stream
 
 
-CALM = NetworkFaults()
+CALM_NETWORK = NetworkFaults()
 
 
 class _End:
@@ -63,13 +63,13 @@ class Endpoint:
 
     def __init__(self, network: Network, address: str) -> None:
         self.address = address
-        self.ears: Ears | None = None
+        self.listener: StreamListener | None = None
         self.ends: dict[int, _End] = {}
         self._network = network
 
-    def listen(self, ears: Ears) -> None:
+    def listen(self, listener: StreamListener) -> None:
         """As the port says."""
-        self.ears = ears
+        self.listener = listener
 
     def dial(self, address: str) -> int:
         """As the port says."""
@@ -89,15 +89,15 @@ class Endpoint:
 
     def hung(self, end: _End, text: str) -> None:
         """The stream of this end is dead; a daemon that died itself hears nothing."""
-        if self.ears is not None:
-            self.ears.closed(end.number, text)
+        if self.listener is not None:
+            self.listener.closed(end.number, text)
 
 
 class Network:
     """All streams of a world. `struck` counts the faults that did."""
 
     def __init__(self, stepper: Stepper, chance: random.Random) -> None:
-        self.faults = CALM
+        self.faults = CALM_NETWORK
         self.struck: Counter[str] = Counter()
         self.carried = 0
         self._stepper = stepper
@@ -121,7 +121,7 @@ class Network:
         """The daemon at this address is no more; its peers may or may not be told."""
         endpoint = self._endpoints.pop(address, None)
         if endpoint is not None:
-            ends, endpoint.ends, endpoint.ears = endpoint.ends, {}, None
+            ends, endpoint.ends, endpoint.listener = endpoint.ends, {}, None
             for end in ends.values():
                 self.hang_up(end, "reset")
 
@@ -186,13 +186,13 @@ class Network:
             return
         if self._lost(caller.address, address):
             return
-        if called is None or called.ears is None:
+        if called is None or called.listener is None:
             self._closed(end, "nobody listens")
             return
         other = end.other = _End(next(self._numbers), called)
         other.other = end
         called.ends[other.number] = other
-        called.ears.accepted(other.number)
+        called.listener.accepted(other.number)
         for data in end.early:
             self._frame(end, data)
         end.early = []
@@ -203,11 +203,11 @@ class Network:
             end.early.append(data)
             return
         here = other.exchange
-        if other.number not in here.ends or here.ears is None:
+        if other.number not in here.ends or here.listener is None:
             return
         if not self._lost(end.exchange.address, here.address):
             self.carried += 1
-            here.ears.arrived(other.number, data)
+            here.listener.arrived(other.number, data)
 
     def _closed(self, end: _End, text: str) -> None:
         if end.exchange.ends.pop(end.number, None) is not None:
@@ -250,7 +250,7 @@ class _Courier(Shell):
         super().__init__("network", stepper)
         self._network = network
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """It is time."""
         self._network.arrive()
 

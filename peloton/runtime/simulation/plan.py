@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 
-class Deed(
+class StormAction(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """One thing that somebody does at a certain time after the storm began."""
@@ -30,7 +30,7 @@ class Deed(
     for_s: float = 0.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StormPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One storm. `faults` are those that last, by name, with a strength from 0 to 1.
 
     `limits` are those that are tiny, by name; all others are as in production. Soft machines are
@@ -44,11 +44,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limits: dict[str, int | float] = {}
     furnish_s_max: float = 0.0
     faults: dict[str, float] = {}
-    deeds: tuple[Deed, ...] = ()
+    actions: tuple[StormAction, ...] = ()
     storm_s: float = 30.0
 
 
-P = TypeVar("P", bound=Plan)
+P = TypeVar("P", bound=StormPlan)
 
 
 def changed(plan: P, **fields: Any) -> P:
@@ -56,7 +56,7 @@ def changed(plan: P, **fields: Any) -> P:
     return replace(plan, **fields)
 
 
-def save(plan: Plan, path: Path) -> None:
+def save(plan: StormPlan, path: Path) -> None:
     """As JSON that a person can read."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(plan, order="deterministic")) + b"\n")
 

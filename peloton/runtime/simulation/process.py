@@ -22,7 +22,7 @@ class SkewedClock:
         return self._stepper.clock.now_s + self.skew_s
 
 
-class Process:
+class SimulatedProcess:
     """Driver of all shells of one process, and the drivers' maker that `assemble` wants."""
 
     def __init__(self, stepper: Stepper, name: str, *, skew_s: float = 0.0) -> None:
@@ -36,7 +36,7 @@ class Process:
 
     # ---- what shells and their maker call ----
 
-    def driver(self, name: str) -> Process:  # noqa: ARG002
+    def driver(self, name: str) -> SimulatedProcess:  # noqa: ARG002
         """One for all."""
         return self
 

@@ -17,13 +17,13 @@ from peloton.runtime.core.register import Hold
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.statements import (
-    Found,
     FrameRow,
     ReadBucket,
     ReadEnded,
     ReadRegister,
     ReadSegment,
     RegisterRow,
+    RowsFound,
     Statement,
 )
 from peloton.runtime.ports import SEGMENT_FRAMES, Damaged, Frame, ShardId
@@ -38,7 +38,7 @@ class Contradiction(AssertionError):
     """Something that must never be is so. The text begins with the rule."""
 
 
-class Committed(NamedTuple):
+class CommittedFrame(NamedTuple):
     """A frame as it was when its register moved past it."""
 
     position: int
@@ -52,16 +52,16 @@ class Scan:
     """All journals of one store, from their first frame on."""
 
     def __init__(self, store: SimulatedStore) -> None:
-        self.frames: dict[ShardId, list[Committed]] = {}
+        self.frames: dict[ShardId, list[CommittedFrame]] = {}
         self.owners: dict[tuple[ShardId, int], bytes] = {}
         self._store = store
         self._rows: dict[ShardId, RegisterRow] = {}
 
     # ---- at every step ----
 
-    def look(self) -> list[tuple[ShardId, Committed]]:
+    def look(self) -> list[tuple[ShardId, CommittedFrame]]:
         """What was committed since the last look, in the order of each shard."""
-        found: list[tuple[ShardId, Committed]] = []
+        found: list[tuple[ShardId, CommittedFrame]] = []
         known = self._rows
         for shard, row in self._store.registers.registers.items():
             before = known.get(shard)
@@ -72,7 +72,7 @@ class Scan:
 
     def _moved(
         self, shard: ShardId, before: RegisterRow | None, *, row: RegisterRow
-    ) -> list[Committed]:
+    ) -> list[CommittedFrame]:
         if before is not None and row.epoch < before.epoch:
             raise Contradiction(f"R3 {shard}: epoch {row.epoch} after {before.epoch}")
         if before is not None and row.last_position < before.last_position:
@@ -106,7 +106,7 @@ class Scan:
             text = f"epoch {epoch} has two owners, {first.hex()} and {process.hex()}"
             raise Contradiction(f"R3 {shard}: {text}")
 
-    def _read(self, walk: chain.Walk, row: RegisterRow) -> Iterator[Committed]:
+    def _read(self, walk: chain.Walk, row: RegisterRow) -> Iterator[CommittedFrame]:
         """The frames after the last that is known, as a reader of the rows finds them."""
         tail = range(walk.position + 1, row.last_position + 1)
         if not tail:
@@ -114,13 +114,13 @@ class Scan:
         rows: list[object] = []
         for segment in range((tail[0] - 1) // SEGMENT_FRAMES, (tail[-1] - 1) // SEGMENT_FRAMES + 1):
             rows += self._store.cells.read(ReadSegment(walk.shard, segment))
-        for parts in fencing.pick(tuple(rows), epoch=row.epoch, tail=tail):
+        for parts in fencing.pick_frames(tuple(rows), epoch=row.epoch, tail=tail):
             body, first = _body(parts), parts[0]
             try:
                 walk.step(first, body)
             except chain.Mismatch as mismatch:
                 raise Contradiction(f"R4 {mismatch}") from mismatch
-            yield Committed(first.position, first.epoch, first.op, first.chain, body)
+            yield CommittedFrame(first.position, first.epoch, first.op, first.chain, body)
 
     # ---- at quiet points ----
 
@@ -174,7 +174,7 @@ class Maker:
         )
         return core
 
-    def replayed(self, shard: ShardId, frames: list[Committed]) -> Shard:
+    def replayed(self, shard: ShardId, frames: list[CommittedFrame]) -> Shard:
         """From nothing, by every frame there ever was."""
         core = self._empty(shard, frames[-1].epoch if frames else 0)
         told = (Frame(frame.position, frame.body) for frame in frames)
@@ -187,17 +187,17 @@ class Maker:
         return core
 
     def _told(
-        self, hold: Hold, reading: fencing.Reading, *, row: RegisterRow
+        self, hold: Hold, reading: fencing.ReadCoroutine, *, row: RegisterRow
     ) -> Iterator[bytes | Frame]:
         """Drive a reading talk over the rows as they are: no fault, no time, no claim."""
         ask = next(reading, None)
         while ask is not None:
-            if isinstance(ask, fencing.Piece):
+            if isinstance(ask, fencing.FoundItems):
                 yield from ask.items
                 ask = next(reading, None)
                 continue
             assert isinstance(ask, tuple), f"{hold.shard}: in doubt without a fault"
-            replies = tuple(Found(self._rows(row, each)) for each in ask)
+            replies = tuple(RowsFound(self._rows(row, each)) for each in ask)
             try:
                 ask = reading.send(replies)
             except StopIteration:

@@ -11,10 +11,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from peloton.runtime.simulation.daemon import Call, Daemon
-from peloton.runtime.simulation.member import Client
-from peloton.runtime.simulation.plan import Deed
-from peloton.runtime.simulation.storms import Deadly, Fault, Lasting, Storm, Stroke
+from peloton.runtime.simulation.daemon import PortCall, SimulatedDaemon
+from peloton.runtime.simulation.member import SimulatedMembership
+from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.storms import Deadly, Fault, LastingFault, MomentaryFault, Storm
 
 CLOCK_S_MAX = 10.0
 """How far a clock is off, or steps. Beyond the drift that leases allow nothing is promised in time,
@@ -26,7 +26,7 @@ TAKEOVER_CALLS = ("Bump", "ReadRegister", "ReadSegment", "ReadBucket", "create_o
 # ---- death ----
 
 
-Fits = Callable[[Call], bool]
+Fits = Callable[[PortCall], bool]
 
 DEADLY: tuple[tuple[str, str, str, Fits, float], ...] = (
     ("F1", "death at a store call", "a process dies before or after a statement to the store",
@@ -49,34 +49,34 @@ def _deaths(name: str, fits: Fits, *, share: float) -> Callable[[Storm, float], 
     return begin
 
 
-def kill(storm: Storm, deed: Deed) -> None:
+def kill(storm: Storm, action: StormAction) -> None:
     """`kill -9`, whatever it does."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is not None:
-        storm.strike(deed.name, daemon.name)
+        storm.strike(action.name, daemon.name)
         storm.world.kill(daemon)
 
 
-def kill_all(storm: Storm, deed: Deed) -> None:
+def kill_all(storm: Storm, action: StormAction) -> None:
     """The power of the whole house: nobody is left to hand over to."""
-    storm.strike(deed.name)
+    storm.strike(action.name)
     for daemon in [*storm.world.daemons.values()]:
         storm.world.kill(daemon)
 
 
-def freeze(storm: Storm, deed: Deed) -> None:
+def freeze(storm: Storm, action: StormAction) -> None:
     """It stands still, and goes on believing what it believed."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is not None:
-        storm.strike(deed.name, f"{daemon.name} for {deed.for_s:.1f} s")
+        storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
         daemon.freeze()
-        storm.later(deed.for_s, daemon.thaw)
+        storm.later(action.for_s, daemon.thaw)
 
 
 # ---- planned changes ----
 
 
-def _hand_over(storm: Storm, daemon: Daemon) -> None:
+def _hand_over(storm: Storm, daemon: SimulatedDaemon) -> None:
     """It leaves in good order, and its next process begins."""
     daemon.thaw()
     daemon.leave()
@@ -94,47 +94,47 @@ def _hand_over(storm: Storm, daemon: Daemon) -> None:
     look()
 
 
-def hand_over(storm: Storm, deed: Deed) -> None:
+def hand_over(storm: Storm, action: StormAction) -> None:
     """One daemon is restarted in good order."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is not None:
-        storm.strike(deed.name, daemon.name)
+        storm.strike(action.name, daemon.name)
         _hand_over(storm, daemon)
 
 
-def rolling(storm: Storm, deed: Deed) -> None:
+def rolling(storm: Storm, action: StormAction) -> None:
     """All daemons are restarted in good order, one after the other."""
-    storm.strike(deed.name)
+    storm.strike(action.name)
     for at, daemon in enumerate([*storm.world.daemons.values()]):
-        storm.later(at * deed.for_s, partial(_hand_over, storm, daemon))
+        storm.later(at * action.for_s, partial(_hand_over, storm, daemon))
 
 
-def add(storm: Storm, deed: Deed) -> None:
+def add(storm: Storm, action: StormAction) -> None:
     """One more daemon."""
     roles = next(iter(storm.world.daemons.values())).roles
     storm.added += 1
-    storm.strike(deed.name)
+    storm.strike(action.name)
     storm.world.start(f"x{storm.added}", roles=roles)
 
 
-def remove(storm: Storm, deed: Deed) -> None:
+def remove(storm: Storm, action: StormAction) -> None:
     """A daemon leaves for good."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is not None and len(storm.world.daemons) > 1:
-        storm.strike(deed.name, daemon.name)
+        storm.strike(action.name, daemon.name)
         storm.world.remove(daemon)
         _fill_roles(storm, daemon.roles)
 
 
-def change_roles(storm: Storm, deed: Deed) -> None:
+def change_roles(storm: Storm, action: StormAction) -> None:
     """A daemon is restarted with one role less, if another daemon still has that role."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is None or len(daemon.roles) < 2:
         return
     all_roles = daemon.roles
-    gone = all_roles[deed.other % len(all_roles)]
+    gone = all_roles[action.other % len(all_roles)]
     daemon.roles = tuple(role for role in all_roles if role != gone)
-    storm.strike(deed.name, f"{daemon.name} without {gone}")
+    storm.strike(action.name, f"{daemon.name} without {gone}")
     _fill_roles(storm, all_roles)
     storm.world.kill(daemon)
 
@@ -151,94 +151,94 @@ def _fill_roles(storm: Storm, roles: tuple[str, ...]) -> None:
 # ---- membership ----
 
 
-def _clients(storm: Storm) -> list[Client]:
+def _clients(storm: Storm) -> list[SimulatedMembership]:
     return [each.client for each in storm.world.daemons.values() if each.client is not None]
 
 
-def expire(storm: Storm, deed: Deed) -> None:
+def expire(storm: Storm, action: StormAction) -> None:
     """A session ends though nothing is wrong."""
     clients = _clients(storm)
     if clients:
-        client = clients[deed.which % len(clients)]
-        storm.strike(deed.name, client.name)
+        client = clients[action.which % len(clients)]
+        storm.strike(action.name, client.name)
         client.expire()
 
 
-def empty(storm: Storm, deed: Deed) -> None:
+def empty(storm: Storm, action: StormAction) -> None:
     """The service has forgotten everybody."""
-    storm.strike(deed.name)
+    storm.strike(action.name)
     for client in _clients(storm):
         client.expire()
 
 
-def flap(storm: Storm, deed: Deed) -> None:
+def flap(storm: Storm, action: StormAction) -> None:
     """Sessions end one after the other, faster than shards can settle."""
-    for at in range(10 * deed.count):
-        again = replace(deed, which=deed.which + at)
+    for at in range(10 * action.count):
+        again = replace(action, which=action.which + at)
         storm.later(at * 0.7, partial(expire, storm, again))
 
 
-def cut_member(storm: Storm, deed: Deed) -> None:
+def cut_member(storm: Storm, action: StormAction) -> None:
     """A daemon does not reach the membership service; it reaches all else."""
     clients = _clients(storm)
     if clients:
-        client = clients[deed.which % len(clients)]
-        storm.strike(deed.name, f"{client.name} for {deed.for_s:.1f} s")
+        client = clients[action.which % len(clients)]
+        storm.strike(action.name, f"{client.name} for {action.for_s:.1f} s")
         client.cut()
-        storm.later(deed.for_s, client.heal)
+        storm.later(action.for_s, client.heal)
 
 
-def pause_members(storm: Storm, deed: Deed) -> None:
+def pause_members(storm: Storm, action: StormAction) -> None:
     """The service elects a leader, and answers nobody meanwhile."""
-    storm.strike(deed.name, f"for {deed.for_s:.1f} s")
+    storm.strike(action.name, f"for {action.for_s:.1f} s")
     storm.world.ensemble.pause()
-    storm.later(deed.for_s, storm.world.ensemble.resume)
+    storm.later(action.for_s, storm.world.ensemble.resume)
 
 
 # ---- store ----
 
 
-def cut_store(storm: Storm, deed: Deed) -> None:
+def cut_store(storm: Storm, action: StormAction) -> None:
     """One daemon does not reach the store; it reaches all else."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is not None:
-        storm.strike(deed.name, f"{daemon.name} for {deed.for_s:.1f} s")
+        storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
         storm.world.store.cut(daemon.name)
-        storm.later(deed.for_s, lambda: storm.world.store.mend(daemon.name))
+        storm.later(action.for_s, lambda: storm.world.store.mend(daemon.name))
 
 
-def outage(storm: Storm, deed: Deed) -> None:
+def outage(storm: Storm, action: StormAction) -> None:
     """Nobody reaches the store."""
-    storm.strike(deed.name, f"for {deed.for_s:.1f} s")
+    storm.strike(action.name, f"for {action.for_s:.1f} s")
     for name in [*storm.world.daemons]:
         storm.world.store.cut(name)
-        storm.later(deed.for_s, partial(storm.world.store.mend, name))
+        storm.later(action.for_s, partial(storm.world.store.mend, name))
 
 
 # ---- network ----
 
 
-def part(storm: Storm, deed: Deed) -> None:
+def part(storm: Storm, action: StormAction) -> None:
     """Two daemons do not reach each other, or one not the other; a third reaches both."""
-    pair = storm.pair(deed)
+    pair = storm.pair(action)
     if pair is not None:
         one, other = pair[0].address, pair[1].address
-        storm.strike(deed.name, f"{one} {other} for {deed.for_s:.1f} s")
-        storm.world.network.part(one, other, one_way=deed.name == "one way parted")
-        storm.later(deed.for_s, lambda: storm.world.network.mend(one, other))
+        storm.strike(action.name, f"{one} {other} for {action.for_s:.1f} s")
+        storm.world.network.part(one, other, one_way=action.name == "one way parted")
+        storm.later(action.for_s, lambda: storm.world.network.mend(one, other))
 
 
-def swizzle(storm: Storm, deed: Deed) -> None:
+def swizzle(storm: Storm, action: StormAction) -> None:
     """All pairs are parted one by one, and come back in another order."""
     addresses = [each.address for each in storm.world.daemons.values()]
     pairs = [(a, b) for at, a in enumerate(addresses) for b in addresses[at + 1 :]]
     if not pairs:
         return
-    storm.strike(deed.name)
+    storm.strike(action.name)
     for at, (one, other) in enumerate(pairs):
         storm.later(at * 0.5, partial(storm.world.network.part, one, other))
     for at, (one, other) in enumerate(storm.chance.sample(pairs, k=len(pairs))):
-        back_s = len(pairs) * 0.5 + deed.for_s + at * 0.5
+        back_s = len(pairs) * 0.5 + action.for_s + at * 0.5
         storm.later(back_s, partial(storm.world.network.mend, one, other))
 
 
@@ -250,12 +250,12 @@ def skew(storm: Storm, strength: float) -> None:
     storm.world.skew_s = CLOCK_S_MAX * strength
 
 
-def step_clock(storm: Storm, deed: Deed) -> None:
+def step_clock(storm: Storm, action: StormAction) -> None:
     """A running process finds that its clock was set."""
-    daemon = storm.daemon(deed.which)
+    daemon = storm.daemon(action.which)
     if daemon is not None and daemon.process is not None:
-        by_s = min(deed.for_s, CLOCK_S_MAX) * (1 if deed.other % 2 else -1)
-        storm.strike(deed.name, f"{daemon.name} by {by_s:.1f} s")
+        by_s = min(action.for_s, CLOCK_S_MAX) * (1 if action.other % 2 else -1)
+        storm.strike(action.name, f"{daemon.name} by {by_s:.1f} s")
         daemon.process.clock.skew_s += by_s
 
 
@@ -274,7 +274,7 @@ def _unsettle(storm: Storm, **faults: float) -> None:
     ensemble.storm(replace(ensemble.faults, **faults))
 
 
-def _weakness(place: str, row: tuple[str, str, str, str, float]) -> Lasting:
+def _weakness(place: str, row: tuple[str, str, str, str, float]) -> LastingFault:
     """A row of `STORE` or `NETWORK`: a fault of that place, and how often it struck there."""
     number, name, what, fault, share = row
 
@@ -285,7 +285,7 @@ def _weakness(place: str, row: tuple[str, str, str, str, float]) -> Lasting:
         struck: int = getattr(storm.world, place).struck[fault]
         return struck
 
-    return Lasting(number, name, what, begin, count)
+    return LastingFault(number, name, what, begin, count)
 
 
 # ---- the tables ----
@@ -309,46 +309,50 @@ NETWORK = (
     ("F40", "streams half open", "an end is not told of the death", "silent", 0.6),
 )
 STROKES = (
-    Stroke("F1", "kill", "a process dies at any moment", kill),
-    Stroke("F39", "all restart", "all processes die at once", kill_all, times_max=1),
-    Stroke("F3", "long pause", "a process stands still past its session", freeze, 2, (10.0, 40.0)),
-    Stroke("F3", "short pause", "a process stands still within its session", freeze, 4, (0.5, 6.0)),
-    Stroke("F10", "hand-over", "a daemon is restarted in good order", hand_over),
-    Stroke("F10", "rolling restart", "all daemons in turn", rolling, 1, (1.0, 6.0)),
-    Stroke("F10", "daemon added", "one more daemon", add),
-    Stroke("F10", "daemon removed", "a daemon leaves for good", remove, 2),
-    Stroke("F10", "other roles", "a daemon is restarted with a role less", change_roles, 2),
-    Stroke("F4", "session expired", "a session ends though nothing is wrong", expire),
-    Stroke("F47", "membership emptied", "all sessions end at once", empty, 2),
-    Stroke("F9", "flapping", "sessions end again and again", flap, 1, (1.0, 1.0), 3),
-    Stroke("F5", "cut from membership", "a daemon does not reach the members", cut_member),
-    Stroke("F27", "membership pauses", "the service answers nobody", pause_members, 2),
-    Stroke("F6", "cut from the store", "one daemon does not reach the store", cut_store),
-    Stroke("F14", "store outage", "nobody reaches the store", outage, 2, (1.0, 25.0)),
-    Stroke("F8", "pair parted", "two daemons do not reach each other", part),
-    Stroke("F8", "one way parted", "one daemon does not reach another", part),
-    Stroke("F8", "swizzle", "pairs part one by one, and come back", swizzle, 1),
-    Stroke("F18", "clock set", "the clock of a running process steps", step_clock),
+    MomentaryFault("F1", "kill", "a process dies at any moment", kill),
+    MomentaryFault("F39", "all restart", "all processes die at once", kill_all, times_max=1),
+    MomentaryFault(
+        "F3", "long pause", "a process stands still past its session", freeze, 2, (10.0, 40.0)
+    ),
+    MomentaryFault(
+        "F3", "short pause", "a process stands still within its session", freeze, 4, (0.5, 6.0)
+    ),
+    MomentaryFault("F10", "hand-over", "a daemon is restarted in good order", hand_over),
+    MomentaryFault("F10", "rolling restart", "all daemons in turn", rolling, 1, (1.0, 6.0)),
+    MomentaryFault("F10", "daemon added", "one more daemon", add),
+    MomentaryFault("F10", "daemon removed", "a daemon leaves for good", remove, 2),
+    MomentaryFault("F10", "other roles", "a daemon is restarted with a role less", change_roles, 2),
+    MomentaryFault("F4", "session expired", "a session ends though nothing is wrong", expire),
+    MomentaryFault("F47", "membership emptied", "all sessions end at once", empty, 2),
+    MomentaryFault("F9", "flapping", "sessions end again and again", flap, 1, (1.0, 1.0), 3),
+    MomentaryFault("F5", "cut from membership", "a daemon does not reach the members", cut_member),
+    MomentaryFault("F27", "membership pauses", "the service answers nobody", pause_members, 2),
+    MomentaryFault("F6", "cut from the store", "one daemon does not reach the store", cut_store),
+    MomentaryFault("F14", "store outage", "nobody reaches the store", outage, 2, (1.0, 25.0)),
+    MomentaryFault("F8", "pair parted", "two daemons do not reach each other", part),
+    MomentaryFault("F8", "one way parted", "one daemon does not reach another", part),
+    MomentaryFault("F8", "swizzle", "pairs part one by one, and come back", swizzle, 1),
+    MomentaryFault("F18", "clock set", "the clock of a running process steps", step_clock),
 )
 OTHERS = (
-    Lasting(
+    LastingFault(
         "F18", "clocks differ", "each process has a clock of its own",
         skew, lambda storm: sum(each.lives - 1 for each in storm.world.daemons.values()),
     ),
-    Lasting(
+    LastingFault(
         "F19", "store clocks differ", "times of plain writes are off",
         lambda storm, strength: weaken(storm, "store", skew_s=5.0 * strength), lambda storm: 1,
     ),
-    Lasting(
+    LastingFault(
         "F20", "parcels slow", "every frame takes its time",
         lambda storm, strength: weaken(storm, "network", delay_s=2.0 * strength), lambda storm: 1,
     ),
-    Lasting(
+    LastingFault(
         "F20", "views late", "members see old views, and skip some",
         lambda storm, strength: _unsettle(storm, watch_s_max=5.0 * strength),
         lambda storm: storm.world.ensemble.struck["changes seen as one"],
     ),
-    Lasting(
+    LastingFault(
         "F11", "owner nodes unsure", "answers about owner nodes are lost",
         lambda storm, strength: _unsettle(storm, unsure=0.3 * strength, way_s_max=0.5 * strength),
         lambda storm: (
@@ -361,7 +365,7 @@ OTHERS = (
 def rows() -> dict[str, Fault]:
     """All of them, by name."""
     found: list[Fault] = [
-        Lasting(number, name, what, _deaths(name, fits, share=share), lambda storm: 0)
+        LastingFault(number, name, what, _deaths(name, fits, share=share), lambda storm: 0)
         for number, name, what, fits, share in DEADLY  # counted as they strike
     ]
     found += [_weakness("store", row) for row in STORE]

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from peloton.runtime.simulation.plan import Deed, P
+from peloton.runtime.simulation.plan import P, StormAction
 
 T = TypeVar("T")
 
@@ -47,8 +47,8 @@ def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
     """Large steps first: each of them that succeeds saves many small ones."""
     for faults in _fewer(tuple(plan.faults)):
         yield replace(plan, faults={name: plan.faults[name] for name in faults})
-    for deeds in _fewer(plan.deeds):
-        yield replace(plan, deeds=deeds)
+    for actions in _fewer(plan.actions):
+        yield replace(plan, actions=actions)
     for names in _fewer(tuple(plan.limits)):
         yield replace(plan, limits={name: plan.limits[name] for name in names})
     if plan.furnish_s_max:
@@ -62,9 +62,9 @@ def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
     for storm_s in (0.0, plan.storm_s / 2):
         if storm_s < plan.storm_s - 1.0:
             yield replace(plan, storm_s=storm_s)
-    for at, deed in enumerate(plan.deeds):
-        for lesser in _lesser(deed):
-            yield replace(plan, deeds=(*plan.deeds[:at], lesser, *plan.deeds[at + 1 :]))
+    for at, action in enumerate(plan.actions):
+        for lesser in _lesser(action):
+            yield replace(plan, actions=(*plan.actions[:at], lesser, *plan.actions[at + 1 :]))
 
 
 def _fewer(some: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
@@ -88,6 +88,6 @@ def _lower(number: int, least: int) -> Iterator[int]:
         yield number - 1
 
 
-def _lesser(deed: Deed) -> Iterator[Deed]:
-    for count in _lower(deed.count, 1):
-        yield replace(deed, count=count)
+def _lesser(action: StormAction) -> Iterator[StormAction]:
+    for count in _lower(action.count, 1):
+        yield replace(action, count=count)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pykka
 
-from peloton.runtime.shells.letters import WAKE, tell
 from peloton.runtime.shells.shell import Shell
+from peloton.runtime.shells.shell_messages import WAKE, send
 
 BEGIN_S = 1_700_000_000.0
 LETTERS_PER_STEP_MAX = 3
@@ -138,6 +138,6 @@ class Stepper:
             if shell.wake_at_s == at_s and not shell.actor_stopped.is_set():
                 self.clock.now_s = max(self.clock.now_s, at_s)
                 shell.wake_at_s = None
-                tell(shell.ref, WAKE)
+                send(shell.ref, WAKE)
                 return True
         return False

@@ -37,28 +37,28 @@ from peloton.runtime.adapters.memory_rows import CONDITIONAL, PLAIN, MemoryRows
 from peloton.runtime.core.statements import (
     Applied,
     Bump,
-    Conditional,
+    ConditionalWrite,
     CreateCluster,
     DeleteBucket,
     DeleteSegment,
-    Done,
-    Failed,
-    Found,
     Free,
     GrowCluster,
     InsertRow,
     NameCluster,
     NotApplied,
-    Plain,
-    Read,
+    PlainWrite,
     ReadCluster,
     ReadName,
     ReadRegister,
+    ReadStatement,
     RegisterRow,
-    Reply,
+    RowsFound,
     Statement,
+    StatementFailed,
+    StatementReply,
+    WriteStored,
 )
-from peloton.runtime.ports import Cluster, ShardId, Sizes
+from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 
@@ -66,7 +66,7 @@ COMPLETED = 0.5
 """Share of half accepted writes that a later look completes; the others never were."""
 OVERTAKEN_MAX = 20
 """How many later statements may overtake one that is late, at the same time."""
-NEVER = 1 << 62
+NEVER_DONE = 1 << 62
 REGISTERS_KEPT_MAX = 3
 """How many register rows back a read at ONE may be."""
 
@@ -97,8 +97,8 @@ class StoreFaults(Struct, frozen=True, kw_only=True):
     flush_s: float = 0.0  # time between flushes of the commit log; 0: before each answer
 
 
-CALM = StoreFaults()
-KINDS = (
+CALM_STORE = StoreFaults()
+FAULT_KINDS = (
     "lose_reply", "hold", "hold_turnover", "either_order", "condition_columns", "complete_by_read",
     "stale_read",
     "unavailable", "reorder_plain", "plain_after_delete", "power_cut", "cut",
@@ -111,7 +111,7 @@ class Late(NamedTuple):
 
     at_s: float
     asked: int
-    statement: Conditional | Plain
+    statement: ConditionalWrite | PlainWrite
     stamp_us: int
 
 
@@ -119,7 +119,7 @@ class Flushed(NamedTuple):
     """What a power cut leaves."""
 
     at_s: float
-    cluster: Cluster | None
+    cluster: ClusterRecord | None
     name: str
     registers: dict[ShardId, RegisterRow]
     cells: Cells
@@ -128,15 +128,17 @@ class Flushed(NamedTuple):
 class SimulatedStore:
     """The tables, what is on its way to them, and who is cut off. `faults` may change any time."""
 
-    def __init__(self, chance: random.Random, clock: Clock, *, faults: StoreFaults = CALM) -> None:
+    def __init__(
+        self, chance: random.Random, clock: Clock, *, faults: StoreFaults = CALM_STORE
+    ) -> None:
         self.chance = chance
         self.clock = clock
         self.faults = faults
-        self.struck = dict.fromkeys(KINDS, 0)
+        self.struck = dict.fromkeys(FAULT_KINDS, 0)
         self.registers = MemoryRows()  # of which only what takes conditional writes is used
         self.cells = Cells()
         self._before: dict[ShardId, list[RegisterRow]] = {}
-        self._accepted: dict[ShardId, Conditional] = {}
+        self._accepted: dict[ShardId, ConditionalWrite] = {}
         self._late: list[Late] = []
         self._asked = 0
         self._cut: dict[str, None] = {}
@@ -192,54 +194,56 @@ class SimulatedStore:
 
     # ---- statements ----
 
-    def run(self, asker: MemberRows, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, asker: MemberRows, statements: Sequence[Statement]) -> list[StatementReply]:
         """As the port says, for one daemon."""
         if asker.member in self._cut:
             self.struck["cut"] += len(statements)
-            return [Failed(f"{asker.member} does not reach the store") for _ in statements]
+            return [StatementFailed(f"{asker.member} does not reach the store") for _ in statements]
         order = list(range(len(statements)))
         if len(order) > 1 and self._strikes("reorder_plain", self.faults.reorder_plain):
             self.chance.shuffle(order)
-        replies: dict[int, Reply] = {}
+        replies: dict[int, StatementReply] = {}
         for at in order:
             self.advance()
             replies[at] = self._run(asker, statements[at])
         return [replies[at] for at in range(len(statements))]
 
-    def _run(self, asker: MemberRows, ask: Statement) -> Reply:
+    def _run(self, asker: MemberRows, statement: Statement) -> StatementReply:
         faults = self.faults
         self._asked += 1
         if faults.power_cut and self.chance.random() < faults.power_cut:
             self.power_cut()
-            return Failed("connection closed")
+            return StatementFailed("connection closed")
         if self._strikes("unavailable", faults.unavailable):
-            return Failed("unavailable")
-        if isinstance(ask, CONDITIONAL):
-            reply = self._conditional(ask)
-        elif isinstance(ask, PLAIN):
-            reply = self._plain(ask, self._stamp_us(asker))
+            return StatementFailed("unavailable")
+        if isinstance(statement, CONDITIONAL):
+            reply = self._conditional(statement)
+        elif isinstance(statement, PLAIN):
+            reply = self._plain(statement, self._stamp_us(asker))
         else:
-            reply = self._read(ask, asker.level)
-        if not isinstance(reply, Failed) and self._strikes("lose_reply", faults.lose_reply):
-            return Failed("timeout, though it was done")
+            reply = self._read(statement, asker.level)
+        if not isinstance(reply, StatementFailed) and self._strikes(
+            "lose_reply", faults.lose_reply
+        ):
+            return StatementFailed("timeout, though it was done")
         return reply
 
-    def _conditional(self, ask: Conditional) -> Reply:
-        behind = self._met(ask)
-        turns_over = isinstance(ask, Bump | Free)
+    def _conditional(self, statement: ConditionalWrite) -> StatementReply:
+        behind = self._met(statement)
+        turns_over = isinstance(statement, Bump | Free)
         late = turns_over and self._strikes("hold_turnover", self.faults.hold_turnover)
         if late or self._strikes("hold", self.faults.hold):
-            self._keep(ask, 0)
-            reply: Reply = Failed("timeout, before it was begun")
+            self._keep(statement, 0)
+            reply: StatementReply = StatementFailed("timeout, before it was begun")
         else:
-            reply = self._decide(ask, may_rest=True)
+            reply = self._decide(statement, may_rest=True)
         if behind is not None:
             self._do(behind)
         return reply
 
-    def _met(self, ask: Conditional) -> Late | None:
+    def _met(self, statement: ConditionalWrite) -> Late | None:
         """A retry meets its original: that is done now, or else returned, to be done behind it."""
-        held = [late for late in self._late if late.statement == ask]
+        held = [late for late in self._late if late.statement == statement]
         if not held or not self._strikes("either_order", self.faults.either_order):
             return None
         self._late.remove(held[0])
@@ -248,54 +252,54 @@ class SimulatedStore:
         self._do(held[0])
         return None
 
-    def _decide(self, ask: Conditional, *, may_rest: bool) -> Reply:
+    def _decide(self, statement: ConditionalWrite, *, may_rest: bool) -> StatementReply:
         """One round of agreement. A write that fits may come to rest half accepted."""
-        if isinstance(ask, CreateCluster | GrowCluster | NameCluster):
-            return self.registers.run([ask])[0]
-        self._complete(ask.shard)
-        before = self.registers.registers.get(ask.shard)
-        (reply,) = self.registers.run([ask])
+        if isinstance(statement, CreateCluster | GrowCluster | NameCluster):
+            return self.registers.run([statement])[0]
+        self._complete(statement.shard)
+        before = self.registers.registers.get(statement.shard)
+        (reply,) = self.registers.run([statement])
         if isinstance(reply, NotApplied):
             self.struck["condition_columns"] += 1
         if not isinstance(reply, Applied) or before is None:
             return reply
         rest = self.faults.complete_by_read
         if may_rest and rest and self.chance.random() < rest:
-            self.registers.registers[ask.shard] = before
-            self._accepted[ask.shard] = ask
-            return Failed("timeout, half accepted")
-        self._before.setdefault(ask.shard, []).append(before)
-        del self._before[ask.shard][:-REGISTERS_KEPT_MAX]
+            self.registers.registers[statement.shard] = before
+            self._accepted[statement.shard] = statement
+            return StatementFailed("timeout, half accepted")
+        self._before.setdefault(statement.shard, []).append(before)
+        del self._before[statement.shard][:-REGISTERS_KEPT_MAX]
         return reply
 
     def _complete(self, shard: ShardId, *, reading: bool = False) -> None:
         """Nobody decides anything new on a row before the half accepted write is dealt with."""
-        ask = self._accepted.pop(shard, None)
-        if ask is not None and self.chance.random() < COMPLETED:
-            self._decide(ask, may_rest=False)
+        statement = self._accepted.pop(shard, None)
+        if statement is not None and self.chance.random() < COMPLETED:
+            self._decide(statement, may_rest=False)
             self.struck["complete_by_read"] += reading
 
-    def _plain(self, ask: Plain, stamp_us: int) -> Reply:
+    def _plain(self, statement: PlainWrite, stamp_us: int) -> StatementReply:
         if self._strikes("reorder_plain", self.faults.reorder_plain):
-            self._keep(ask, stamp_us)
-            return Failed("timeout, on its way")
-        if isinstance(ask, (DeleteSegment, DeleteBucket)):
-            for cell in list(self.cells.at(partition(ask)).values()):
+            self._keep(statement, stamp_us)
+            return StatementFailed("timeout, on its way")
+        if isinstance(statement, (DeleteSegment, DeleteBucket)):
+            for cell in list(self.cells.at(partition(statement)).values()):
                 if self._strikes("plain_after_delete", self.faults.plain_after_delete):
-                    self._keep(InsertRow(ask.shard, cell.row), cell.stamp_us)
-        self.cells.write(ask, stamp_us)
-        return Done()
+                    self._keep(InsertRow(statement.shard, cell.row), cell.stamp_us)
+        self.cells.write(statement, stamp_us)
+        return WriteStored()
 
-    def _read(self, ask: Read, level: Level) -> Reply:
-        if isinstance(ask, ReadCluster | ReadName):
-            return self.registers.run([ask])[0]
-        if not isinstance(ask, ReadRegister):
-            return Found(tuple(self.cells.read(ask)))
-        old = self._old(ask.shard, level)
+    def _read(self, statement: ReadStatement, level: Level) -> StatementReply:
+        if isinstance(statement, ReadCluster | ReadName):
+            return self.registers.run([statement])[0]
+        if not isinstance(statement, ReadRegister):
+            return RowsFound(tuple(self.cells.read(statement)))
+        old = self._old(statement.shard, level)
         if old and self._strikes("stale_read", self.faults.stale_read):
-            return Found((self.chance.choice(old),))
-        self._complete(ask.shard, reading=True)
-        return self.registers.run([ask])[0]
+            return RowsFound((self.chance.choice(old),))
+        self._complete(statement.shard, reading=True)
+        return self.registers.run([statement])[0]
 
     def _old(self, shard: ShardId, level: Level) -> list[RegisterRow]:
         """What a read below SERIAL may show instead of the newest row."""
@@ -307,14 +311,14 @@ class SimulatedStore:
 
     # ---- later ----
 
-    def _keep(self, ask: Conditional | Plain, stamp_us: int) -> None:
+    def _keep(self, statement: ConditionalWrite | PlainWrite, stamp_us: int) -> None:
         """A third of what is late is done at once, before the next statement, a third behind a few
         more (calls take no time, so time alone would let nothing be overtaken), the rest in time.
         """
         delay_s = self.chance.random() * self.faults.late_s
         some = self.chance.randint(1, OVERTAKEN_MAX)
-        asked = self._asked + self.chance.choice((0, some, NEVER))
-        self._late.append(Late(self.clock.now() + delay_s, asked, ask, stamp_us))
+        asked = self._asked + self.chance.choice((0, some, NEVER_DONE))
+        self._late.append(Late(self.clock.now() + delay_s, asked, statement, stamp_us))
 
     def _do(self, late: Late) -> None:
         if isinstance(late.statement, CONDITIONAL):
@@ -343,7 +347,7 @@ class MemberRows:
         self.level = level
         self.off = store.chance.uniform(-1.0, 1.0)
 
-    def run(self, statements: Sequence[Statement]) -> list[Reply]:
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """As the port says."""
         return self.store.run(self, statements)
 

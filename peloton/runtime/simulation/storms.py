@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from peloton.runtime.simulation.daemon import Call, Daemon
-from peloton.runtime.simulation.plan import Deed, Plan
+from peloton.runtime.simulation.daemon import PortCall, SimulatedDaemon
+from peloton.runtime.simulation.plan import StormAction, StormPlan
 from peloton.runtime.simulation.world import World
 
 
-class Lasting(NamedTuple):
+class LastingFault(NamedTuple):
     """A fault that is on during the storm."""
 
     number: str  # as the fault model numbers it
@@ -30,26 +30,26 @@ class Lasting(NamedTuple):
     count: Callable[[Storm], int]
 
 
-class Stroke(NamedTuple):
+class MomentaryFault(NamedTuple):
     """A fault that happens at a moment; it says so by `storm.strike`."""
 
     number: str
     name: str
     what: str
-    do: Callable[[Storm, Deed], None]
+    do: Callable[[Storm, StormAction], None]
     times_max: int = 3
     for_s: tuple[float, float] = (1.0, 20.0)
     count_max: int = 1
 
 
-Fault = Lasting | Stroke
+Fault = LastingFault | MomentaryFault
 
 
 class Deadly(NamedTuple):
     """Calls of ports at which a process may die."""
 
     name: str
-    fits: Callable[[Call], bool]
+    fits: Callable[[PortCall], bool]
     share: float
 
 
@@ -57,7 +57,7 @@ class Storm:
     """One run of a plan over a world. `about` is what faults need that know more than a world."""
 
     def __init__(
-        self, world: World, plan: Plan, *, faults: Mapping[str, Fault], about: Any = None
+        self, world: World, plan: StormPlan, *, faults: Mapping[str, Fault], about: Any = None
     ) -> None:
         self.world = world
         self.plan = plan
@@ -70,8 +70,8 @@ class Storm:
         self.broken: list[str] = []
         """Answers that nobody should ever have got."""
         self.deadly: list[Deadly] = []
-        self.deeds: dict[str, Callable[[Storm, Deed], None]] = {
-            fault.name: fault.do for fault in faults.values() if isinstance(fault, Stroke)
+        self.actions: dict[str, Callable[[Storm, StormAction], None]] = {
+            fault.name: fault.do for fault in faults.values() if isinstance(fault, MomentaryFault)
         }
         self.raging = False
         self.added = 0
@@ -81,18 +81,18 @@ class Storm:
         self.raging = True
         for name, strength in sorted(self.plan.faults.items()):
             fault = self.faults[name]
-            assert isinstance(fault, Lasting), f"{name} does not last"
+            assert isinstance(fault, LastingFault), f"{name} does not last"
             fault.begin(self, strength)
         if self.deadly:
             self.world.on_call = self._dies
-        for deed in self.plan.deeds:
-            self.later(deed.at_s, partial(self.deeds[deed.name], self, deed))
+        for action in self.plan.actions:
+            self.later(action.at_s, partial(self.actions[action.name], self, action))
 
     def calm(self) -> None:
         """Nothing strikes any more."""
         self.raging = False
         for fault in self.faults.values():
-            if isinstance(fault, Lasting) and fault.name in self.plan.faults:
+            if isinstance(fault, LastingFault) and fault.name in self.plan.faults:
                 self.struck[fault.name] += fault.count(self)
         self.world.calm()
 
@@ -112,21 +112,21 @@ class Storm:
 
         self.world.later.at(self.world.now + after_s, then)
 
-    def daemon(self, number: int) -> Daemon | None:
+    def daemon(self, number: int) -> SimulatedDaemon | None:
         """A daemon that lives; None if none does."""
         living = [each for each in self.world.daemons.values() if each.alive]
         return living[number % len(living)] if living else None
 
-    def pair(self, deed: Deed) -> tuple[Daemon, Daemon] | None:
+    def pair(self, action: StormAction) -> tuple[SimulatedDaemon, SimulatedDaemon] | None:
         """Two daemons that live."""
         living = [each for each in self.world.daemons.values() if each.alive]
         if len(living) < 2:
             return None
-        one = deed.which % len(living)
-        other = (one + 1 + deed.other % (len(living) - 1)) % len(living)
+        one = action.which % len(living)
+        other = (one + 1 + action.other % (len(living) - 1)) % len(living)
         return living[one], living[other]
 
-    def _dies(self, call: Call) -> bool:
+    def _dies(self, call: PortCall) -> bool:
         for deadly in self.deadly:
             if deadly.fits(call) and self.chance.random() < deadly.share:
                 self.strike(deadly.name, f"{call.daemon} {call.moment.value} {call.name}")
@@ -134,10 +134,12 @@ class Storm:
         return False
 
 
-def drawn(chance: random.Random, fault: Stroke, *, storm_s: float) -> list[Deed]:
+def drawn_moments(
+    chance: random.Random, fault: MomentaryFault, *, storm_s: float
+) -> list[StormAction]:
     """Some moments for a stroke."""
     return [
-        Deed(
+        StormAction(
             at_s=round(chance.uniform(0.0, storm_s), 3),
             name=fault.name,
             which=chance.randrange(1000),

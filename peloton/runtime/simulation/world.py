@@ -20,19 +20,19 @@ from typing import Any
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.statements import Reply, Statement
+from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import JournalError, ShardId
-from peloton.runtime.shells.house import Limits
-from peloton.runtime.simulation.daemon import Call, Daemon, Died
-from peloton.runtime.simulation.later import Later, begun
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.daemon import Died, PortCall, SimulatedDaemon
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.network import Network
+from peloton.runtime.simulation.scheduled import ScheduledShell, begun
 from peloton.runtime.simulation.stepper import BEGIN_S, Stepper
 from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Key, Kind, kind_of
 
-STEPS_MAX = 5_000_000
-RESTART_S_MAX = 3.0
+WORLD_STEPS_MAX = 5_000_000
+DAEMON_RESTART_S_MAX = 3.0
 SESSION_S = 10.0
 
 
@@ -49,7 +49,7 @@ class World:
         *,
         seed: int,
         sizes: Mapping[str, int],
-        limits: Limits = Limits(),  # noqa: B008
+        limits: DaemonLimits = DaemonLimits(),  # noqa: B008
     ) -> None:
         self.kinds = kinds
         self.seed = seed
@@ -62,18 +62,20 @@ class World:
         self.ensemble = begun(Ensemble(self.stepper, session_s=SESSION_S))
         self.store = SimulatedStore(random.Random(f"{seed} store"), self.stepper.clock)
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
-        self.later = begun(Later("fate", self.stepper))
-        self.daemons: dict[str, Daemon] = {}
-        self.parting: list[Daemon] = []  # told to leave for good, and not gone yet
-        self.softs: Mapping[str, Mapping[int, type]] = {}
-        self.furnish: Callable[[Daemon], None] = lambda daemon: None
+        self.later = begun(ScheduledShell("fate", self.stepper))
+        self.daemons: dict[str, SimulatedDaemon] = {}
+        self.parting: list[SimulatedDaemon] = []  # told to leave for good, and not gone yet
+        self.services: Mapping[str, Mapping[int, type]] = {}
+        self.furnish: Callable[[SimulatedDaemon], None] = lambda daemon: None
         self.furnish_s_max = 0.0
         """How late that is done at most: as on another thread, which need not be the first."""
-        self.on_call: Callable[[Call], bool] = lambda call: False
+        self.on_call: Callable[[PortCall], bool] = lambda call: False
         """Whether the process dies at this very moment."""
-        self.on_replies: list[Callable[[Daemon, list[tuple[Statement, Reply]]], None]] = []
+        self.on_replies: list[
+            Callable[[SimulatedDaemon, list[tuple[Statement, StatementReply]]], None]
+        ] = []
         """Told what a daemon said to the store, and what it heard."""
-        self.on_death: Callable[[Daemon], None] = self.restart_soon
+        self.on_death: Callable[[SimulatedDaemon], None] = self.restart_soon
         self.checks: list[Callable[[], None]] = []
         self.skew_s = 0.0
         self.calls = 0
@@ -82,15 +84,15 @@ class World:
 
     # ---- what a storm does ----
 
-    def start(self, name: str, *, roles: tuple[str, ...]) -> Daemon:
+    def start(self, name: str, *, roles: tuple[str, ...]) -> SimulatedDaemon:
         """A daemon that was not there before, or one that has left."""
         daemon = self.daemons.get(name)
         if daemon is None:
-            daemon = self.daemons[name] = Daemon(self, name, roles=roles)
+            daemon = self.daemons[name] = SimulatedDaemon(self, name, roles=roles)
         self.restart(daemon)
         return daemon
 
-    def restart(self, daemon: Daemon) -> None:
+    def restart(self, daemon: SimulatedDaemon) -> None:
         """Its next process begins, if it has none."""
         if daemon.process is not None or daemon.name not in self.daemons:
             return
@@ -103,7 +105,7 @@ class World:
             daemon.die()
             self.on_death(daemon)
 
-    def _furnish(self, daemon: Daemon) -> None:
+    def _furnish(self, daemon: SimulatedDaemon) -> None:
         if not self.furnish_s_max:
             self.furnish(daemon)
             return
@@ -115,19 +117,19 @@ class World:
 
         self.later.at(self.now + self.chance.random() * self.furnish_s_max, then)
 
-    def restart_soon(self, daemon: Daemon) -> None:
+    def restart_soon(self, daemon: SimulatedDaemon) -> None:
         """As a watcher of processes does."""
-        after_s = self.chance.random() * RESTART_S_MAX
+        after_s = self.chance.random() * DAEMON_RESTART_S_MAX
         self.later.at(self.now + after_s, lambda: self.restart(daemon))
 
-    def kill(self, daemon: Daemon) -> None:
+    def kill(self, daemon: SimulatedDaemon) -> None:
         """`kill -9`."""
         if daemon.process is not None:
             self.deaths += 1
             daemon.die()
             self.on_death(daemon)
 
-    def remove(self, daemon: Daemon) -> None:
+    def remove(self, daemon: SimulatedDaemon) -> None:
         """It leaves in good order and does not come back."""
         self.daemons.pop(daemon.name, None)
         self.parting.append(daemon)
@@ -170,7 +172,7 @@ class World:
         """Step until it is so; how long that took."""
         begun_s = self.now
         self.later.at(begun_s + within_s, lambda: None)
-        for _ in range(STEPS_MAX):
+        for _ in range(WORLD_STEPS_MAX):
             if reached():
                 return self.now - begun_s
             if self.now >= begun_s + within_s or not self.step():
@@ -204,7 +206,7 @@ class World:
 
     # ---- what there is ----
 
-    def living(self) -> list[Daemon]:
+    def living(self) -> list[SimulatedDaemon]:
         """Daemons that have a process which does not stand still."""
         return [
             daemon
@@ -257,7 +259,7 @@ class World:
 
     # ---- for daemons ----
 
-    def strikes(self, call: Call) -> bool:
+    def strikes(self, call: PortCall) -> bool:
         """Whether the process dies at this moment."""
         self.calls += 1
         self.stepper.note(f"{call.daemon} {call.port} {call.name} {call.moment.value}")
@@ -268,11 +270,11 @@ class World:
         self._processes += 1
         return self._processes.to_bytes(16, "big")
 
-    def _has_exited(self, daemon: Daemon) -> bool:
+    def _has_exited(self, daemon: SimulatedDaemon) -> bool:
         root = daemon.root
         return root is not None and root.exited.done()
 
-    def _watch_leaving(self, daemon: Daemon) -> None:
+    def _watch_leaving(self, daemon: SimulatedDaemon) -> None:
         def look() -> None:
             if daemon.leaving is not None and not daemon.leaving.done():
                 self.later.at(self.now + 0.1, look)

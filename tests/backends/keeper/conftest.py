@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from peloton.backends.keeper_messages import KeeperRunEnded, KeeperRunsListed, RunReport, RunRequest
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
-from peloton.backends.process_words import RunEnded, RunReport, RunRequest, RunsListed
 
 DEADLINE_S = 60.0
 HOST = "host-1"
@@ -65,13 +65,13 @@ class Daemon:
     def launch(self, run_id: str, value: str, **request: Any) -> None:
         self.runs.launch(HOST, self.epoch, runs=[RunRequest(run_id, HOST, value, **request)])
 
-    def end(self, run_id: str) -> RunEnded:
-        ended: RunEnded = self.ear.hear(RunEnded, run_id=run_id)
+    def end(self, run_id: str) -> KeeperRunEnded:
+        ended: KeeperRunEnded = self.ear.hear(KeeperRunEnded, run_id=run_id)
         return ended
 
-    def listed_ends(self) -> list[RunEnded]:
+    def listed_ends(self) -> list[KeeperRunEnded]:
         """Ends that any list so far has told."""
-        told = [one for one in [*self.ear.reports] if isinstance(one, RunsListed)]
+        told = [one for one in [*self.ear.reports] if isinstance(one, KeeperRunsListed)]
         return [run.ended for one in told for run in one.runs if run.ended is not None]
 
     def output(self, run_id: str, name: str = "stdout") -> str:

@@ -14,15 +14,15 @@ import sys
 import time
 from pathlib import Path
 
-from peloton.backends.process_runs import KeeperSettings, ProcessRuns
-from peloton.backends.process_words import (
-    BackendUp,
-    RunEnded,
+from peloton.backends.keeper_messages import (
+    KeeperRunEnded,
+    KeeperRunsListed,
+    KeeperUp,
     RunReport,
     RunRequest,
-    RunsListed,
     RunStarted,
 )
+from peloton.backends.process_runs import KeeperSettings, ProcessRuns
 
 HOST = "host-1"
 IN_FLIGHT = 10
@@ -87,14 +87,14 @@ class Daemon:
                 report = self.inbox.get(timeout=0.01)
             except queue.Empty:
                 continue
-            if isinstance(report, RunsListed):
+            if isinstance(report, KeeperRunsListed):
                 ready = True
                 self._reconcile(report)
             elif isinstance(report, RunStarted):
                 self._started(report.run_id)
-            elif isinstance(report, RunEnded):
+            elif isinstance(report, KeeperRunEnded):
                 self._ended(report)
-            elif isinstance(report, BackendUp):
+            elif isinstance(report, KeeperUp):
                 self.write(up=self.epoch)
 
     def _fill(self) -> None:
@@ -111,7 +111,7 @@ class Daemon:
         ]
         self.runs.launch(HOST, self.epoch, runs=requests)
 
-    def _reconcile(self, listing: RunsListed) -> None:
+    def _reconcile(self, listing: KeeperRunsListed) -> None:
         known = {int(run.run_id.split("-")[1]): run for run in listing.runs}
         for run in known.values():
             if run.ended is not None:
@@ -134,7 +134,7 @@ class Daemon:
         if number % 5 == 0:
             self.doomed.add(number)
 
-    def _ended(self, end: RunEnded) -> None:
+    def _ended(self, end: KeeperRunEnded) -> None:
         number = int(end.run_id.split("-")[1])
         if number in self.open_runs:
             self.open_runs.discard(number)

@@ -17,10 +17,10 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.messages import End, Outcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
-from peloton.backends.process_runs import Pulse
-from peloton.backends.process_words import RUN_BYTES_MAX, RunReport, RunRequest, wire_form
+from peloton.backends.keeper_messages import RUN_BYTES_MAX, RunReport, RunRequest, wire_form
+from peloton.backends.process_runs import KeeperHeartbeat
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
@@ -72,7 +72,11 @@ class Machine:
         self.backend.start(self.hosts.tell, self.hosts.trouble)
 
     def order(self, *messages: Message) -> None:
-        list(self.backend.receive([Envelope(process.BACKEND, each) for each in messages], 0.0))
+        list(
+            self.backend.receive(
+                [Envelope(process.PROCESS_BACKEND, each) for each in messages], 0.0
+            )
+        )
 
 
 def start(run: str, value: str = "true", **environment: str) -> m.StartRun:
@@ -159,7 +163,7 @@ def test_after_a_reset_every_host_compares(machine: Machine) -> None:
 
 def test_who_asks_is_told_whether_the_keeper_can_be_asked(machine: Machine) -> None:
     machine.hosts.hear(m.BackendUp, OTHER)
-    machine.order(m.AskBackend(HOST))
+    machine.order(m.PingBackend(HOST))
     machine.hosts.hear(m.BackendUp)
 
 
@@ -186,7 +190,7 @@ def test_a_keeper_that_hangs_is_noticed_and_all_is_well_when_it_goes_on(
     try:
         down = machine.hosts.hear(m.BackendDown)
         assert down.text == f"keeper: no answer for {SILENT_S} s"
-        assert machine.hosts.troubles == {process.BACKEND: down.text}
+        assert machine.hosts.troubles == {process.PROCESS_BACKEND: down.text}
         # Orders and questions of this time wait in the one connection, in their order.
         machine.order(m.StartRuns(HOST, 1, (start("late-0-1", "sleep 60"),)))
         machine.order(m.ListRuns(HOST, 1))
@@ -194,7 +198,7 @@ def test_a_keeper_that_hangs_is_noticed_and_all_is_well_when_it_goes_on(
     finally:
         os.kill(pid, signal.SIGCONT)
     machine.hosts.hear(m.BackendUp)
-    assert machine.hosts.troubles == {process.BACKEND: ""}
+    assert machine.hosts.troubles == {process.PROCESS_BACKEND: ""}
     listed = machine.hosts.hear(m.RunsListed)
     assert sorted(listed.running) == ["late-0-1", "long-0-1"], "no list overtakes a launch"
     assert machine.backend.stop_all(DEADLINE_S)
@@ -238,13 +242,13 @@ def test_a_failure_planted_in_the_client_is_told_and_survived(machine: Machine) 
     assert down.text == "keeper: its client failed: RuntimeError: planted"
     machine.hosts.hear(m.BackendUp)
     machine.order(m.StartRuns(HOST, 1, (start("r-0-1"),)))
-    assert machine.hosts.hear(m.RunsEnded).ends[0].outcome == Outcome(
+    assert machine.hosts.hear(m.RunsEnded).ends[0].outcome == RunOutcome(
         End.SUCCEEDED, 0, reason="exited", message="exit code 0"
     )
 
 
 def test_a_pulse_asks_one_thing_at_a_time() -> None:
-    pulse = Pulse(8.0)
+    pulse = KeeperHeartbeat(8.0)
     assert pulse.asks(100.0) and not pulse.asks(101.0)
     assert not pulse.is_silent(107.9) and pulse.wait_s(107.0) == 1.0
     assert pulse.is_silent(108.0)

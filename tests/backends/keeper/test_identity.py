@@ -36,7 +36,11 @@ class Machine:
         self.backend.start(self.hosts.tell, self.hosts.trouble)
 
     def order(self, *messages: Any) -> None:
-        list(self.backend.receive([Envelope(process.BACKEND, each) for each in messages], 0.0))
+        list(
+            self.backend.receive(
+                [Envelope(process.PROCESS_BACKEND, each) for each in messages], 0.0
+            )
+        )
 
     def start(self, run: str, *, keeper: str = "", epoch: int = 1) -> None:
         runs = (m.StartRun(run, m.RunSpec(Resources(UNIT), "sleep 600")),)

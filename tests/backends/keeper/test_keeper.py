@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.keeper.calling import dial
-from peloton.backends.process_words import (
-    BackendDown,
-    BackendUp,
-    EpochRefused,
+from peloton.backends.keeper_messages import (
     HelloAnswered,
-    RunEnded,
+    HostEpochRefused,
+    KeeperDown,
+    KeeperRunEnded,
+    KeeperRunsListed,
+    KeeperUp,
     RunRequest,
-    RunsListed,
     RunStarted,
     RunUnknown,
 )
 
-KEEPER = Path(sys.modules["peloton.backends.process_words"].__file__ or "").parent / "keeper"
+KEEPER = Path(sys.modules["peloton.backends.keeper_messages"].__file__ or "").parent / "keeper"
 START = [sys.executable, "-I", "-S", str(KEEPER / "__main__.py")]
 
 
@@ -180,7 +180,7 @@ def test_a_repeated_launch_is_answered_not_done(daemon):
     daemon.launch("r-0-1", "echo once")
     daemon.runs.ack(["r-0-1"])
     daemon.launch("r-0-1", "echo once")
-    again = daemon.ear.hear(RunEnded, reason="run id used before")
+    again = daemon.ear.hear(KeeperRunEnded, reason="run id used before")
     assert again.outcome == "LOST"
     assert daemon.output("r-0-1") == "once\n"
 
@@ -206,13 +206,13 @@ def test_listing(daemon):
     started = daemon.ear.hear(RunStarted, run_id="r-1-1")
     daemon.ear.reports.clear()
     daemon.runs.list("host-1")
-    by_id = {run.run_id: run for run in daemon.ear.hear(RunsListed).runs}
+    by_id = {run.run_id: run for run in daemon.ear.hear(KeeperRunsListed).runs}
     assert by_id["r-0-1"].state == "ended" and by_id["r-0-1"].ended.exit_code == 4
     assert (by_id["r-1-1"].state, by_id["r-1-1"].pid) == ("running", started.pid)
     daemon.runs.ack(["r-0-1", "r-1-1"])
     daemon.ear.reports.clear()
     daemon.runs.list("host-1")
-    assert [run.run_id for run in daemon.ear.hear(RunsListed).runs] == ["r-1-1"]
+    assert [run.run_id for run in daemon.ear.hear(KeeperRunsListed).runs] == ["r-1-1"]
     daemon.runs.kill("host-1", "r-1-1", grace_s=0)
     daemon.end("r-1-1")
 
@@ -222,7 +222,7 @@ def test_hosts_are_told_apart(daemon):
     daemon.runs.launch("host-2", 5, runs=[RunRequest("r-0-1", "host-2", "true")])
     assert daemon.end("r-0-1").host == "host-2"
     daemon.runs.list("host-1")
-    assert daemon.ear.hear(RunsListed, host="host-1").runs == ()
+    assert daemon.ear.hear(KeeperRunsListed, host="host-1").runs == ()
 
 
 def test_an_end_without_a_daemon_is_known_to_the_next(daemon_of, procs):
@@ -242,7 +242,7 @@ def listed_end(daemon):
     """How its one run ended, as the keeper says when asked now."""
     daemon.ear.reports.clear()
     daemon.runs.list("host-1")
-    (listed,) = daemon.ear.hear(RunsListed).runs
+    (listed,) = daemon.ear.hear(KeeperRunsListed).runs
     return listed.ended
 
 
@@ -250,12 +250,12 @@ def test_a_lower_epoch_is_refused_also_by_a_successor(daemon_of, folder, procs):
     new = daemon_of(epoch=7)
     new.ear.hear(HelloAnswered, epoch=7)
     old = daemon_of(epoch=6)
-    assert old.ear.hear(EpochRefused).known == 7
+    assert old.ear.hear(HostEpochRefused).known == 7
     old.launch("r-0-1", "true")
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
-    new.ear.hear(BackendDown)
+    new.ear.hear(KeeperDown)
     older = daemon_of(epoch=5)
-    assert older.ear.hear(EpochRefused).known == 7
+    assert older.ear.hear(HostEpochRefused).known == 7
     assert not (folder / "runs" / "r-0-1").exists()
 
 
@@ -270,7 +270,7 @@ def test_news_go_to_the_newest_owner(daemon_of):
 
 
 def test_a_second_keeper_is_refused(daemon, folder, procs):
-    daemon.ear.hear(BackendUp)
+    daemon.ear.hear(KeeperUp)
     pid = procs.keeper_pid(folder)
     assert subprocess.run([*START, str(folder)], check=False).returncode == 3
     assert procs.keeper_pid(folder) == pid and procs.alive(pid)
@@ -285,7 +285,7 @@ def test_it_leaves_when_idle_and_comes_back_with_its_memory(daemon_of, folder, p
     procs.until(lambda: not procs.alive(pid), "the keeper leaves")
     second = daemon_of(epoch=2)
     second.runs.list("host-1")
-    assert second.ear.hear(RunsListed).runs[0].ended.exit_code == 5
+    assert second.ear.hear(KeeperRunsListed).runs[0].ended.exit_code == 5
     assert procs.keeper_pid(folder) != pid
 
 
@@ -321,7 +321,7 @@ def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
     pid = daemon.ear.hear(RunStarted, run_id="r-0-1").pid
     daemon.ear.reports.clear()
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
-    listed = daemon.ear.hear(RunsListed)
+    listed = daemon.ear.hear(KeeperRunsListed)
     states = {run.run_id: run.state for run in listed.runs}
     assert states == {"r-0-1": "running", "r-1-1": "running"}
     assert procs.alive(pid)
@@ -361,7 +361,7 @@ def test_a_torn_journal_is_read_up_to_the_tear(daemon_of, folder, procs):
         journal.write(b'{"is":"end","ru')
     second = daemon_of(epoch=2)
     second.runs.list("host-1")
-    assert second.ear.hear(RunsListed).runs[0].ended.exit_code == 6
+    assert second.ear.hear(KeeperRunsListed).runs[0].ended.exit_code == 6
 
 
 def test_sandboxes_are_pruned_to_the_newest(daemon_of, folder, procs):

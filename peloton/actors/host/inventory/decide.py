@@ -17,7 +17,7 @@ from peloton.actors.host.inventory.messages import (
     OpenInventory,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import LookAgain
+from peloton.actors.host.messages import RecheckBackend
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.messages import SnapshotWanted
 from peloton.runtime.vocabulary import At, Decision, Send
@@ -63,7 +63,7 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     hosts: Hosts = at.index
     deltas = hosts.take(at.key)
     capacity = hosts.take_capacity()
-    told = tuple(Send(host, LookAgain()) for host in hosts.take_unsure())
+    told = tuple(Send(host, RecheckBackend()) for host in hosts.take_unsure())
     if deltas is not None:
         told = (*told, Send(PLACERS_ALL, deltas))
     if capacity is None:

@@ -16,10 +16,10 @@ from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.goals import PLACE_RETRY_S, create, ready_for_host
 from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
 from peloton.actors.task.messages import (
-    Place,
+    AssignHosts,
+    MarkUnschedulable,
     Policy,
     SetTaskGoal,
-    Shelve,
     TaskGoals,
     crowd_key,
 )
@@ -82,14 +82,14 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     notes = _notes(at)
     members = message.members & notes.wished
     wanted = members & Bits(at.index.where(ready_for_host))
-    shelved = members & Bits(at.index.where(_shelved))
+    unschedulable = members & Bits(at.index.where(_is_unschedulable))
     after = None
-    if shelved or members & notes.doomed:
+    if unschedulable or members & notes.unschedulable:
         # A host that could run them has come. It is not theirs yet: first they need room.
         after = msgspec.structs.replace(
-            notes, wished=notes.wished - shelved, doomed=notes.doomed - members
+            notes, wished=notes.wished - unschedulable, unschedulable=notes.unschedulable - members
         )
-    back = _unshelve(slice_, shelved)
+    back = _clear_unschedulable(slice_, unschedulable)
     if not wanted:
         because = "" if back else "nobody of them waits for a host any more"
         return Decision(sends=back, because=because, notes=after)
@@ -99,7 +99,7 @@ def placed(slice_: Slice, message: Placed, at: At) -> Decision:
         if member in wanted
     )
     # They stay wished for until they launch: to wish again in this very turn would be to ask twice.
-    place = Send(_crowd(slice_), Place(), wanted, hosts)
+    place = Send(_crowd(slice_), AssignHosts(), wanted, hosts)
     return Decision(sends=(*back, place), notes=after)
 
 
@@ -114,10 +114,12 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     members = message.members & notes.wished
     sends: tuple[Send, ...] = ()
     if message.never:
-        shelved = members & notes.doomed & Bits(at.index.where(ready_for_host))
-        sends = (Send(_crowd(slice_), Shelve(True), shelved),) if shelved else ()
+        unschedulable = members & notes.unschedulable & Bits(at.index.where(ready_for_host))
+        sends = (
+            (Send(_crowd(slice_), MarkUnschedulable(True), unschedulable),) if unschedulable else ()
+        )
     else:
-        sends = _unshelve(slice_, members & Bits(at.index.where(_shelved)))
+        sends = _clear_unschedulable(slice_, members & Bits(at.index.where(_is_unschedulable)))
     after = msgspec.structs.replace(
         notes,
         wished=notes.wished - members,
@@ -125,9 +127,11 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
         retry_at=at.now + PLACE_RETRY_S,
         reasons=message.reasons,
         reasons_at=at.now,
-        lack=message.text,
+        shortfall=message.text,
         never=message.never,
-        doomed=notes.doomed | members if message.never else notes.doomed - members,
+        unschedulable=notes.unschedulable | members
+        if message.never
+        else notes.unschedulable - members,
     )
     return Decision(sends=sends, because=why_unplaced(after), notes=after)
 
@@ -152,20 +156,20 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
 
 def why_unplaced(notes: WishNotes) -> str:
     """The placer's last word as one line; of one that says only counts, the counts."""
-    if notes.lack:
-        return notes.lack
+    if notes.shortfall:
+        return notes.shortfall
     if not notes.reasons:
         return "no host: the placer knows no hosts yet"
     return "no host: " + ", ".join(f"{name} on {count}" for name, count in notes.reasons)
 
 
-def _unshelve(slice_: Slice, shelved: Bits) -> tuple[Send, ...]:
+def _clear_unschedulable(slice_: Slice, unschedulable: Bits) -> tuple[Send, ...]:
     """Let those ask for room again that asked for none because no host could run them."""
-    return (Send(_crowd(slice_), Shelve(False), shelved),) if shelved else ()
+    return (Send(_crowd(slice_), MarkUnschedulable(False), unschedulable),) if unschedulable else ()
 
 
-def _shelved(task: Task) -> bool:
-    return task.shelved
+def _is_unschedulable(task: Task) -> bool:
+    return task.unschedulable
 
 
 def _notes(at: At) -> WishNotes:

@@ -15,7 +15,7 @@ from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SetTaskGoal, TaskGoals, crowd_key
-from peloton.actors.task.state import ENDED, Room, Task, TaskStates
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Bits, Decision, Rest, Send
 
@@ -41,20 +41,20 @@ def state_of(slice_: Slice, at: At) -> SliceStates:
 
 
 def _acts(task: Task) -> bool:
-    return task.state not in ENDED or task.room != Room.NONE
+    return task.state not in ENDED or task.admission != Admission.NONE
 
 
 def ready_for_host(task: Task) -> bool:
     """Admitted by its pool, wanted, and not launched."""
     wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    return task.state == TaskStates.WAITING and task.room == Room.ADMITTED and wanted
+    return task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted
 
 
 def looks_for_host(task: Task) -> bool:
     """Ready for a host, or shelved: hosts may come that can run it, and only a placer sees them."""
-    shelved = task.shelved and task.state == TaskStates.WAITING
+    unschedulable = task.unschedulable and task.state == TaskStates.WAITING
     return ready_for_host(task) or (
-        shelved and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+        unschedulable and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
     )
 
 
@@ -151,8 +151,8 @@ def forget(slice_: Slice, at: At) -> Decision | Rest:
     return Decision(facts=(SliceForgotten(),), sends=(gone,), because="deleted")
 
 
-Step = Callable[[Slice, At], Decision | Rest]
-TABLE: Mapping[SliceStates, Mapping[TaskGoals, Step]] = {
+SliceStep = Callable[[Slice, At], Decision | Rest]
+TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
     SliceStates.ACTIVE: {
         TaskGoals.SUCCEEDED: wish,
         TaskGoals.RUNNING: wish,

@@ -14,7 +14,7 @@ from peloton.runtime.vocabulary import At, Key, Kind
 TALLY_INTERVAL_S = 0.2
 
 
-def _route(key: Key) -> str:
+def _partition(key: Key) -> str:
     return key.partition("/")[2]
 
 
@@ -38,7 +38,7 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    route=_route,
+    partition=_partition,
     ended=_ended,
     follows=lambda key: Key("task" + key[len("slice") :]),
     report=report,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from peloton.actors.host.messages import Port
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import SLICE_SIZE, Outcome, PastRun, TaskGoals
+from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import Constraint, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import (
     Bits,
@@ -156,7 +156,7 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     launched_at: float | None
     started_at: float | None
     ended_at: float | None
-    outcome: Outcome | None
+    outcome: RunOutcome | None
     runs: tuple[PastRun, ...]
     config: TaskConfig
     code: str = ""

@@ -75,9 +75,9 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     reasons_at: float = 0.0
     refused: tuple[HostSummary, ...] = ()
     refusal: str = ""
-    lack: str = ""  # `reasons` in the placer's words
+    shortfall: str = ""  # `reasons` in the placer's words
     never: bool = False  # no host could do it, even empty
-    doomed: Bits = Bits()  # members of whom the placer's last word was that
+    unschedulable: Bits = Bits()  # members of whom the placer's last word was that
 
 
 def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:

@@ -19,7 +19,7 @@ from peloton.actors.job.slice.messages import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.actors.task.state import ENDED, Room, Task, TaskStates
+from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.runtime.vocabulary import At, Bits, Key, Send
 
 _NAMES = {
@@ -28,13 +28,19 @@ _NAMES = {
 }
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT = "LAUNCH", "NEW", "LIMIT"
-SHELVED = "no host could run it when it was last looked, and it holds no room of its pool"
+UNSCHEDULABLE_TEXT = (
+    "no host could run it when it was last looked, and it holds no room of its pool"
+)
 
 
 def client_state(task: Task) -> str:
     """The state's name as clients know it: what waits is INITIALIZED, then PENDING."""
     if task.state == TaskStates.WAITING:
-        return "INITIALIZED" if task.room == Room.NONE and not task.shelved else "PENDING"
+        return (
+            "INITIALIZED"
+            if task.admission == Admission.NONE and not task.unschedulable
+            else "PENDING"
+        )
     return _NAMES.get(task.state, task.state.name)
 
 
@@ -136,14 +142,14 @@ def why(task: Task, at: At) -> tuple[str, str]:
         return LAUNCH, f"being stopped: {task.because}"
     if task.state != TaskStates.WAITING:
         return LAUNCH, "waits for its host to start it"
-    if task.shelved:
-        return NEVER, why_unplaced(notes) if notes.never else SHELVED
-    if task.room == Room.ADMITTED:
+    if task.unschedulable:
+        return NEVER, why_unplaced(notes) if notes.never else UNSCHEDULABLE_TEXT
+    if task.admission == Admission.ADMITTED:
         if notes.reasons and notes.resting:
             return NEVER if notes.never else HOST, why_unplaced(notes)
         if task.because or notes.refusal:
             return HOST, f"waits for a host; the last one refused: {task.because or notes.refusal}"
         return HOST, "admitted, waits for the placer's answer"
-    if task.room in (Room.ASKED, Room.QUEUED):
+    if task.admission in (Admission.REQUESTED, Admission.QUEUED):
         return POOL, "waits for room in its pool"
     return NEW, "not asked for room yet"

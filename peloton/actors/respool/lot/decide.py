@@ -11,51 +11,53 @@ from typing import Any
 
 from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot import messages as m
-from peloton.actors.respool.lot.state import Lot, last_asks
-from peloton.actors.task.messages import Admitted, Left, Queued
+from peloton.actors.respool.lot.state import Lot, last_tickets
+from peloton.actors.task.messages import Admitted, Queued, TicketReleased
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message, Send
 
 
-def asked(lot: Lot, message: m.Ask, at: At) -> Decision:
+def enqueued(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     """Members ask: new asks join the queue, known ones are answered from what became of them."""
     assert at.members is not None
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
-    for last, members in last_asks(lot, at.members):
-        if last < message.ask:
-            facts = (*facts, f.LotAsked(members, message.ask, at.now))
-            sends = (*sends, _say(Queued(message.ask), members))
-        elif last == message.ask:
-            sends = (*sends, *_answers(lot, members, ask=message.ask))
+    for last, members in last_tickets(lot, at.members):
+        if last < message.ticket:
+            facts = (*facts, f.LotEnqueued(members, message.ticket, at.now))
+            sends = (*sends, _say(Queued(message.ticket), members))
+        elif last == message.ticket:
+            sends = (*sends, *_answers(lot, members, ticket=message.ticket))
     return Decision(facts=facts, sends=sends)
 
 
-def opened(message: m.Ask, at: At) -> Decision:
+def opened(message: m.Enqueue, at: At) -> Decision:
     """The first ask of these members opens the lot."""
     if message.shape is None or at.members is None or at.sender is None:
         return Decision(because="an ask without its shape opens no lot")
     return Decision(
         facts=(
             f.LotOpened(message.shape, at.sender, at.now),
-            f.LotAsked(at.members, message.ask, at.now),
+            f.LotEnqueued(at.members, message.ticket, at.now),
         ),
-        sends=(_say(Queued(message.ask), at.members),),
+        sends=(_say(Queued(message.ticket), at.members),),
     )
 
 
-def left(lot: Lot, message: m.Leave, at: At) -> Decision:
+def left(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
     """Members leave: always answered, changed only where the ask still stands."""
     assert at.members is not None
     facts: tuple[Fact, ...] = ()
-    for last, members in last_asks(lot, at.members):
-        if last <= message.ask and (last < message.ask or members & (lot.waiting | lot.admitted)):
-            facts = (*facts, f.LotLeft(members, message.ask))
-    return Decision(facts=facts, sends=(_say(Left(message.ask), at.members),))
+    for last, members in last_tickets(lot, at.members):
+        if last <= message.ticket and (
+            last < message.ticket or members & (lot.waiting | lot.admitted)
+        ):
+            facts = (*facts, f.LotReleased(members, message.ticket))
+    return Decision(facts=facts, sends=(_say(TicketReleased(message.ticket), at.members),))
 
 
-def gone(message: m.Leave, at: At) -> Decision:
+def gone(message: m.ReleaseTicket, at: At) -> Decision:
     """Nobody is held by a lot that does not exist."""
-    return Decision(sends=(Send(SENDER, Left(message.ask), at.members),))
+    return Decision(sends=(Send(SENDER, TicketReleased(message.ticket), at.members),))
 
 
 def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
@@ -63,7 +65,9 @@ def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
     members = message.members & lot.waiting
     if not members:
         return Decision(because="nobody of them waits any more")
-    sends = tuple(Send(lot.crowd, Admitted(ask), group) for ask, group in last_asks(lot, members))
+    sends = tuple(
+        Send(lot.crowd, Admitted(ticket), group) for ticket, group in last_tickets(lot, members)
+    )
     return Decision(facts=(f.LotAdmitted(members),), sends=sends)
 
 
@@ -72,11 +76,11 @@ def nobody(message: m.Admit, at: At) -> Decision:
     return Decision(because="the lot is empty")
 
 
-def _answers(lot: Lot, members: Bits, *, ask: int) -> tuple[Send, ...]:
+def _answers(lot: Lot, members: Bits, *, ticket: int) -> tuple[Send, ...]:
     answers = (
-        (Queued(ask), members & lot.waiting),
-        (Admitted(ask), members & lot.admitted),
-        (Left(ask), members - lot.waiting - lot.admitted),
+        (Queued(ticket), members & lot.waiting),
+        (Admitted(ticket), members & lot.admitted),
+        (TicketReleased(ticket), members - lot.waiting - lot.admitted),
     )
     return tuple(_say(message, group) for message, group in answers if group)
 
@@ -92,13 +96,13 @@ def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
-    m.Ask: asked,
-    m.Leave: left,
+    m.Enqueue: enqueued,
+    m.ReleaseTicket: left,
     m.Admit: admit,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
-    m.Ask: opened,
-    m.Leave: gone,
+    m.Enqueue: opened,
+    m.ReleaseTicket: gone,
     m.Admit: nobody,
 }

@@ -17,11 +17,11 @@ class LotOpened(Fact, frozen=True, gc=False, array_like=True):
     at: float
 
 
-class LotAsked(Fact, frozen=True, gc=False, array_like=True):
+class LotEnqueued(Fact, frozen=True, gc=False, array_like=True):
     """Members stand in the queue under this ask, and under no lower one."""
 
     members: Bits
-    ask: int
+    ticket: int
     at: float
 
 
@@ -31,11 +31,11 @@ class LotAdmitted(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
-class LotLeft(Fact, frozen=True, gc=False, array_like=True):
+class LotReleased(Fact, frozen=True, gc=False, array_like=True):
     """Members neither wait nor hold room under this ask or a lower one."""
 
     members: Bits
-    ask: int
+    ticket: int
 
 
-FACTS: dict[int, type] = {1: LotOpened, 2: LotAsked, 3: LotAdmitted, 4: LotLeft}
+FACTS: dict[int, type] = {1: LotOpened, 2: LotEnqueued, 3: LotAdmitted, 4: LotReleased}

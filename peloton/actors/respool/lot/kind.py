@@ -10,7 +10,7 @@ from peloton.actors.respool.lot.decide import ABSENT, DECIDE, waits
 from peloton.actors.respool.lot.facts import FACTS
 from peloton.actors.respool.lot.goals import pursue
 from peloton.actors.respool.lot.state import EVOLVE, Lot
-from peloton.actors.respool.messages import ROOT, TREE_ROUTE
+from peloton.actors.respool.messages import ROOT, TREE_PARTITION
 from peloton.runtime.vocabulary import Kind
 
 KIND = Kind(
@@ -23,7 +23,7 @@ KIND = Kind(
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,
-    route=lambda key: TREE_ROUTE,
+    partition=lambda key: TREE_PARTITION,
     parent=lambda key, state: ROOT,
     inspect={m.GetLot: waits},
     queries={501: m.GetLot},

@@ -25,21 +25,21 @@ class LotShape(Value, frozen=True, gc=False, array_like=True):
     controller: bool = False
 
 
-class Ask(Message, frozen=True, gc=False, array_like=True):
+class Enqueue(Message, frozen=True, gc=False, array_like=True):
     """Tasks to lot: room for us, under this ask. `shape` is filled in when the message leaves."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
-    ask: int
+    ticket: int
     shape: LotShape | None = None
 
 
-class Leave(Message, frozen=True, gc=False, array_like=True):
+class ReleaseTicket(Message, frozen=True, gc=False, array_like=True):
     """Tasks to lot: this ask is over, whether it was admitted or not."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
-    ask: int
+    ticket: int
 
 
 class Admit(Message, frozen=True, gc=False, array_like=True):
@@ -69,7 +69,7 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     never: bool = False
 
 
-MESSAGES: dict[int, type] = {1: Ask, 2: Leave, 3: Admit}
+MESSAGES: dict[int, type] = {1: Enqueue, 2: ReleaseTicket, 3: Admit}
 
 
 def lot_key(job: str, slice_number: int, *, shape_number: int) -> Key:

@@ -25,39 +25,39 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
     shape: LotShape
     crowd: Key
     arrived: float  # when its first waiting member came; the order within a priority
-    asks: immutables.Map[int, Bits]  # ask → members whose last ask it is
+    tickets: immutables.Map[int, Bits]  # ask → members whose last ask it is
     waiting: Bits = Bits()
     admitted: Bits = Bits()
 
 
-def last_asks(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
+def last_tickets(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
     """`members` by their last ask, ascending; 0 for those never heard of."""
     found = []
     rest = members
-    for ask in sorted(lot.asks):
-        hit = lot.asks[ask] & rest
+    for ticket in sorted(lot.tickets):
+        hit = lot.tickets[ticket] & rest
         if hit:
-            found.append((ask, hit))
+            found.append((ticket, hit))
             rest = rest - hit
     return [(0, rest), *found] if rest else found
 
 
-def _raise_asks(lot: Lot, members: Bits, *, ask: int) -> immutables.Map[int, Bits]:
-    asks = lot.asks
-    for number in sorted(asks):
-        kept = asks[number] - members
-        asks = asks.set(number, kept) if kept else asks.delete(number)
-    return asks.set(ask, asks.get(ask, Bits()) | members)
+def _raise_tickets(lot: Lot, members: Bits, *, ticket: int) -> immutables.Map[int, Bits]:
+    tickets = lot.tickets
+    for number in sorted(tickets):
+        kept = tickets[number] - members
+        tickets = tickets.set(number, kept) if kept else tickets.delete(number)
+    return tickets.set(ticket, tickets.get(ticket, Bits()) | members)
 
 
 def _opened(lot: Lot | None, fact: f.LotOpened) -> Lot:
     return Lot(fact.shape, fact.crowd, fact.at, immutables.Map())
 
 
-def _asked(lot: Lot, fact: f.LotAsked) -> Lot:
+def _asked(lot: Lot, fact: f.LotEnqueued) -> Lot:
     return msgspec.structs.replace(
         lot,
-        asks=_raise_asks(lot, fact.members, ask=fact.ask),
+        tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
         waiting=lot.waiting | fact.members,
         admitted=lot.admitted - fact.members,
         arrived=lot.arrived if lot.waiting else fact.at,
@@ -70,19 +70,22 @@ def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
     )
 
 
-def _left(lot: Lot, fact: f.LotLeft) -> Lot | None:
+def _left(lot: Lot, fact: f.LotReleased) -> Lot | None:
     waiting, admitted = lot.waiting - fact.members, lot.admitted - fact.members
     if not waiting and not admitted:
         # Nothing is held for anybody: a late ask would open the lot anew, and is then left again.
         return None
     return msgspec.structs.replace(
-        lot, asks=_raise_asks(lot, fact.members, ask=fact.ask), waiting=waiting, admitted=admitted
+        lot,
+        tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
+        waiting=waiting,
+        admitted=admitted,
     )
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
     f.LotOpened: _opened,
-    f.LotAsked: _asked,
+    f.LotEnqueued: _asked,
     f.LotAdmitted: _admitted,
-    f.LotLeft: _left,
+    f.LotReleased: _left,
 }

@@ -30,9 +30,9 @@ from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import kinds
 from peloton.machines import PlacerMachine
-from peloton.muster import Muster
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
+from peloton.readiness import Readiness
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
@@ -153,7 +153,7 @@ def running(
         journal or SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
-        softs={"placer": PlacerMachine(inventories), backend.key: backend},
+        services={"placer": PlacerMachine(inventories), backend.key: backend},
     )
     http = server = None
     try:
@@ -191,7 +191,7 @@ CHANNEL = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 def _wait_for_room(region: Any, inventories: list[Any]) -> None:
     end, pause = time.monotonic() + WAIT_S_MAX, threading.Event()
-    muster, hosts = Muster(region, inventories), [key("host", name) for name in HOSTS]
+    muster, hosts = Readiness(region, inventories), [key("host", name) for name in HOSTS]
     while time.monotonic() < end:
         if muster.all_up(hosts, alone=True):
             return

@@ -21,7 +21,7 @@ SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
 """Names of gRPC's own, left as they are."""
 
 
-class Places(Protocol):
+class Addresses(Protocol):
     """The addresses of a cluster."""
 
     patient: bool
@@ -100,7 +100,7 @@ def _ported(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(with_port(one, PORT) for one in addresses_of(text))
 
 
-class Found:
+class ZooKeeperAddresses:
     """The leaders that ZooKeeper names; `find` is asked when first needed, and when one is gone.
 
     Peloton's own calls are answered by every leader: they go to all of them in turn.

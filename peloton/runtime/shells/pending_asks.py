@@ -10,14 +10,14 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from peloton.runtime.shells.letters import Ref, resolve, tell
+from peloton.runtime.shells.shell_messages import Ref, resolve, send
 from peloton.runtime.vocabulary import Key, Unavailable
 
-ASK_S_MAX = 30.0
+REMOTE_ASK_S_MAX = 30.0
 """An ask that is not answered by then is answered `Unavailable` here."""
 
 
-class Answered(NamedTuple):
+class RemoteAnswer(NamedTuple):
     """To the peer shell: the answer to ask `number` of `peer`, from the entity `asked`."""
 
     peer: str
@@ -26,7 +26,7 @@ class Answered(NamedTuple):
     value: Any
 
 
-class Asked:
+class RemoteReplyAddress:
     """The address of an asker elsewhere; looks like a future to whoever answers."""
 
     __slots__ = ("_answered", "_asked", "_number", "_peer", "_ref")
@@ -39,10 +39,10 @@ class Asked:
         """Answer, from any thread. Of two answers the asker takes the first that comes."""
         if not self._answered:
             self._answered = True
-            tell(self._ref, Answered(self._peer, self._number, self._asked, value))
+            send(self._ref, RemoteAnswer(self._peer, self._number, self._asked, value))
 
 
-class Waiting(NamedTuple):
+class PendingAsk(NamedTuple):
     """An ask that was sent and is not answered."""
 
     future: Any
@@ -51,11 +51,13 @@ class Waiting(NamedTuple):
     until_s: float
 
 
-class Asks:
+class PendingAsks:
     """The asks that wait. Numbers are never used again, so a late answer finds nobody."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, Waiting] = {}  # the oldest first, and so the first to be given up
+        self._waiting: dict[
+            int, PendingAsk
+        ] = {}  # the oldest first, and so the first to be given up
         self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
@@ -64,10 +66,10 @@ class Asks:
     def open(self, future: Any, asked: Key, *, peer: str, now: float) -> int:
         """The number of an ask that is about to leave."""
         number = next(self._numbers)
-        self._waiting[number] = Waiting(future, asked, peer, now + ASK_S_MAX)
+        self._waiting[number] = PendingAsk(future, asked, peer, now + REMOTE_ASK_S_MAX)
         return number
 
-    def take(self, number: int, peer: str) -> Waiting | None:
+    def take(self, number: int, peer: str) -> PendingAsk | None:
         """What `peer` may answer under this number; it waits no longer."""
         waits = self._waiting.get(number)
         if waits is None or waits.peer != peer:
@@ -93,7 +95,7 @@ class Asks:
             number, waits = next(iter(self._waiting.items()))
             if waits.until_s > now:
                 return
-            text = f"{waits.peer} has not answered for {ASK_S_MAX:.0f} s"
+            text = f"{waits.peer} has not answered for {REMOTE_ASK_S_MAX:.0f} s"
             self.give_up((number,), peer=waits.peer, text=text)
 
     def due_s(self) -> float | None:

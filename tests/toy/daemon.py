@@ -26,8 +26,8 @@ from peloton.runtime.vocabulary import (
     Send,
     key,
 )
-from tests.toy import words as w
-from tests.toy.words import Power
+from tests.toy import messages as w
+from tests.toy.messages import Power
 
 WARM_S = 5.0
 COOL_S = 3.0
@@ -173,7 +173,7 @@ BULB = Kind(
         9: w.Wired,
         10: w.Scrapped,
     },  # fmt: skip
-    route=rest,
+    partition=rest,
     deadline=_bulb_deadline,
     owed=_bulb_owed,
     crowd=CrowdKind(
@@ -264,7 +264,7 @@ PANEL = Kind(
     messages={1: w.Install, 2: w.Switch, 3: w.Retire},
     facts={1: w.Installed, 2: w.Switched, 3: w.Retired},
     answers={1: w.Done},
-    route=rest,
+    partition=rest,
     ended=_over,
     follows=lambda name: bulbs(rest(name)),
     report=lambda state, at: (

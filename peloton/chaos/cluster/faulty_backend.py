@@ -14,11 +14,11 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.chaos.cluster.machines import Machines
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.simulation.daemon import Daemon
+from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Message, key
 
-BACKEND = key("backend", "machines")
+MACHINE_BACKEND = key("backend", "machines")
 
 
 class BackendFaults(NamedTuple):
@@ -32,19 +32,19 @@ class BackendFaults(NamedTuple):
     foreign_run: float = 0.0  # listings that name a run nobody ever launched
 
 
-CALM = BackendFaults()
+CALM_BACKEND = BackendFaults()
 
 
-class Floor:
+class MachineLink:
     """Where the machines stand: what lies between them and the daemons."""
 
     def __init__(self, world: World, machines: Machines) -> None:
         self.world = world
         self.machines = machines
-        self.faults = CALM
+        self.faults = CALM_BACKEND
         self.struck: Counter[str] = Counter()
         self.foreign: dict[str, None] = {}
-        self._spoke: dict[Key, Daemon] = {}  # who asked a machine last
+        self._spoke: dict[Key, SimulatedDaemon] = {}  # who asked a machine last
         self._wakes: dict[float, None] = {}
         self._still: dict[Key, list[Callable[[], None]]] = {}  # machines that stand still
 
@@ -79,7 +79,7 @@ class Floor:
 
     def calm(self) -> None:
         """Nothing strikes any more, and every machine can be asked."""
-        self.faults = CALM
+        self.faults = CALM_BACKEND
         for host in [*self._still]:
             self.go_on(host)
         for host in [*self.machines.cut_off]:
@@ -87,14 +87,14 @@ class Floor:
 
     # ---- what hands and machines do ----
 
-    def order(self, daemon: Daemon, message: Message) -> None:
+    def order(self, daemon: SimulatedDaemon, message: Message) -> None:
         """A daemon orders; it takes a while, and may come to nothing."""
         if self._strikes("order lost", self.faults.lose_order):
             return
         after_s = self._upto(self.faults.order_delay_s)
         self.world.later.at(self.world.now + after_s, lambda: self._arrive(daemon, message))
 
-    def _arrive(self, daemon: Daemon, message: Message) -> None:
+    def _arrive(self, daemon: SimulatedDaemon, message: Message) -> None:
         host: Key = message.host  # type: ignore[attr-defined]
         if host in self._still:
             self._still[host].append(lambda: self._arrive(daemon, message))
@@ -102,7 +102,7 @@ class Floor:
         if not self._obeys(host, message):
             return
         self._spoke[host] = daemon
-        if isinstance(message, m.AskBackend):
+        if isinstance(message, m.PingBackend):
             cut = host in self.machines.cut_off
             self._word(Envelope(host, m.BackendDown("out of reach") if cut else m.BackendUp()))
             return
@@ -164,13 +164,13 @@ class Floor:
         return True
 
 
-class Hands:
+class FaultyBackend:
     """The soft machine of one life of a daemon; every order is a port call."""
 
     own_thread = False
     wake_at: float | None = None
 
-    def __init__(self, floor: Floor, daemon: Daemon) -> None:
+    def __init__(self, floor: MachineLink, daemon: SimulatedDaemon) -> None:
         self._floor = floor
         self._daemon = daemon
 

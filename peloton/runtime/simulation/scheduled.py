@@ -11,19 +11,19 @@ import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from peloton.runtime.shells.shell import Shell, begin
+from peloton.runtime.shells.shell import Shell, begin_shell
 from peloton.runtime.simulation.stepper import Stepper
 
 T = TypeVar("T", bound=Shell)
 
 
 def begun(shell: T) -> T:
-    """`begin`, and the shell itself instead of its name."""
-    begin(shell)
+    """`begin_shell`, and the shell itself instead of its name."""
+    begin_shell(shell)
     return shell
 
 
-class Later(Shell):
+class ScheduledShell(Shell):
     """A shell that does things at their times, on a stepper."""
 
     def __init__(self, name: str, stepper: Stepper) -> None:
@@ -38,7 +38,7 @@ class Later(Shell):
         heapq.heappush(self._events, (at_s, next(self._numbers), do))
         self.wake(self._events[0][0])
 
-    def handle(self, letter: Any) -> None:  # noqa: ARG002
+    def handle(self, message: Any) -> None:  # noqa: ARG002
         """Everything that is due."""
         while self._events and self._events[0][0] <= self.now:
             heapq.heappop(self._events)[2]()

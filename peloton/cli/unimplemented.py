@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from peloton.cli.lazy import Entry
+from peloton.cli.lazy import LazyCommand
 from peloton.sdk.errors import Unsupported
 
 ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
@@ -31,7 +31,7 @@ def refuse() -> None:
     raise Unsupported(f"{click.get_current_context().command_path}: not supported yet")
 
 
-def entries(*names: str) -> dict[str, Entry]:
+def entries(*names: str) -> dict[str, LazyCommand]:
     """Rows of a group's table; hidden, since help shows what one can use."""
     where = f"{__name__}:command"
-    return {name: Entry(where, "Not supported yet.", hidden=True) for name in names}
+    return {name: LazyCommand(where, "Not supported yet.", hidden=True) for name in names}

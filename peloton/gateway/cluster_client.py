@@ -24,14 +24,14 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway import details
-from peloton.gateway.cluster import Cluster
+from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.listing import gather
 from peloton.gateway.principals import principal_of
-from peloton.gateway.texts import name_of
+from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Listed, ListViews
-from peloton.runtime.vocabulary import Key, Message, Query, SetAside, ShardDamaged, Unavailable
+from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
 
-ASK_S_MAX = 15.0
+CALL_ASK_S_MAX = 15.0
 """How long one question may take, whatever the client would wait."""
 RETRY_S = 0.5
 """When to repeat what was UNAVAILABLE: a shard that moves has its next owner in about that time."""
@@ -65,10 +65,10 @@ def end(
     raise AssertionError("abort returned")
 
 
-class Desk:
+class ClusterClient:
     """One cluster, asked for the calls of one server."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterPort) -> None:
         self.cluster = cluster
 
     def wait(
@@ -78,7 +78,9 @@ class Desk:
         retry_s = RETRY_S if safe else None
         left_s = context.time_remaining()
         try:
-            answer = future.result(ASK_S_MAX if left_s is None else min(ASK_S_MAX, left_s))
+            answer = future.result(
+                CALL_ASK_S_MAX if left_s is None else min(CALL_ASK_S_MAX, left_s)
+            )
         except TimesUp:
             future.cancel()
             text = (
@@ -91,7 +93,7 @@ class Desk:
             end(context, Code.DATA_LOSS, text=answer.text)
         if isinstance(answer, Unavailable):
             end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
-        if isinstance(answer, SetAside):
+        if isinstance(answer, DeadLettered):
             text = f"the command failed again and again and was set aside: {answer.text}"
             end(context, Code.INTERNAL, text=text)
         return answer
@@ -175,7 +177,7 @@ class Desk:
         if start >= stop:
             return
         numbers = range(start // SLICE_SIZE, (stop - 1) // SLICE_SIZE + 1)
-        job_id = name_of(job.summary.job)
+        job_id = client_name(job.summary.job)
         asks = [(slice_key(job_id, number), ListInstances(start, stop)) for number in numbers]
         for number, answer in zip(numbers, self.each(asks, context), strict=True):
             views = {v.instance: v for v in answer} if isinstance(answer, tuple) else {}

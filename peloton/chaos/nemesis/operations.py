@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView, job_key
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import TERMINAL
-from peloton.chaos.cluster.history import Operation, What
+from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.chaos.cluster.history import Asked, Operation
 from peloton.chaos.nemesis.fleet import HOST_CPUS, HOSTS
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from peloton.sdk.client import JobQuery
-from peloton.sdk.errors import NotFound, PelotonError, ServerError, TryLater, Unavailable
+from peloton.sdk.errors import NotFound, PelotonError, ServerError, ServiceUnavailable, TryLater
 
 JOBS_MAX = 100_000
 EVERYTHING = JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)
@@ -59,19 +59,19 @@ def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
 def uncertain(error: PelotonError) -> bool:
     """Whether it may have happened, or may yet."""
     left = isinstance(error, ServerError) and error.kind == CANCELLED
-    return left or isinstance(error, Unavailable | TryLater)
+    return left or isinstance(error, ServiceUnavailable | TryLater)
 
 
 def raised(operation: Operation, error: PelotonError) -> Any:
     """What an exception says for certain."""
-    if isinstance(error, NotFound) and operation.what is not What.CREATE:
+    if isinstance(error, NotFound) and operation.what is not Asked.CREATE:
         return Absent(operation.job)
     return Refused(error.kind or type(error).__name__, error.message)
 
 
 def has_ended(answer: Any) -> bool:
     """Whether a look found a job at its end."""
-    return isinstance(answer, JobView) and answer.summary.state in TERMINAL
+    return isinstance(answer, JobView) and answer.summary.state in TERMINAL_JOB_STATES
 
 
 def view(answer: Any) -> JobView:

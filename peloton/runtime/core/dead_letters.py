@@ -13,21 +13,23 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.records import MessageSetAside
+from peloton.runtime.core.records import MessageDeadLettered
 
 NOT_KEPT = b""
 """Stands for the bytes of a message that was too large to keep; it cannot be tried again."""
 WORD_BYTES = 16
 
-Name = tuple[int, bytes, str]  # of a word: number of its class, digest of its bytes, who said it
+DeadLetterName = tuple[
+    int, bytes, str
+]  # of a word: number of its class, digest of its bytes, who said it
 
 
-def name_of(number: int, body: bytes, *, sender: str) -> Name:
+def dead_letter_name(number: int, body: bytes, *, sender: str) -> DeadLetterName:
     """By what a word is known when it is said again. The same of another sender is another."""
     return number, hashlib.blake2b(body, digest_size=WORD_BYTES).digest(), sender
 
 
-class Word:
+class DeadLetter:
     """One message of one sender, and for whom it failed."""
 
     __slots__ = ("body", "count", "error", "members", "origin")
@@ -40,18 +42,18 @@ class Word:
         self.error = ""
 
 
-class Parked:
+class DeadLetters:
     """The words of one cell or crowd that are set aside, in the order they were."""
 
     def __init__(self) -> None:
-        self._facts: deque[MessageSetAside] = deque()  # without their bytes
-        self._words: dict[Name, Word] = {}
+        self._facts: deque[MessageDeadLettered] = deque()  # without their bytes
+        self._words: dict[DeadLetterName, DeadLetter] = {}
         self._strikes: dict[int, int] = {}  # by member, as a bit; 0: the cell
 
     def __len__(self) -> int:
         return len(self._facts)
 
-    def word(self, name: Name) -> Word | None:
+    def word(self, name: DeadLetterName) -> DeadLetter | None:
         """The word of that name, if it is set aside for anybody."""
         return self._words.get(name)
 
@@ -59,13 +61,13 @@ class Parked:
         """How many words are set aside for this very member (0: the cell)."""
         return self._strikes.get(member, 0)
 
-    def lean(self, fact: MessageSetAside) -> MessageSetAside:
+    def lean(self, fact: MessageDeadLettered) -> MessageDeadLettered:
         """The fact as it is written down: without the bytes, if an older one has them."""
         return replace(fact, body=NOT_KEPT) if _name(fact) in self._words else fact
 
-    def add(self, fact: MessageSetAside) -> None:
+    def add(self, fact: MessageDeadLettered) -> None:
         """One more."""
-        word = self._words.setdefault(_name(fact), Word(fact.body))
+        word = self._words.setdefault(_name(fact), DeadLetter(fact.body))
         word.members |= raw_of(fact.members)
         word.origin |= raw_of(fact.origin)
         word.count += 1
@@ -74,7 +76,7 @@ class Parked:
         self._strikes[member] = self._strikes.get(member, 0) + 1
         self._facts.append(replace(fact, body=NOT_KEPT))
 
-    def take(self) -> MessageSetAside:
+    def take(self) -> MessageDeadLettered:
         """The oldest, with its bytes; it is set aside no more."""
         fact = self._facts.popleft()
         name, member = _name(fact), raw_of(fact.members)
@@ -89,9 +91,9 @@ class Parked:
             del self._strikes[member]
         return replace(fact, body=word.body)
 
-    def facts(self) -> list[MessageSetAside]:
+    def facts(self) -> list[MessageDeadLettered]:
         """All, so that `add` makes the same of them: the first of each word has its bytes."""
-        told: dict[Name, None] = {}
+        told: dict[DeadLetterName, None] = {}
         facts = []
         for fact in self._facts:
             name = _name(fact)
@@ -100,10 +102,10 @@ class Parked:
         return facts
 
 
-def _name(fact: MessageSetAside) -> Name:
+def _name(fact: MessageDeadLettered) -> DeadLetterName:
     if fact.word:
         return fact.number, fact.word, fact.sender
-    return name_of(fact.number, fact.body, sender=fact.sender)
+    return dead_letter_name(fact.number, fact.body, sender=fact.sender)
 
 
 def raw_of(members: bytes) -> int:

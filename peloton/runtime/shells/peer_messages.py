@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import Place
+from peloton.runtime.core.packing import Route
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells.letters import Ref, tell
+from peloton.runtime.shells.shell_messages import Ref, send
 
 
 class Peers(NamedTuple):
@@ -33,13 +33,13 @@ class Outbound(NamedTuple):
 
     peer: str
     view: int
-    place: Place
+    place: Route
     envelopes: list[Envelope]
     sender: ShardId | None = None
     epoch: int = 0
 
 
-class Arrived(NamedTuple):
+class Inbound(NamedTuple):
     """To the hall: a letter from `peer`, who packed it under the view of that version.
 
     An ask in it is an object whose `set_result` carries the answer back.
@@ -47,19 +47,19 @@ class Arrived(NamedTuple):
 
     peer: str
     view: int
-    place: Place
+    place: Route
     envelopes: list[Envelope]
     sender: ShardId | None
     epoch: int
 
 
-class Hall(Protocol):
+class Router(Protocol):
     """What the peer shell needs of the daemon around it; called on its thread, never waits."""
 
-    def deliver(self, arrived: Arrived) -> bool:
+    def deliver(self, arrived: Inbound) -> bool:
         """Take a letter; False where its place is not here, and then all of it is refused."""
 
-    def misdirected(self, peer: str, place: Place, *, view: int) -> None:
+    def misdirected(self, peer: str, place: Route, *, view: int) -> None:
         """The peer, at that version of its view, is not where the place lives."""
 
     def reached(self) -> None:
@@ -75,31 +75,31 @@ class Hall(Protocol):
 # ---- what the outside tells the shell ----
 
 
-class Accepted(NamedTuple):
+class StreamAccepted(NamedTuple):
     stream: int
 
 
-class Came(NamedTuple):
+class FrameArrived(NamedTuple):
     stream: int
     data: bytes
 
 
-class Hung(NamedTuple):
+class StreamClosed(NamedTuple):
     stream: int
     text: str
 
 
-class StreamEars:
+class PeerStreamListener:
     """Puts what happens to streams into the shell's inbox."""
 
     def __init__(self, ref: Ref) -> None:
         self._ref = ref
 
     def accepted(self, stream: int) -> None:
-        tell(self._ref, Accepted(stream))
+        send(self._ref, StreamAccepted(stream))
 
     def arrived(self, stream: int, data: bytes) -> None:
-        tell(self._ref, Came(stream, data))
+        send(self._ref, FrameArrived(stream, data))
 
     def closed(self, stream: int, text: str) -> None:
-        tell(self._ref, Hung(stream, text))
+        send(self._ref, StreamClosed(stream, text))

@@ -30,33 +30,33 @@ LOG = logging.getLogger("peloton.zookeeper")
 LOG.addHandler(logging.NullHandler())
 
 Put = Callable[[Callable[[], None]], None]
-Then = Callable[["Reply"], None]
+Then = Callable[["RequestOutcome"], None]
 
 
-class Reply(AsyncResult):  # type: ignore[misc]  # kazoo has no types
+class RequestOutcome(AsyncResult):  # type: ignore[misc]  # kazoo has no types
     """What became of a request: a value or kazoo's exception, and where history stood."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: QueueHandler) -> None:
         super().__init__(handler)
         self.sent_s = 0.0
         self.zxid = 0
         self.then: Then | None = None
-        self._line = handler.line
+        self._connection = handler.connection
 
     def set(self, value: Any = None) -> None:
         """By kazoo, on its connection thread, which has noted the position just before."""
-        self.zxid = self._line.zxid
+        self.zxid = self._connection.zxid
         super().set(value)
-        self._line.arrived(self)
+        self._connection.arrived(self)
 
     def set_exception(self, exception: Exception) -> None:
         """Likewise."""
-        self.zxid = self._line.zxid
+        self.zxid = self._connection.zxid
         super().set_exception(exception)
-        self._line.arrived(self)
+        self._connection.arrived(self)
 
 
-class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class QueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Kazoo's threads, but nothing is told on another thread than it was learned on.
 
     Else a watch could overtake the answer before it, and a suspension the answers that it lost.
@@ -64,12 +64,12 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
 
     lost = False
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, connection: ZooKeeperConnection) -> None:
         super().__init__()
-        self.line = line
+        self.connection = connection
 
-    def async_result(self) -> Reply:
-        return Reply(self)
+    def async_result(self) -> RequestOutcome:
+        return RequestOutcome(self)
 
     def dispatch_callback(self, callback: Callback) -> None:
         callback.func(*callback.args)
@@ -79,13 +79,13 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
         if self.lost:
             raise ConnectionRefusedError("the session is over")
         # Kazoo would try one server for a whole session, and the others too late.
-        options["timeout"] = self.line.dial_s_max
-        self.line.dialled_s = now_s()
-        self.line.socket = super().create_connection(*args, **options)
-        return self.line.socket
+        options["timeout"] = self.connection.dial_s_max
+        self.connection.dialled_s = now_s()
+        self.connection.socket = super().create_connection(*args, **options)
+        return self.connection.socket
 
 
-class Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+class TimedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
     """Kazoo's, which keeps to itself how long the server lets the session last."""
 
     session_s = 0.0
@@ -96,7 +96,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
         return read_timeout_ms, connect_timeout_ms
 
 
-class Line:
+class ZooKeeperConnection:
     """To be used by the one thread that runs what is `put`; `zxid` and `lost` by any.
 
     `on_state` is told kazoo's states; the last one is LOST.
@@ -115,7 +115,7 @@ class Line:
         self._on_state = on_state
         self.dialled_s = 0.0
         self.socket: socket.socket | None = None
-        self.handler = Handler(self)
+        self.handler = QueueHandler(self)
         retry = KazooRetry(
             max_tries=-1,
             delay=REDIAL_FIRST_S,
@@ -131,7 +131,7 @@ class Line:
             **options,
         )
         old = self.client._connection
-        self._connection = Connection(self.client, old.retry_sleeper, logger=LOG)
+        self._connection = TimedConnection(self.client, old.retry_sleeper, logger=LOG)
         self.client._connection = self._connection
         self.dial_s_max = session_s / 3 / len(self.client.hosts)
         self.client.add_listener(self._state)
@@ -178,18 +178,18 @@ class Line:
         known = self.client.client_id
         return known[0] if known else 0
 
-    def ask(self, request: Callable[[KazooClient], Reply], then: Then) -> None:
+    def request(self, request: Callable[[KazooClient], RequestOutcome], then: Then) -> None:
         """Send a request; its reply is handed over later, exactly once."""
         sent_s = now_s()
         reply = request(self.client)
         # The reply may be here already, but what it put comes after what runs now.
         reply.sent_s, reply.then = sent_s, then
 
-    def arrived(self, reply: Reply) -> None:
+    def arrived(self, reply: RequestOutcome) -> None:
         """On any thread."""
         self._put(lambda: self._hand_over(reply))
 
-    def _hand_over(self, reply: Reply) -> None:
+    def _hand_over(self, reply: RequestOutcome) -> None:
         then, reply.then = reply.then, None  # kazoo may fail a request twice
         if then is not None:
             then(reply)

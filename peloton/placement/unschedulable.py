@@ -28,10 +28,10 @@ from peloton.placement.reasons import (
 LEAVES_TOLD_MAX = 3
 """Conditions of a constraint that are named: more would bury the rest of the line."""
 
-KINDS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""))
+RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""))
 """Each resource and the unit behind its amounts."""
 
-NEVER = "it can never fit this cluster as it is"
+NEVER_FITS = "it can never fit this cluster as it is"
 
 _OTHERS = {
     SCARCE: "kept for tasks that want a gpu",
@@ -40,7 +40,7 @@ _OTHERS = {
 }
 
 
-class Lack(NamedTuple):
+class Unschedulable(NamedTuple):
     """Why no host would do: hosts by reason, for people, and whether waiting alone cannot help."""
 
     reasons: tuple[tuple[str, int], ...]
@@ -48,18 +48,20 @@ class Lack(NamedTuple):
     never: bool
 
 
-def lack_of(index: HostIndex, need: Need, *, failed: Mapping[str, Flags], could: Flags) -> Lack:
+def unschedulable_reason(
+    index: HostIndex, need: Need, *, failed: Mapping[str, Flags], could: Flags
+) -> Unschedulable:
     """The counts and the line. `could`: hosts that would do if they were empty."""
     counts = tuple((reason, int(np.count_nonzero(hosts))) for reason, hosts in failed.items())
     total = int(np.count_nonzero(index.has_host))
     if not total:
-        return Lack(counts, "no host: the placer knows no hosts yet", False)
+        return Unschedulable(counts, "no host: the placer knows no hosts yet", False)
     never = not could.any()
     parts = [*_parts(index, need, failed=failed, total=total)]
     if never:
         parts += _never(index, need, told=MISMATCH_CONSTRAINTS in failed)
     text = f"no host fits: {', '.join(parts)}"
-    return Lack(counts, f"{text}: {NEVER}" if never else text, never)
+    return Unschedulable(counts, f"{text}: {NEVER_FITS}" if never else text, never)
 
 
 def _never(index: HostIndex, need: Need, *, told: bool) -> Iterator[str]:
@@ -109,7 +111,7 @@ def _status(index: HostIndex, hosts: Flags, *, total: int) -> Iterator[str]:
 
 def _room(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
     """Each resource that some of these hosts lack, with the most that one of them has."""
-    for at, (name, unit) in enumerate(KINDS):
+    for at, (name, unit) in enumerate(RESOURCE_UNITS):
         lacking = hosts & (index.room[at] < need.least[at])
         if not lacking.any() or need.amounts[at] < EPSILON:
             continue

@@ -16,11 +16,11 @@ from typing import Any
 
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Stamp
-from peloton.runtime.core.records import SHARD_KEY, Heard
+from peloton.runtime.core.records import SHARD_KEY, EpochSeen
 from peloton.runtime.ports import ShardId
 
 
-class Hearing:
+class EpochFilter:
     """The epochs that one shard has heard."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Hearing:
         self._raised = {}
         return Entry(SHARD_KEY, facts)
 
-    def fold(self, fact: Heard) -> None:
+    def fold(self, fact: EpochSeen) -> None:
         """Recovery."""
         self._epochs[ShardId(fact.group, fact.number)] = fact.epoch
 
@@ -57,5 +57,5 @@ class Hearing:
         """What a checkpoint keeps: facts that `fold` takes back."""
         return tuple(self._fact(shard) for shard in sorted(self._epochs))
 
-    def _fact(self, shard: ShardId) -> Heard:
-        return Heard(shard.group, shard.number, self._epochs[shard])
+    def _fact(self, shard: ShardId) -> EpochSeen:
+        return EpochSeen(shard.group, shard.number, self._epochs[shard])

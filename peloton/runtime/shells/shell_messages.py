@@ -68,7 +68,7 @@ class Released(NamedTuple):
     """From the journal: it was told to the store, as far as that was possible."""
 
 
-class Done(NamedTuple):
+class WorkDone(NamedTuple):
     """From the journal: what became of the work."""
 
     answer: Answer
@@ -81,7 +81,7 @@ class Claim(NamedTuple):
     sender: Ref
 
 
-class Taken(NamedTuple):
+class ClaimTaken(NamedTuple):
     """From the reader: the shard is ours, and this is what it holds."""
 
     claimed: Claimed
@@ -89,7 +89,7 @@ class Taken(NamedTuple):
     frames: list[Frame]
 
 
-class NotTaken(NamedTuple):
+class ClaimRefused(NamedTuple):
     """From the reader: no claim, or no reading; `damaged` is for a person.
 
     `unreachable`: for want of an answer of the store.
@@ -118,7 +118,7 @@ class Loaded(NamedTuple):
 # ---- orders ----
 
 
-class Look(NamedTuple):
+class Inspect(NamedTuple):
     """To a shard: run this on the core, between two turns, and answer the future."""
 
     look: Callable[[Any], Any]
@@ -169,7 +169,7 @@ class Closed(NamedTuple):
     shard: ShardId
 
 
-class Lost(NamedTuple):
+class ShardLost(NamedTuple):
     """A shard is no more here: fenced, unclear for too long, or its shell raised (`broken`).
 
     `gave_up`: the store was out of reach for so long that another daemon should try.
@@ -182,7 +182,7 @@ class Lost(NamedTuple):
     gave_up: bool = False
 
 
-class Broke(NamedTuple):
+class ShellFailed(NamedTuple):
     """A shell that cannot be replaced raised; `fatal` ones end the daemon."""
 
     name: str
@@ -190,14 +190,14 @@ class Broke(NamedTuple):
     fatal: bool
 
 
-class Reached(NamedTuple):
+class PeerReachable(NamedTuple):
     """To each shard: somebody who was out of reach, or had no owner, may hear us again."""
 
 
 # ---- to a soft machine ----
 
 
-class Named(NamedTuple):
+class Renamed(NamedTuple):
     """Our member id, and which of the members that have such a machine we are.
 
     With another id than before we are new to all others.
@@ -217,10 +217,10 @@ class DrainAll(NamedTuple):
     answer: Future[Any]
 
 
-def tell(ref: Ref, letter: Any) -> bool:
+def send(ref: Ref, message: Any) -> bool:
     """Tell an actor; False where it is no more."""
     try:
-        ref.tell(letter)
+        ref.tell(message)
     except pykka.ActorDeadError:
         return False
     return True
@@ -234,6 +234,6 @@ def resolve(future: Any, value: Any) -> None:
         pass  # the asker's deadline was first
 
 
-def asks_of(envelopes: Iterable[Envelope]) -> list[Any]:
+def reply_addresses(envelopes: Iterable[Envelope]) -> list[Any]:
     """The addresses of those that wait for an answer."""
-    return [envelope.ask for envelope in envelopes if envelope.ask is not None]
+    return [envelope.reply_to for envelope in envelopes if envelope.reply_to is not None]

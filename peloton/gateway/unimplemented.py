@@ -62,7 +62,7 @@ def services() -> dict[str, list[str]]:
     return found
 
 
-class Later(grpc.GenericRpcHandler):  # type: ignore[misc]
+class UnimplementedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Answers UNIMPLEMENTED for what is in the contract and served by nobody."""
 
     def __init__(self) -> None:

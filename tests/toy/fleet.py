@@ -19,8 +19,8 @@ from peloton.runtime.vocabulary import (
     Send,
     key,
 )
-from tests.toy import words as w
-from tests.toy.house import rest
+from tests.toy import messages as w
+from tests.toy.daemon import rest
 
 NOTHING = Decision()
 
@@ -80,7 +80,7 @@ METER = Kind(
     messages={1: w.Draw, 2: w.Undraw, 3: w.Build},
     facts={1: w.Built, 2: w.Drew, 3: w.Undrew},
     answers={1: w.Done},
-    route=lambda name: 0,
+    partition=lambda name: 0,
     parent=lambda name, state: key("grid", "0"),
 )
 
@@ -114,7 +114,7 @@ GRID = Kind(
     evolve={w.Founded: lambda grid, fact: w.Grid(fact.name)},
     messages={1: w.Found},
     facts={1: w.Founded},
-    route=lambda name: 0,
+    partition=lambda name: 0,
     index=Loads,
     report=lambda grid, at: (Send(key("note", "grid"), w.Lamps(at.position, at.index.total)),),
     inspect={w.Show: lambda grid, query, at: at.index.total},

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from peloton.runtime.adapters.zookeeper_connection import ZooKeeperConnection
 from peloton.runtime.adapters.zookeeper_lease import BEATS_PER_SESSION, now_s
-from peloton.runtime.adapters.zookeeper_line import Line
-from peloton.runtime.adapters.zookeeper_writes import Found, Writes
+from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
 
 SILENT_SHARE = 1 / 3
 """Of a session: a server that has not answered for so long is hung up on, while there is time to
 find another."""
 
 
-class Pulse:
+class Heartbeat:
     """From `begin` until `stop`, which is for good; `at` is how it waits."""
 
     def __init__(
         self,
-        line: Line,
+        connection: ZooKeeperConnection,
         *,
         writes: Writes,
         path: str,
         at: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._line = line
+        self._connection = connection
         self._writes = writes
         self._path = path
         self._at = at
@@ -49,11 +49,11 @@ class Pulse:
         if self._stopped:
             return
         self._sent += 1
-        number, session_s = self._sent, self._line.session_s
+        number, session_s = self._sent, self._connection.session_s
         every_s = session_s / BEATS_PER_SESSION
         sent_s = now_s()
 
-        def answered(found: Found) -> None:
+        def answered(found: NodeStatus) -> None:
             self._answered = number
             if found.trouble is None:
                 self._at(sent_s + every_s, self._beat)
@@ -65,9 +65,9 @@ class Pulse:
             if late_s > every_s:  # it was us who stood still: the answer may be here, unread
                 self._look_at(now_s() + every_s, look)
             else:
-                self._line.cut()
+                self._connection.cut()
 
-        self._writes.beat(self._path, answered)
+        self._writes.heartbeat(self._path, answered)
         self._look_at(sent_s + session_s * SILENT_SHARE, look)
 
     def _look_at(self, due_s: float, look: Callable[[float], None]) -> None:

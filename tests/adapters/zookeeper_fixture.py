@@ -11,16 +11,16 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.chaos.nemesis.door import Door
+from peloton.chaos.nemesis.proxy import Door
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.adapters.zookeeper_membership import Config, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId
-from peloton.runtime.shells.claim import ClaimShell, Standing
+from peloton.runtime.shells.claim import ClaimShell, MembershipStatus
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.letters import Closed, DrainAll, Opened, tell
-from peloton.runtime.shells.shell import begin
+from peloton.runtime.shells.shell import begin_shell
+from peloton.runtime.shells.shell_messages import Closed, DrainAll, Opened, send
 
 WORK_S_MAX = 0.02
 
@@ -33,7 +33,7 @@ class Root:
         self.name = name
         self.claim: Any = None
         self.running: dict[ShardId, int] = {}  # shard → its epoch
-        self.standing: Standing | None = None
+        self.membership_status: MembershipStatus | None = None
         self.orders: list[tuple[str, ShardId]] = []
         self.broke: list[Any] = []
 
@@ -51,8 +51,8 @@ class Root:
         for shard in shards:
             self._later("drop", shard, self._close)
 
-    def stands(self, standing: Standing) -> None:
-        self.standing = standing
+    def status_changed(self, membership_status: MembershipStatus) -> None:
+        self.membership_status = membership_status
 
     def tell(self, letter: Any) -> None:
         """As a reference to the root: only what broke is told it."""
@@ -67,11 +67,11 @@ class Root:
     def _open(self, shard: ShardId) -> None:
         if shard in self.running:
             self.running[shard] = self.town.claim(shard)
-            tell(self.claim, Opened(shard))
+            send(self.claim, Opened(shard))
 
     def _close(self, shard: ShardId) -> None:
         self.running.pop(shard, None)
-        tell(self.claim, Closed(shard))
+        send(self.claim, Closed(shard))
 
 
 class Daemon:
@@ -79,7 +79,7 @@ class Daemon:
 
     def __init__(self, town: Town, name: str) -> None:
         self.proxy = Door(town.port)
-        config = Config(self.proxy.address, town.cluster, session_s=town.session_s)
+        config = ZooKeeperConfig(self.proxy.address, town.cluster, session_s=town.session_s)
         self.membership = ZooKeeperMembership(config)
         self.threads = Threads(SystemClock())
         self.root = Root(town, name)
@@ -88,15 +88,15 @@ class Daemon:
             self.threads.driver("shards"),
             handoff=self.handoff,
             membership=self.membership,
-            steward=self.root,
+            controller=self.root,
             root=self.root,  # type: ignore[arg-type]
         )
-        self.root.claim = begin(self.claim)
+        self.root.claim = begin_shell(self.claim)
 
     def drain(self) -> None:
         """Leave in good order."""
         gone: Future[Any] = Future()
-        tell(self.root.claim, DrainAll(gone))
+        send(self.root.claim, DrainAll(gone))
         gone.result(60.0)
 
     def kill(self) -> None:
@@ -145,8 +145,15 @@ class Town:
             shard = ShardId("a", at)
             first = ranked(shard, nodes)[0]
             for member, daemon in members.items():
-                standing, runs = daemon.root.standing, bool(daemon.root.running.get(shard))
-                if standing is None or not standing.current or standing.owner_of(shard) != first:
+                membership_status, runs = (
+                    daemon.root.membership_status,
+                    bool(daemon.root.running.get(shard)),
+                )
+                if (
+                    membership_status is None
+                    or not membership_status.current
+                    or membership_status.owner_of(shard) != first
+                ):
                     return False
                 if runs != (member == first):
                     return False

@@ -33,14 +33,14 @@ from peloton.actors.task.messages import End, TaskGoals, pod_id
 from peloton.chaos.cluster.machines import Machines
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
-from peloton.runtime.simulation.checkers import Frame
+from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Key
 
 STOPPING = (TaskGoals.KILLED, TaskGoals.DELETED)
 
 
-class Tasks:
+class SliceHoldings:
     """The instances of one slice, as bitmaps, and the number of each one's run."""
 
     def __init__(self) -> None:
@@ -59,21 +59,21 @@ class Tasks:
         return found
 
 
-class Room:
+class HostHoldings:
     """One host: what it has, and what is held of it by whom."""
 
     def __init__(self) -> None:
         self.capacity = Resources()
         self.used = Resources()
-        self.held: dict[str, Resources] = {}
+        self.deferred: dict[str, Resources] = {}
 
 
-class Books:
+class ShadowLedger:
     """All books of one cluster."""
 
     def __init__(self, machines: Machines) -> None:
-        self.tasks: dict[Key, Tasks] = {}
-        self.hosts: dict[Key, Room] = {}
+        self.tasks: dict[Key, SliceHoldings] = {}
+        self.hosts: dict[Key, HostHoldings] = {}
         self.lots: dict[Key, tuple[LotShape, Key]] = {}
         self.pools: dict[Key, tuple[Key, Resources]] = {}  # parent and limit
         self.use: dict[Key, Resources] = {}  # of a pool, by its own lots
@@ -88,7 +88,7 @@ class Books:
         self._machines = machines
         self._started = 0
 
-    def hear(self, frame: Frame) -> None:
+    def hear(self, frame: DecodedFrame) -> None:
         """A frame was committed."""
         for entry in frame.entries:
             for fact in entry.facts:
@@ -110,7 +110,7 @@ class Books:
 
     def created(self, entry: Entry, fact: tf.TaskCreated) -> None:
         """Instances begin to exist."""
-        tasks = self.tasks.setdefault(entry.key, Tasks())
+        tasks = self.tasks.setdefault(entry.key, SliceHoldings())
         _none(entry, tasks.there, rule="R8a", text="exist already")
         tasks.there |= entry.members
         self.goal(entry, fact)
@@ -179,7 +179,7 @@ class Books:
             for run in range(1, tasks.runs.pop(member) + 1):
                 self.accepted.pop(pod_id(entry.key, member, run=run), None)
 
-    def _count(self, tasks: Tasks, members: int) -> None:
+    def _count(self, tasks: SliceHoldings, members: int) -> None:
         for member in Bits(members):
             tasks.runs[member] += 1
 
@@ -187,16 +187,16 @@ class Books:
 
     def configured(self, entry: Entry, fact: hf.HostConfigured) -> None:
         """What a machine has."""
-        self.hosts.setdefault(entry.key, Room()).capacity = fact.capacity
+        self.hosts.setdefault(entry.key, HostHoldings()).capacity = fact.capacity
 
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         """A host holds room for runs."""
         host, need = self.hosts[entry.key], fact.spec.resources
         for _, pod in pods(fact.crowd, fact.members, run=fact.run):
             first = self.accepted.setdefault(pod, entry.key)
-            if first != entry.key or pod in host.held:
+            if first != entry.key or pod in host.deferred:
                 raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
-            host.held[pod] = need
+            host.deferred[pod] = need
             host.used = host.used + need
         if not host.used.within(host.capacity):
             raise Contradiction(f"R9 {entry.key} is over its room: {host.used}")
@@ -205,18 +205,18 @@ class Books:
         """Runs are over, each once."""
         host = self.hosts[entry.key]
         for run in _runs(fact):
-            if run not in host.held:
+            if run not in host.deferred:
                 raise Contradiction(f"R13 {run} ended on {entry.key}, which does not hold it")
-            host.used = host.used - host.held.pop(run)
+            host.used = host.used - host.deferred.pop(run)
 
     def lost(self, entry: Entry, fact: Any) -> None:
         """Everything on it counts as over."""
         host = self.hosts[entry.key]
-        host.held, host.used = {}, Resources()
+        host.deferred, host.used = {}, Resources()
 
     def unknown(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
         """Ended or refused, and seen."""
-        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].held]
+        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].deferred]
         if kept:
             raise Contradiction(f"R11 {entry.key} forgets {kept[:3]} whose room it holds")
 
@@ -241,7 +241,7 @@ class Books:
     def admitted(self, entry: Entry, fact: lf.LotAdmitted) -> None:
         """A pool has room for members of a lot."""
         shape, crowd = self.lots[entry.key]
-        tasks = self.tasks.setdefault(crowd, Tasks())
+        tasks = self.tasks.setdefault(crowd, SliceHoldings())
         if tasks.charges & fact.members.raw:
             raise Contradiction(f"R10 {entry.key} is charged twice for some of {fact.members}")
         tasks.charged[entry.key] = tasks.charged.get(entry.key, 0) | fact.members.raw
@@ -251,10 +251,10 @@ class Books:
             if not used.within(limit):
                 raise Contradiction(f"R10 {above} uses {used} of {limit}")
 
-    def left(self, entry: Entry, fact: lf.LotLeft | lf.LotAsked) -> None:
+    def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued) -> None:
         """Members of a lot hold no room any more: they left, or ask anew."""
         shape, crowd = self.lots[entry.key]
-        tasks = self.tasks.setdefault(crowd, Tasks())
+        tasks = self.tasks.setdefault(crowd, SliceHoldings())
         before = tasks.charged.get(entry.key, 0)
         gone = before & fact.members.raw
         if gone & tasks.intended:
@@ -337,41 +337,41 @@ def _none(entry: Entry, members: int, *, rule: str, text: str) -> None:
     _all(entry, ~members, rule=rule, text=text)
 
 
-NOTES: Mapping[type, Callable[[Books, Entry, Any], None]] = {
-    tf.TaskCreated: Books.created,
-    tf.TaskGoalSet: Books.goal,
-    tf.TaskLaunching: Books.launching,
-    tf.LaunchAccepted: Books.going,
-    tf.TaskStarted: Books.going,
-    tf.TaskKilling: Books.going,
-    tf.LaunchRefused: Books.refused,
-    tf.RunEnded: Books.ended,
-    tf.TaskRetried: Books.again,
-    tf.TaskWithdrawn: Books.withdrawn,
-    tf.TaskForgotten: Books.vanished,
-    hf.HostConfigured: Books.configured,
-    hf.RunsAccepted: Books.accept,
-    hf.ProcessesEnded: Books.stopped,
-    hf.SetEnded: Books.stopped,
-    hf.HostLost: Books.lost,
-    hf.HostRemoved: Books.lost,
-    hf.RunsForgotten: Books.unknown,
-    hf.SetForgotten: Books.unknown,
-    pf.PoolCreated: Books.pool,
-    pf.PoolUpdated: Books.pool,
-    pf.PoolDeleted: Books.no_pool,
-    pf.CapacityChanged: Books.capacity,
-    lf.LotOpened: Books.opened,
-    lf.LotAsked: Books.left,
-    lf.LotAdmitted: Books.admitted,
-    lf.LotLeft: Books.left,
-    jf.JobMade: Books.make,
-    jf.JobForgotten: Books.unmake,
-    RequestAnswered: Books.request,
+NOTES: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
+    tf.TaskCreated: ShadowLedger.created,
+    tf.TaskGoalSet: ShadowLedger.goal,
+    tf.TaskLaunching: ShadowLedger.launching,
+    tf.LaunchAccepted: ShadowLedger.going,
+    tf.TaskStarted: ShadowLedger.going,
+    tf.TaskKilling: ShadowLedger.going,
+    tf.LaunchRefused: ShadowLedger.refused,
+    tf.RunEnded: ShadowLedger.ended,
+    tf.TaskRetried: ShadowLedger.again,
+    tf.TaskWithdrawn: ShadowLedger.withdrawn,
+    tf.TaskForgotten: ShadowLedger.vanished,
+    hf.HostConfigured: ShadowLedger.configured,
+    hf.RunsAccepted: ShadowLedger.accept,
+    hf.ProcessesEnded: ShadowLedger.stopped,
+    hf.SetEnded: ShadowLedger.stopped,
+    hf.HostLost: ShadowLedger.lost,
+    hf.HostRemoved: ShadowLedger.lost,
+    hf.RunsForgotten: ShadowLedger.unknown,
+    hf.SetForgotten: ShadowLedger.unknown,
+    pf.PoolCreated: ShadowLedger.pool,
+    pf.PoolUpdated: ShadowLedger.pool,
+    pf.PoolDeleted: ShadowLedger.no_pool,
+    pf.CapacityChanged: ShadowLedger.capacity,
+    lf.LotOpened: ShadowLedger.opened,
+    lf.LotEnqueued: ShadowLedger.left,
+    lf.LotAdmitted: ShadowLedger.admitted,
+    lf.LotReleased: ShadowLedger.left,
+    jf.JobMade: ShadowLedger.make,
+    jf.JobForgotten: ShadowLedger.unmake,
+    RequestAnswered: ShadowLedger.request,
 }
 UNNOTED = (
-    tf.RoomAsked, tf.RoomQueued, tf.RoomAdmitted, tf.RoomLeaving, tf.RoomLeft, tf.TaskThrottled,
-    tf.TaskShelved,
+    tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskThrottled,
+    tf.TaskUnschedulable,
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.condition import Condition
-from peloton.runtime.core.inspection import FollowChanges, Read
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.inspection import ChangesPage, FollowChanges
+from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Key, Message, Query
 
 
-class Cluster(Protocol):
+class ClusterPort(Protocol):
     """What a region offers to the gateway; every future is answered, none raises."""
 
     def ask(
@@ -36,9 +36,9 @@ class Cluster(Protocol):
         """The shard that an entity lives in, as one follows it."""
 
     def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
-        """What comes after a mark of a shard, as a `Read`, once there is something."""
+        """What comes after a mark of a shard, as a `ChangesPage`, once there is something."""
 
-    def changes_in(self, read: Read) -> list[Change]:
+    def changes_in(self, read: ChangesPage) -> list[Change]:
         """The changes of a page."""
 
     def quarantine(self) -> Future[Any]:
@@ -47,7 +47,7 @@ class Cluster(Protocol):
     def redrive(self, key: Key) -> Future[Any]:
         """Try again what is set aside."""
 
-    def story(self, key: Key, member: int | None = None) -> Future[list[Line]]:
+    def story(self, key: Key, member: int | None = None) -> Future[list[StoryLine]]:
         """What an entity did lately."""
 
     def condition(self) -> Condition:

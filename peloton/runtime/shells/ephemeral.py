@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.shells.house import HELD_MAIL_MAX
-from peloton.runtime.shells.letters import Broke, Mail, Named, Ref, Wake, asks_of, resolve, tell
+from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.shells.daemon_context import HELD_MAIL_MAX
 from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell_messages import (
+    Mail,
+    Ref,
+    Renamed,
+    ShellFailed,
+    Wake,
+    reply_addresses,
+    resolve,
+    send,
+)
 from peloton.runtime.vocabulary import Unavailable
 
 if TYPE_CHECKING:
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 LOOK_AGAIN_S = 0.5
 
 
-class Soft(Protocol):
+class EphemeralService(Protocol):
     """What a soft machine is. All its keys begin with the prefix it is registered under.
 
     `own_thread`: its work is heavy, or it waits for something outside (then only there).
@@ -36,7 +45,7 @@ class Soft(Protocol):
     def wake_at(self) -> float | None:
         """When it wants to be called next, whatever comes."""
 
-    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | AskAnswer]:
         """Messages in order, or none at a wake-up; what it says to that."""
 
     def reset(self) -> None:
@@ -47,28 +56,30 @@ class Soft(Protocol):
         `number` (from 0) of the `count` members that have such a machine."""
 
 
-class SoftShell(Shell):
+class EphemeralShell(Shell):
     """One machine."""
 
-    def __init__(self, prefix: str, driver: Driver, *, machine: Soft, region: Region, root: Ref):
+    def __init__(
+        self, prefix: str, driver: Driver, *, machine: EphemeralService, region: Region, root: Ref
+    ):
         super().__init__(f"soft-{prefix}", driver)
         self.machine = machine
         self._region = region
         self._root = root
-        self._named: Named | None = None
+        self._named: Renamed | None = None
         self.outward = False  # acts on the world: not while our session is in doubt
         self.held_mail_max = HELD_MAIL_MAX
         self.dropped = 0  # for figures
         self._mail: list[Envelope] = []
         self.again()
 
-    def handle(self, letter: Any) -> None:
+    def handle(self, message: Any) -> None:
         """Gather, and call the machine once at the end of the grant."""
-        if isinstance(letter, Mail):
-            self._mail += letter.envelopes
-        elif isinstance(letter, Named):
-            self._rename(letter)
-        elif not isinstance(letter, Wake):
+        if isinstance(message, Mail):
+            self._mail += message.envelopes
+        elif isinstance(message, Renamed):
+            self._rename(message)
+        elif not isinstance(message, Wake):
             return
         if not self.actor_inbox.at_end():
             return
@@ -83,10 +94,10 @@ class SoftShell(Shell):
             said = list(self.machine.receive(mail, self.now))
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            for ask in asks_of(mail):
-                resolve(ask, Unavailable(f"{self.name}: {text}"))
+            for reply_to in reply_addresses(mail):
+                resolve(reply_to, Unavailable(f"{self.name}: {text}"))
             self.machine.reset()
-            tell(self._root, Broke(self.name, text, fatal=False))
+            send(self._root, ShellFailed(self.name, text, fatal=False))
             said = []
         self._speak(said)
         if self.machine.wake_at is not None:
@@ -94,9 +105,9 @@ class SoftShell(Shell):
 
     def failed(self, error: BaseException) -> None:
         """The machine could not even be reset."""
-        tell(self._root, Broke(self.name, f"{type(error).__name__}: {error}", fatal=True))
+        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
-    def _rename(self, named: Named) -> None:
+    def _rename(self, named: Renamed) -> None:
         """Told at every change of the view, most of which are none to us."""
         if named == self._named:
             return
@@ -105,11 +116,11 @@ class SoftShell(Shell):
         self._named = named
         self.machine.rename(named.member, number=named.number, count=named.count)
 
-    def _speak(self, said: list[Envelope | Reply]) -> None:
+    def _speak(self, said: list[Envelope | AskAnswer]) -> None:
         envelopes: list[Envelope] = []
         for each in said:
-            if isinstance(each, Reply):
-                resolve(each.ask, each.value)
+            if isinstance(each, AskAnswer):
+                resolve(each.reply_to, each.value)
             else:
                 envelopes.append(each)
         if envelopes:

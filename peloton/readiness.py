@@ -24,7 +24,7 @@ ANSWER_S_MAX = 60.0
 """Who does not answer within so long is left out, and asked again by whoever needs him."""
 
 
-class Muster:
+class Readiness:
     """Asks the inventories and the root pool; each question waits for its answer."""
 
     def __init__(

@@ -11,11 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec, Entry, encode
-from peloton.runtime.core.envelope import Envelope, Reply, narrow, singles
+from peloton.runtime.core.dead_letters import (
+    NOT_KEPT,
+    DeadLetter,
+    DeadLetterName,
+    DeadLetters,
+    dead_letter_name,
+    raw_of,
+)
+from peloton.runtime.core.envelope import AskAnswer, Envelope, narrow, singles
 from peloton.runtime.core.mailbox import COMMANDS_MAX, Mailbox
-from peloton.runtime.core.parked import NOT_KEPT, Name, Parked, Word, name_of, raw_of
-from peloton.runtime.core.records import MessageSetAside, Quarantined, Redriven
-from peloton.runtime.core.story import Line
+from peloton.runtime.core.records import MessageDeadLettered, Quarantined, RedriveOrdered
+from peloton.runtime.core.story import StoryLine
 from peloton.runtime.core.supervision import (
     ATTEMPTS_MAX,
     Failure,
@@ -26,12 +33,12 @@ from peloton.runtime.core.supervision import (
     retry_after_s,
 )
 from peloton.runtime.core.turns import Turns
-from peloton.runtime.vocabulary import Bits, Goal, Key, Pursue, SetAside, Unavailable
+from peloton.runtime.vocabulary import Bits, DeadLettered, Goal, Key, Pursue, Unavailable
 
 ASIDE_BYTES_MAX = 1024 * 1024
 
 
-class Held:
+class DeferredMail:
     """The mail of one shard that cannot be taken at once."""
 
     def __init__(self, turns: Turns, codec: Codec, *, commands_max: int = COMMANDS_MAX) -> None:
@@ -42,7 +49,7 @@ class Held:
         self.loading: dict[Key, Mailbox] = {}
         self.retrying: dict[Key, Mailbox] = {}
         self.due: dict[Key, float] = {}
-        self.aside: dict[Key, Parked] = {}
+        self.aside: dict[Key, DeadLetters] = {}
         self.quarantined: dict[Key, int] = {}  # members of a crowd; 1 for a cell
 
     def waits(self, envelope: Envelope) -> Envelope | None:
@@ -57,7 +64,7 @@ class Held:
                 return None
             if envelope.members and not isinstance(envelope.message, Goal):
                 envelope = narrow(envelope, passing)
-        passed = self._not_set_aside(envelope)
+        passed = self._not_dead_lettered(envelope)
         if passed is None:
             return None
         envelope = passed
@@ -98,9 +105,9 @@ class Held:
             # The step it carries was found in a state and index that may be others by then.
             envelope = envelope._replace(message=Pursue())
         attempts = envelope.attempt + 1
-        self._turns.story.tell(self._line(envelope, members, failure=failure, attempts=attempts))
+        self._turns.story.add(self._line(envelope, members, failure=failure, attempts=attempts))
         if respond(attempts) is Response.SET_ASIDE and members.bit_count() <= 1:
-            self._set_aside(envelope, members, failure=failure, attempts=attempts)
+            self._dead_letter(envelope, members, failure=failure, attempts=attempts)
             return
         box = self.retrying.setdefault(envelope.to, Mailbox(commands_max=self._commands_max))
         box.members |= members
@@ -122,7 +129,7 @@ class Held:
     def lift(self, key: Key) -> None:
         """Nothing is set aside (any more): a quarantine that was left ends too."""
         if key in self.quarantined:
-            self._write(key, Redriven(), cause="redrive")
+            self._write(key, RedriveOrdered(), cause="redrive")
 
     def redrive(self, key: Key) -> Envelope | Failure:
         """Take back the oldest message that is set aside; its members are in quarantine no more.
@@ -132,7 +139,7 @@ class Held:
         """
         fact = self.aside[key].take()
         self._free(key, fact.members)
-        self._turns.write(Entry(key, (Redriven(taken=1),), cause="redrive"))
+        self._turns.write(Entry(key, (RedriveOrdered(taken=1),), cause="redrive"))
         message = attempt(self._kept, key, fact)
         if isinstance(message, Failure):
             self._park(key, fact, cause="redrive", failure=message)
@@ -150,15 +157,15 @@ class Held:
 
     def fold(self, key: Key, fact: Any) -> None:
         """What was written down about held mail; recovery folds what a live shard does."""
-        if isinstance(fact, MessageSetAside):
-            self.aside.setdefault(key, Parked()).add(fact)
+        if isinstance(fact, MessageDeadLettered):
+            self.aside.setdefault(key, DeadLetters()).add(fact)
         elif isinstance(fact, Quarantined):
             members = raw_of(fact.members) or 1
             self.quarantined[key] = self.quarantined.get(key, 0) | members
-        elif isinstance(fact, Redriven) and fact.taken:
+        elif isinstance(fact, RedriveOrdered) and fact.taken:
             for _ in range(fact.taken):
                 self._free(key, self.aside[key].take().members)
-        elif isinstance(fact, Redriven):
+        elif isinstance(fact, RedriveOrdered):
             self.aside.pop(key, None)
             self.quarantined.pop(key, None)
 
@@ -182,12 +189,12 @@ class Held:
         if left:
             self.quarantined[key] = left
 
-    def _kept(self, key: Key, fact: MessageSetAside) -> Any:
+    def _kept(self, key: Key, fact: MessageDeadLettered) -> Any:
         if fact.body == NOT_KEPT:
             raise ValueError("it was too large to be kept: let its sender say it again")
         return self._codec.decode_message(key, fact.number, body=fact.body, schema=fact.schema)
 
-    def _set_aside(
+    def _dead_letter(
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
     ) -> None:
         values = narrow(envelope, members).values if members else ()
@@ -197,11 +204,11 @@ class Held:
             error = f"{error} (and its bytes are not kept: {said.error})"
             said = -1, b"", 0
         number, body, size = said
-        word = name_of(number, body, sender=sender)[1]
+        word = dead_letter_name(number, body, sender=sender)[1]
         if size > ASIDE_BYTES_MAX:
             error = f"{error} (too large to be kept: {size} bytes)"
             body = NOT_KEPT
-        fact = MessageSetAside(
+        fact = MessageDeadLettered(
             number=number,
             body=body,
             sender=sender,
@@ -217,15 +224,15 @@ class Held:
         )
         cause = type(envelope.message).__name__
         self._park(envelope.to, fact, cause=cause, failure=failure)
-        self._answer(envelope, SetAside(failure.error))
+        self._answer(envelope, DeadLettered(failure.error))
 
     def _said(self, envelope: Envelope, values: tuple[Any, ...] = ()) -> tuple[int, bytes, int]:
         """Number and bytes of a message, and how much of it with its values would be kept."""
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         return number, body, len(body) + len(encode(values))
 
-    def _park(self, key: Key, fact: MessageSetAside, *, cause: str, failure: Failure) -> None:
-        parked = self.aside.get(key) or Parked()
+    def _park(self, key: Key, fact: MessageDeadLettered, *, cause: str, failure: Failure) -> None:
+        parked = self.aside.get(key) or DeadLetters()
         facts: tuple[Any, ...] = (parked.lean(fact),)
         strikes = parked.strikes(raw_of(fact.members)) + 1
         if quarantined_after(strikes):
@@ -237,7 +244,7 @@ class Held:
         for each in facts:
             self.fold(key, each)
 
-    def _not_set_aside(self, envelope: Envelope) -> Envelope | None:
+    def _not_dead_lettered(self, envelope: Envelope) -> Envelope | None:
         """What of an envelope was not set aside before; repeats are answered so, and end here.
 
         The same words of another sender are another message. What is said again comes in other
@@ -251,7 +258,7 @@ class Held:
         if isinstance(said, Failure):
             return envelope  # no bytes, so nothing to know it by
         number, body, _ = said
-        name = name_of(number, body, sender=envelope.sender or "")
+        name = dead_letter_name(number, body, sender=envelope.sender or "")
         if envelope.origins:
             return _rest_of_many(envelope, parked, name=name)
         word = parked.word(name)
@@ -265,20 +272,26 @@ class Held:
             envelope = envelope._replace(origin=rest) if rest else envelope
         if rest:
             return envelope
-        self._answer(envelope, SetAside(word.error))
+        self._answer(envelope, DeadLettered(word.error))
         return None
 
     def _answer(self, envelope: Envelope, value: Any) -> None:
-        if envelope.ask is not None:
-            self._turns.outbox.replies.append(Reply(envelope.ask, value))
+        if envelope.reply_to is not None:
+            self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
 
-    def _line(self, envelope: Envelope, members: int, *, failure: Failure, attempts: int) -> Line:
+    def _line(
+        self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
+    ) -> StoryLine:
         because = f"try {attempts} failed: {failure.error}"
         cause = type(envelope.message).__name__
-        return Line(self._turns.now, envelope.to, members, cause, (), because, who=envelope.who)
+        return StoryLine(
+            self._turns.now, envelope.to, members, cause, (), because, who=envelope.who
+        )
 
 
-def _rest_of_many(envelope: Envelope, parked: Parked, *, name: Name) -> Envelope | None:
+def _rest_of_many(
+    envelope: Envelope, parked: DeadLetters, *, name: DeadLetterName
+) -> Envelope | None:
     """Of several senders that said the same: what is not set aside of each of them."""
     number, digest, _ = name
     words = [
@@ -292,5 +305,5 @@ def _rest_of_many(envelope: Envelope, parked: Parked, *, name: Name) -> Envelope
     return narrow(envelope._replace(origins=left), members) if members else None
 
 
-def _rest(raw: int, word: Word | None) -> int:
+def _rest(raw: int, word: DeadLetter | None) -> int:
     return raw & ~word.members if word is not None else raw

@@ -18,7 +18,7 @@ QUIET_S = 10.0
 delta before a silence was lost, and it may be the one that said there is room."""
 
 
-class Feed:
+class InventoryFeed:
     """One inventory as a placer hears it."""
 
     def __init__(self) -> None:
@@ -27,22 +27,22 @@ class Feed:
         self.ask_at: float | None = 0.0  # when to ask for a snapshot; None: nothing is missing
 
 
-class Feeds:
+class InventoryFeeds:
     """The inventories a placer hears of, in the order in which it did."""
 
     def __init__(self, inventories: Iterable[Key] = ()) -> None:
-        self._feeds: dict[Key, Feed] = {name: Feed() for name in inventories}
+        self._feeds: dict[Key, InventoryFeed] = {name: InventoryFeed() for name in inventories}
 
-    def hear(self, inventory: Key, sequence: int, *, snapshot: bool, now: float) -> None:
+    def receive(self, inventory: Key, sequence: int, *, snapshot: bool, now: float) -> None:
         """Note a message of an inventory. A sequence that falls is one begun anew: a gap too."""
-        feed = self._feeds.setdefault(inventory, Feed())
+        feed = self._feeds.setdefault(inventory, InventoryFeed())
         if snapshot:
             feed.ask_at = None
         elif feed.ask_at is None and feed.sequence is not None and sequence != feed.sequence + 1:
             feed.ask_at = now
         feed.sequence, feed.heard_at = sequence, now
 
-    def hungry(self, now: float) -> None:
+    def doubt_quiet_feeds(self, now: float) -> None:
         """Members found no host: doubt the feeds that have been quiet."""
         for feed in self._feeds.values():
             if feed.ask_at is None and now - feed.heard_at >= QUIET_S:

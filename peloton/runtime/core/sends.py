@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.envelope import Envelope, Outbox
-from peloton.runtime.core.owed import Owed
+from peloton.runtime.core.owed import OwedSends
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.vocabulary import (
@@ -35,11 +35,11 @@ class OnFailure(Protocol):
     def __call__(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None: ...
 
 
-class Speech:
+class SendResolver:
     """The voice of one shard's actors."""
 
     def __init__(self, population: Population, outbox: Outbox, *, on_failure: OnFailure) -> None:
-        self.owing = Owed()
+        self.owed_sends = OwedSends()
         self._population = population
         self._outbox = outbox
         self._on_failure = on_failure
@@ -48,7 +48,7 @@ class Speech:
 
     def of_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         """A cell's words after its turn on `envelope`."""
-        self._note_owed(envelope.to, 1, sends=sends)
+        self._record_owed(envelope.to, 1, sends=sends)
         failure = attempt(self._from_cell, envelope, sends)
         if isinstance(failure, Failure):
             self._on_failure(envelope.to, "send", failure=failure)
@@ -57,7 +57,7 @@ class Speech:
         self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
         """The words of a class after its turn on `envelope`."""
-        self._note_owed(crowd.key, raw, sends=sends)
+        self._record_owed(crowd.key, raw, sends=sends)
         failure = attempt(self._from_class, crowd, raw, sends=sends, envelope=envelope)
         if isinstance(failure, Failure):
             self._on_failure(crowd.key, "send", failure=failure, raw=raw)
@@ -67,9 +67,9 @@ class Speech:
     def owes(self, key: Key, raw: int) -> None:
         """Note that something owed was said."""
         if self._population.kind(key).crowd is None:
-            self.owing.said_more(key, raw)
+            self.owed_sends.sent_more(key, raw)
         else:
-            self.owing.said(key, raw)
+            self.owed_sends.said(key, raw)
 
     def recover(self, key: Key) -> None:
         """After recovery: find out whether the cell or crowd owes anything.
@@ -89,43 +89,45 @@ class Speech:
         if raw:
             self.owes(key, raw)
 
-    def say_owed(self, key: Key, raw: int) -> None:
+    def resend_owed(self, key: Key, raw: int) -> None:
         """Say again, from their states, what the members in `raw` (a cell: 1) owe."""
-        failure = attempt(self._say_owed, key, raw)
+        failure = attempt(self._resend_owed, key, raw)
         if isinstance(failure, Failure):
             self._on_failure(key, "owed", failure=failure)
 
     def tick(self, number: int) -> None:
         """Say again whatever is due at this tick."""
-        for key, due in self.owing.tick(number).items():
-            self.say_owed(key, due)
+        for key, due in self.owed_sends.tick(number).items():
+            self.resend_owed(key, due)
 
-    def say_all(self) -> None:
+    def resend_all(self) -> None:
         """After recovery: every cell and crowd says once what it owes."""
-        for key in [*self.owing]:
-            self.say_owed(key, self.owing.of(key))
+        for key in [*self.owed_sends]:
+            self.resend_owed(key, self.owed_sends.of(key))
 
     # ---- inside ----
 
-    def _say_owed(self, key: Key, raw: int) -> None:
+    def _resend_owed(self, key: Key, raw: int) -> None:
         kind = self._population.kind(key)
         if kind.crowd is None:
             state = self._population.cells.get(key)
             sends = kind.owed(state) if state is not None else ()
             if not sends:
-                self.owing.forget(key)
+                self.owed_sends.forget(key)
             elif raw:
-                self._from_cell(Envelope(key, NOTHING), sends)
+                self._from_cell(Envelope(key, NO_CAUSE), sends)
             return
         crowd = self._population.crowd(key)
-        for state, members in crowd.split(self.owing.of(key)):
+        for state, members in crowd.split(self.owed_sends.of(key)):
             sends = kind.owed(state) if state is not None else ()
             if not sends:
-                self.owing.settled(key, members)
+                self.owed_sends.settled(key, members)
             elif members & raw:
-                self._from_class(crowd, members & raw, sends=sends, envelope=Envelope(key, NOTHING))
+                self._from_class(
+                    crowd, members & raw, sends=sends, envelope=Envelope(key, NO_CAUSE)
+                )
 
-    def _note_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
+    def _record_owed(self, key: Key, raw: int, *, sends: tuple[Send, ...]) -> None:
         for send in sends:
             if send.message.delivery is Delivery.OWED:
                 self.owes(key, raw)
@@ -192,4 +194,4 @@ class _Nothing(Message, frozen=True, gc=False, array_like=True):
     """What is said again was not caused by a message."""
 
 
-NOTHING = _Nothing()
+NO_CAUSE = _Nothing()

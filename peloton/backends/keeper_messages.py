@@ -13,8 +13,8 @@ from typing import Any, Literal
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
 
-State = Literal["queued", "running", "ended"]
-Outcome = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
+RunStateName = Literal["queued", "running", "ended"]
+OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
 
 RUN_BYTES_MAX = 4 * 1024 * 1024
 """Twice what a kernel takes for a program's arguments and environment."""
@@ -51,12 +51,12 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded:
+class KeeperRunEnded:
     """`exit_code` and `signal` are what the process left with; both None if nobody knows."""
 
     host: str
     run_id: str
-    outcome: Outcome
+    outcome: OutcomeName
     exit_code: int | None
     signal: int | None
     reason: str
@@ -75,14 +75,14 @@ class RunUnknown:
 @dataclass(frozen=True, slots=True)
 class ListedRun:
     run_id: str
-    state: State
+    state: RunStateName
     pid: int
     started_at: float
-    ended: RunEnded | None
+    ended: KeeperRunEnded | None
 
 
 @dataclass(frozen=True, slots=True)
-class RunsListed:
+class KeeperRunsListed:
     """All runs of a host that are not acknowledged. A launch made after the listing was asked
     for may be missing in it. `keeper` is who listed them; an earlier version does not say it."""
 
@@ -99,7 +99,7 @@ class HelloAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochRefused:
+class HostEpochRefused:
     """Somebody owns the host with a higher epoch: nothing that was asked for it is done."""
 
     host: str
@@ -108,24 +108,24 @@ class EpochRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class BackendUp:
+class KeeperUp:
     """The keeper answers; a listing of every host that said hello follows by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class BackendDown:
+class KeeperDown:
     """Nothing is known of any run for now. Said once for each outage and reason."""
 
     why: str
 
 
 RunReport = (
-    RunStarted | RunEnded | RunUnknown | RunsListed
-    | HelloAnswered | EpochRefused | BackendUp | BackendDown
+    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed
+    | HelloAnswered | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
 
-def wire_form(run: RunRequest) -> tuple[wire.Message, int]:
+def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
     """A run as the keeper is told it, and its size in bytes. BadRun: it cannot be told."""
     if not RUN_ID.fullmatch(run.run_id):
         raise BadRun(run.run_id, "not a run id")
@@ -147,7 +147,7 @@ def wire_form(run: RunRequest) -> tuple[wire.Message, int]:
     return form, size_bytes
 
 
-def read(message: wire.Message) -> RunReport:
+def read(message: wire.KeeperMessage) -> RunReport:
     answer, host = message["a"], message["host"]
     if answer == "started":
         return RunStarted(host, message["run"], message["pid"], message["at"])
@@ -155,18 +155,18 @@ def read(message: wire.Message) -> RunReport:
         return _read_end(host, message["run"], end=message)
     if answer == "listed":
         runs = tuple(_read_listed(host, run) for run in message["runs"])
-        return RunsListed(host, runs, message["at"], message.get("keeper", ""))
+        return KeeperRunsListed(host, runs, message["at"], message.get("keeper", ""))
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
         return HelloAnswered(host, message["epoch"])
     if answer == "refused":
-        return EpochRefused(host, message["epoch"], message["known"])
+        return HostEpochRefused(host, message["epoch"], message["known"])
     raise wire.BadLine(f"an unknown answer: {answer!r}")
 
 
-def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> RunEnded:
-    return RunEnded(
+def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
+    return KeeperRunEnded(
         host,
         run_id,
         end["outcome"],
