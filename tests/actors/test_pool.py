@@ -12,7 +12,7 @@ import pytest
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
-from peloton.actors.respool.admission import LOTS_PER_LOOK_MAX, admissions
+from peloton.actors.respool.admission import LOTS_PER_PASS_MAX, admissions
 from peloton.actors.respool.kind import KIND
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
@@ -201,12 +201,12 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("first", 1)]
     assert found.waits(Key("lot/small")).position == 1
-    full = "limit of pool /a reached: cpu wants 5, 1 of 5 used, 1 short; 1 of it held by job first"
+    full = "limit of pool /a reached: cpu requested 5, 4 of 5 free; job first holds 1"
     assert found.head_waits(A) == full
     big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
     assert (big_waits.because, big_waits.rule, big_waits.never) == (full, "limit", False)
     assert small_waits.because == (
-        "1 asks of the same pool stand before it, and the first of them waits: " + full
+        "1 tickets are before it in the queue of its pool; the first of them waits: " + full
     )
     assert (small_waits.rule, small_waits.never) == ("turn", False)
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=50)))
@@ -237,7 +237,7 @@ def test_the_cluster_is_a_limit_too() -> None:
     assert admit(found) == [("x", 2)]
     waits = found.waits(Key("lot/x"))
     assert waits.because == (
-        "cluster capacity reached: cpu wants 1, 2 of 2 used, 1 short; 2 of it held by job x"
+        "cluster capacity reached: cpu requested 1, 0 of 2 free; job x holds 2"
     )
     assert (waits.rule, waits.never) == ("capacity", False)
     found.put(ROOT, old=found.pools[ROOT], new=root(3))
@@ -256,9 +256,9 @@ def test_a_look_at_many_lots_is_bounded_and_goes_on() -> None:
     found = tree(a=config("a", limit=100))
     found.put(ROOT, old=found.pools[ROOT], new=root(10_000))
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=10_000)))
-    for number in range(LOTS_PER_LOOK_MAX + 10):
+    for number in range(LOTS_PER_PASS_MAX + 10):
         put(found, f"{number}", lot(A, 1, arrived=float(number)))
-    assert len(admit(found)) == LOTS_PER_LOOK_MAX
+    assert len(admit(found)) == LOTS_PER_PASS_MAX
     assert len(admit(found)) == 10
 
 
@@ -376,9 +376,9 @@ def test_nothing_is_kept_of_pools_that_are_gone() -> None:
     for name in ("c1", "c2", "c", "b1", "b2", "b", "a1", "a2", "a", "root"):
         key = Key(f"respool/{name}")
         found.put(key, old=found.pools[key], new=None)
-    kept = (found._nodes, found.queues, found.pools, found.lots, found.children, found.hungry)
+    kept = (found._nodes, found.queues, found.pools, found.lots, found.children, found.pending)
     waiting = found.waiting
-    kept = (*kept, waiting.fresh, waiting.blocked.items(), waiting._heads, waiting._needs)
+    kept = (*kept, waiting.changed, waiting.blocked.items(), waiting._heads, waiting._needs)
     assert not any(kept), kept
 
 
@@ -391,10 +391,10 @@ def test_a_head_that_can_never_fit_blocks_nobody_and_keeps_its_reason() -> None:
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("small", 1)]
     assert admit(found) == []
-    told = found.waits(Key("lot/big"))
-    assert told.never and "wants 9 cpu, but the limit of pool /a is 5 in all" in told.because
-    assert "wants 9 cpu" in found.head_waits(A), "nobody else waits there"
-    assert len(found.queues[A]) == 1 and A in found.hungry
+    waits = found.waits(Key("lot/big"))
+    assert waits.never and "requested 9 cpu, but the limit of pool /a is 5: " in waits.because
+    assert "requested 9 cpu" in found.head_waits(A), "no other lot waits there"
+    assert len(found.queues[A]) == 1 and A in found.pending
 
 
 def test_it_stands_where_it_stood_once_the_limit_grows() -> None:
@@ -445,7 +445,7 @@ def test_a_lot_that_was_stepped_over_may_leave() -> None:
     put(found, "big", too_big())
     assert admit(found) == []
     put(found, "big", None)
-    assert A not in found.hungry and not found.queues[A]
+    assert A not in found.pending and not found.queues[A]
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=14)))
     assert admit(found) == []
 
@@ -457,7 +457,7 @@ def test_who_holds_the_room_is_named() -> None:
     put(found, "few/0/0", lot(A, admitted=2))
     put(found, "k/0/0", lot(A, 1, arrived=4.0))
     assert found.waits(Key("lot/k/0/0")).because == (
-        "limit of pool /a reached: cpu wants 1, 5 of 5 used, 1 short; 3 of it held by job many"
+        "limit of pool /a reached: cpu requested 1, 0 of 5 free; job many holds 3"
     )
     put(found, "many/0/0", None)
     put(found, "many/1/0", None)

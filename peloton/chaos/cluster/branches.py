@@ -65,7 +65,7 @@ REASONS: dict[tuple[str, str], str] = {
     ("job", "it is being deleted already"): "a job was deleted twice",
     ("job", "it is being stopped already"): "a job was stopped twice",
     ("job", "a job needs at least one instance"): "a bad request was refused",
-    ("respool", "an older word of this inventory"): "an older capacity came behind a newer",
+    ("respool", "an older report of this inventory"): "an older capacity came behind a newer",
     ("slice", "goal known"): "an absolute goal was said twice",
     ("slice", "no host fits"): "no host had room",
     ("slice", "no host: the placer knows no hosts yet"): "a placer had just begun",
