@@ -206,7 +206,7 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
     assert (big_waits.because, big_waits.rule, big_waits.never) == (full, "limit", False)
     assert small_waits.because == (
-        "1 tickets are before it in the queue of its pool; the first of them waits: " + full
+        "1 ticket is before it in the queue of its pool; the first of them waits: " + full
     )
     assert (small_waits.rule, small_waits.never) == ("turn", False)
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=50)))

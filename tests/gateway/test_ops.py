@@ -182,7 +182,7 @@ def test_why_no_host_fits(town: Town) -> None:
 
     (reason,) = town.until(counted)
     assert (reason.code, reason.instances, reason.state) == ("can-never-run", 2, "PENDING")
-    lacks = "no host fits: 3 of 3 hosts lack cpu (wants 5, the largest has 4 in all)"
+    lacks = "no host fits: 3 of 3 hosts lack cpu (requested 5, the largest host has 4)"
     assert lacks in reason.text
     assert 0 <= reason.age_s < 60
     stop(town, job_id)

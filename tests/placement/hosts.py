@@ -38,14 +38,14 @@ def label(kind: str, key: str, value: str, condition: str = "greater", n: int = 
     return Constraint("label", kind, Label(key, value), condition, n)
 
 
-def told(hosts: Sequence[HostSummary], settings: PlacerSettings | None = None) -> Placer:
+def placer_of(hosts: Sequence[HostSummary], settings: PlacerSettings | None = None) -> Placer:
     """A placer that has heard of these hosts."""
     placer = Placer(Key("placer/0"), settings)
-    tell(placer, hosts, 1, snapshot=True)
+    report(placer, hosts, 1, snapshot=True)
     return placer
 
 
-def tell(
+def report(
     placer: Placer, hosts: Sequence[HostSummary], sequence: int, *, now: float = 0.0, **rest: object
 ) -> list[Send]:
     deltas = HostDeltas(INVENTORY, sequence, tuple(hosts), **rest)  # type: ignore[arg-type]

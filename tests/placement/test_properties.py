@@ -18,7 +18,7 @@ from peloton.placement.messages import HostSummary, Label, Placed, Shape, Unplac
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.vocabulary import Bits, Key, Message
 
-from .hosts import SLICE, ask, host, label, oracle_pack, res, tell, told
+from .hosts import SLICE, ask, host, label, oracle_pack, placer_of, report, res
 
 amounts = st.sampled_from([0, 0.0005, 0.5, 0.9995, 1, 1.5, 2, 3, 8])
 frees = st.builds(res, amounts, amounts, amounts, st.sampled_from([0, 0, 0, 0.5, 2]))
@@ -52,7 +52,7 @@ def test_pack_is_the_oracle_however_members_are_divided(
     hosts: list[HostSummary], need: Resources, numbers: tuple[int, int], mend_rows: int | None
 ) -> None:
     members, batch = numbers
-    placer = told(hosts, PlacerSettings(mend_rows=mend_rows))
+    placer = placer_of(hosts, PlacerSettings(mend_rows=mend_rows))
     found: list[str] = []
     left = members
     while left > 0:
@@ -60,7 +60,7 @@ def test_pack_is_the_oracle_however_members_are_divided(
         found += now
         left -= batch
     assert found == oracle_pack(hosts, Shape(need), members)
-    assert ask(told(hosts), Shape(need), members)[0] == found
+    assert ask(placer_of(hosts), Shape(need), members)[0] == found
 
 
 @quick
@@ -68,7 +68,7 @@ def test_pack_is_the_oracle_however_members_are_divided(
 def test_spread_is_the_emptiest_hosts_once(
     hosts: list[HostSummary], need: Resources, members: int, mend_rows: int | None
 ) -> None:
-    placer = told(hosts, PlacerSettings(mend_rows=mend_rows))
+    placer = placer_of(hosts, PlacerSettings(mend_rows=mend_rows))
     found, _ = ask(placer, Shape(need, strategy="spread"), members)
     fitting = [h for h in hosts if h.up and need.within(h.free) and max(h.free.amounts()) > 0]
     at = {h.host: n for n, h in enumerate(hosts)}
@@ -95,7 +95,7 @@ wishes = st.tuples(
 def test_no_host_is_proposed_beyond_its_room_and_all_are_answered_once(
     hosts: list[HostSummary], calls: list[list[tuple]], parts: int, mend_rows: int | None
 ) -> None:
-    placer = told(hosts, PlacerSettings(part=parts - 1, parts=parts, mend_rows=mend_rows))
+    placer = placer_of(hosts, PlacerSettings(part=parts - 1, parts=parts, mend_rows=mend_rows))
     free = {h.host: h.free for h in hosts}
     ports = {h.host: h.ports for h in hosts}
     for call in calls:
@@ -129,7 +129,7 @@ words = st.tuples(st.integers(0, 4), frees, st.integers(0, 3), st.integers(0, 3)
 @given(st.lists(st.tuples(pauses, st.one_of(words, st.integers(1, 6))), max_size=25))
 def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: list) -> None:
     """A model with one dictionary a host, against deltas that come late or twice."""
-    placer = told([])
+    placer = placer_of([])
     known: dict[Key, tuple[int, Resources]] = {}
     decided: dict[Key, int] = {}
     proposed: dict[Key, list[float]] = {}  # when, oldest first
@@ -145,7 +145,7 @@ def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: lis
             launches = position * 3 + more
             summary = host(f"h{number}", free, position, capacity=res(9), launches=launches)
             sequence += 1
-            tell(placer, [summary], sequence, now=now)
+            report(placer, [summary], sequence, now=now)
             before = decided.setdefault(summary.host, launches)
             decided[summary.host] = max(before, launches)
             old = [at for at in proposed.get(summary.host, []) if now < at + PROPOSAL_KEEP_S]
@@ -158,7 +158,7 @@ def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: lis
             for made_at in proposed[name]:
                 if now < made_at + PROPOSAL_KEEP_S:
                     room -= need
-            held = placer.index.room[:4, placer.index.rows[name]].tolist()
+            held = placer.index.free[:4, placer.index.rows[name]].tolist()
             assert tuple(held) == room.amounts()
 
 
@@ -183,7 +183,7 @@ def drive(placer: Placer, rng: random.Random, count: int, steps: int) -> list[ob
                 for name in dict.fromkeys(some)
             ]
             gone = (Key(f"host/h{rng.randrange(count)}"),) if rng.random() < 0.2 else ()
-            said.append(tell(placer, told_now, position, now=now, gone=gone))
+            said.append(report(placer, told_now, position, now=now, gone=gone))
         else:
             constraint = rng.choice([None, label("host", "side", "a")])
             strategy = rng.choice(["pack", "spread"])
@@ -202,7 +202,7 @@ def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
         for n in range(count)
     ]
     lives = [
-        drive(told(hosts, PlacerSettings(mend_rows=mend)), random.Random(5), count, steps)
+        drive(placer_of(hosts, PlacerSettings(mend_rows=mend)), random.Random(5), count, steps)
         for mend in (0, 1_000_000, None)
     ]
     for step in zip(*lives, strict=True):
@@ -212,10 +212,10 @@ def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hosts import ask, host, label, res, told
+from hosts import ask, host, label, res, placer_of
 from peloton.placement.messages import Label, Shape
 hosts = [host(f"h{n}", res(n % 7, n % 5, 9), labels=(Label("r", str(n % 3)),)) for n in range(200)]
-placer = told(hosts)
+placer = placer_of(hosts)
 for n in range(300):
     rack = label("host", "r", str(n % 3)) if n % 2 else None
     print(ask(placer, Shape(res(0.3 + n % 4), 0, rack, ("pack", "spread")[n % 5 == 0]), 1 + n % 30))

@@ -177,7 +177,8 @@ class Tree:
         because = short.text
         if not because and position:
             # It would fit, but a head that does not fit blocks it: give the reason of the head.
-            because = f"{position} tickets are before it in the queue of its pool"
+            tickets = "1 ticket is" if position == 1 else f"{position} tickets are"
+            because = f"{tickets} before it in the queue of its pool"
             first = self.head_waits(pool)
             because += f"; the first of them waits: {first}" if first else ""
         return LotWaits(
