@@ -39,7 +39,7 @@ class RunEvent(enum.IntEnum):
     STARTED = 4  # reported
     ENDED = 5  # reported, or listed as ended
     LISTED = 6  # as running
-    UNLISTED = 7  # neither running nor ended, in a list asked for after the run was accepted
+    UNLISTED = 7  # neither running nor ended, in a list requested after the run was accepted
 
 
 class RunStep(enum.IntEnum):
