@@ -1,6 +1,6 @@
-"""A host: who gets room, what is remembered and until when, what a backend's list mends.
+"""A host: what it grants, how long the ledger keeps a run, what a backend's list repairs.
 
-Must not run anything: orders to the backend are looked at, reports are said by hand.
+Must not run anything: orders to the backend are checked, reports are made by hand.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ EPOCH = 3
 
 
 def receive(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
-    """One turn of a host, on a word of these members or of its backend."""
+    """One turn of a host, on a message of these members or of its backend."""
     some = Bits.of(*members) if members else None
     at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
     return take_turn(KIND, host, message=message, at=at)
 
 
 def replies(turn: Turn) -> list[tuple[Message, list[int]]]:
-    """What tasks are told, with whom."""
+    """What is sent to tasks, with the members."""
     return [(s.message, [*s.members]) for s in turn.sends if s.members is not None]
 
 
 def orders(turn: Turn) -> list[Message]:
-    """What the backend is told."""
+    """What is sent to the backend."""
     return [send.message for send in turn.sends if send.to == BACKEND]
 
 
@@ -86,11 +86,11 @@ def test_a_host_is_up_once_its_backend_was_compared() -> None:
     assert receive(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 
-def test_room_is_granted_lowest_first_and_the_rest_refused() -> None:
+def test_the_lowest_members_are_granted_first_and_the_rest_refused() -> None:
     turn = receive(up(), m.Launch(1, SPEC), *range(6))
-    told = replies(turn)
-    assert told[0] == (t.Accepted(1), [0, 1, 2, 3])
-    refusal, members = told[1]
+    expected = replies(turn)
+    assert expected[0] == (t.Accepted(1), [0, 1, 2, 3])
+    refusal, members = expected[1]
     assert isinstance(refusal, t.RunRefused) and members == [4, 5]
     assert refusal.reason == "insufficient resources on the host: cpu"
     assert turn.state.free == Resources() and len(turn.facts) == 2
@@ -99,7 +99,7 @@ def test_room_is_granted_lowest_first_and_the_rest_refused() -> None:
     assert [run.run for run in starts.runs] == [pod(n) for n in range(4)]
 
 
-def test_a_run_is_told_who_it_is() -> None:
+def test_a_run_gets_its_ids() -> None:
     turn = receive(up(), m.Launch(1, m.RunSpec(Resources(1), "x", environment=(("A", "1"),))), 7)
     start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
     assert dict(start.environment) == {
@@ -111,11 +111,11 @@ def test_a_run_is_told_who_it_is() -> None:
     }
 
 
-def test_a_run_of_a_real_job_is_told_the_ids_of_its_parts() -> None:
+def test_a_run_of_a_real_job_gets_the_ids_of_its_parts() -> None:
     job = "6f1c9d0e-0000-4000-8000-00000000abcd"
-    told = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
-    assert told["PELOTON_JOB_ID"] == job and told["PELOTON_INSTANCE_ID"] == "12"
-    assert told["PELOTON_TASK_ID"] == f"{job}-12"
+    expected = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
+    assert expected["PELOTON_JOB_ID"] == job and expected["PELOTON_INSTANCE_ID"] == "12"
+    assert expected["PELOTON_TASK_ID"] == f"{job}-12"
 
 
 def test_the_name_of_a_run_is_in_memory_once() -> None:
@@ -141,7 +141,7 @@ def test_a_repeated_launch_is_answered_from_the_ledger(phase: RunPhase, answer: 
 
 
 @pytest.mark.parametrize(
-    ("phase", "after", "told", "stops"),
+    ("phase", "after", "expected", "stops"),
     [
         (RunPhase.ACCEPTED, RunPhase.KILLING, [], True),
         (RunPhase.STARTED, RunPhase.KILLING, [], True),
@@ -152,10 +152,10 @@ def test_a_repeated_launch_is_answered_from_the_ledger(phase: RunPhase, answer: 
     ],
 )  # fmt: skip
 def test_a_kill_is_answered_from_every_phase(
-    phase: RunPhase, after: RunPhase, told: Any, stops: bool
+    phase: RunPhase, after: RunPhase, expected: Any, stops: bool
 ) -> None:
     turn = receive(with_run(phase), m.KillRun(1, 5.0), 0)
-    assert turn.state.runs[pod(0)].phase == after and replies(turn) == told
+    assert turn.state.runs[pod(0)].phase == after and replies(turn) == expected
     expected: list[Message] = [m.StopRuns(HOST, EPOCH, (pod(0),), 5.0)] if stops else []
     assert orders(turn) == expected
 
@@ -226,7 +226,7 @@ def test_a_silent_backend_loses_the_runs_in_time() -> None:
 
 
 RECONCILE = [
-    # phase, what the backend lists of it, phase afterwards, orders, words
+    # phase, what the backend lists of it, phase afterwards, orders, messages
     (RunPhase.ACCEPTED, None, RunPhase.ACCEPTED, ["StartRuns"], []),
     (RunPhase.ACCEPTED, "running", RunPhase.STARTED, [], ["Started"]),
     (RunPhase.ACCEPTED, "ended", RunPhase.ENDED, ["ForgetRuns"], ["Ended"]),
@@ -242,9 +242,9 @@ RECONCILE = [
 ]
 
 
-@pytest.mark.parametrize(("phase", "listed", "after", "ordered", "told"), RECONCILE)
+@pytest.mark.parametrize(("phase", "listed", "after", "ordered", "expected"), RECONCILE)
 def test_the_ledger_is_compared_row_by_row(
-    phase: RunPhase, listed: str | None, after: RunPhase, ordered: list[str], told: list[str]
+    phase: RunPhase, listed: str | None, after: RunPhase, ordered: list[str], expected: list[str]
 ) -> None:
     host = receive(with_run(phase), m.BackendUp()).state
     running = (pod(0),) if listed == "running" else ()
@@ -253,7 +253,7 @@ def test_the_ledger_is_compared_row_by_row(
     assert turn.state.state == HostStates.UP
     assert turn.state.runs[pod(0)].phase == after
     assert [type(order).__name__ for order in orders(turn)] == ordered
-    assert [type(word).__name__ for word, _ in replies(turn)] == told
+    assert [type(message).__name__ for message, _ in replies(turn)] == expected
 
 
 @pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
@@ -271,8 +271,8 @@ def test_an_old_run_is_gone_before_the_host_is_up(phase: RunPhase | None) -> Non
 
 def test_a_list_from_before_an_outage_is_not_believed() -> None:
     host = receive(up(), m.BackendUp()).state
-    for word in (m.BackendDown("gone"), m.HostGone()):
-        gone = receive(host, word).state
+    for message in (m.BackendDown("gone"), m.HostGone()):
+        gone = receive(host, message).state
         assert not receive(gone, m.RunsListed(())).facts
 
 
@@ -286,10 +286,10 @@ def test_a_list_from_before_an_outage_is_not_believed() -> None:
 )
 def test_a_host_that_is_not_there(message: Message, answer: list[Message]) -> None:
     turn = receive(None, message, 0)
-    assert turn.state is None and [word for word, _ in replies(turn)] == answer
+    assert turn.state is None and [message for message, _ in replies(turn)] == answer
 
 
-def test_the_version_rises_with_every_change_of_room() -> None:
+def test_the_version_rises_with_every_change_of_resources() -> None:
     host = up()
     granted = receive(host, m.Launch(1, SPEC), 0).state
     started = receive(granted, m.RunsStarted((pod(0),))).state
@@ -298,13 +298,13 @@ def test_the_version_rises_with_every_change_of_room() -> None:
 
 
 def gone(host: Host) -> Host:
-    """The host, after it was said not to be part of the cluster any more."""
+    """The host, after it was removed from the cluster."""
     return receive(host, m.HostGone()).state  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("state", HostStates)
-def test_who_looks_again_takes_nothing_for_granted(state: HostStates) -> None:
-    """A host out of reach asks whether the backend is up; only that answer makes it unsure."""
+def test_a_recheck_does_not_assume_that_the_backend_is_up(state: HostStates) -> None:
+    """An unreachable host pings its backend; only the answer makes it reconcile."""
     host = up() if state != HostStates.RECONCILING else receive(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
         host = receive(host, m.BackendDown("gone")).state
@@ -327,8 +327,8 @@ def test_a_start_that_nobody_owns_is_killed(phase: RunPhase | None) -> None:
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)] and not turn.facts
 
 
-def test_an_end_heard_of_late_has_its_own_time() -> None:
-    """A run ended while nobody listened: the task is told when, now and at every repeat."""
+def test_an_end_that_is_reported_late_has_its_own_time() -> None:
+    """A run ended while its host was away: its task gets the time, now and at every repeat."""
     host = with_run(RunPhase.STARTED)
     end = m.RunsEnded((m.RunEnd(pod(0), DONE, 50.03),))
     assert replies(receive(host, end, now=51.0)) == [(t.Ended(1, DONE), [0])], "just now"
@@ -350,17 +350,17 @@ def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: RunPhase) -> Non
     assert replies(turn)[0][0].outcome.end == End.LOST  # type: ignore[attr-defined]
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
     assert not receive(turn.state, m.HostGone()).facts
-    assert len(owed(turn.state)) == 1, "its tasks are told until they have seen it"
+    assert len(owed(turn.state)) == 1, "the end is owed until its tasks have seen it"
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
 def test_whether_runs_may_be_lost_is_decided_where_they_are_granted(phase: RunPhase) -> None:
-    """Who looked at the host, and then said that it is gone, may have missed a launch."""
+    """An operator who checked the host before removing it may have missed a launch."""
     host = with_run(phase)
     turn = receive(host, m.HostGone(lose_runs=False))
     assert isinstance(turn.reply, Refused) and "h holds 1 runs" in turn.reply.text
     assert (turn.state, turn.facts, turn.sends) == (host, (), ())
-    assert turn.reply.again, "the runs may have ended when the same is said again"
+    assert turn.reply.again, "the runs may have ended when it is repeated"
     assert receive(host, m.HostGone()).reply == 1
 
 
@@ -373,8 +373,8 @@ def test_a_host_whose_runs_are_over_is_forgotten_without_asking(phase: RunPhase)
 
 def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:
     host = gone(with_run(RunPhase.STARTED))
-    for word in (m.BackendUp(), m.RecheckBackend()):
-        turn = receive(host, word)
+    for message in (m.BackendUp(), m.RecheckBackend()):
+        turn = receive(host, message)
         assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     ends = (m.RunEnd(pod(1), DONE),)
     turn = receive(host, m.RunsListed((pod(0),), ends))
@@ -432,42 +432,42 @@ def test_ends_of_several_ways_are_several_sets() -> None:
 # ---- looking by itself ----
 
 
-def looks(host: Host, notes: Any, now: float) -> Turn:
+def polls(host: Host, notes: Any, now: float) -> Turn:
     """One look of a host at its goal, with this soft memory."""
     at = At(now=now, key=HOST, epoch=EPOCH, notes=notes)
     return take_turn(KIND, host, message=Pursue(), at=at)
 
 
-def test_a_host_that_holds_runs_asks_for_them_from_time_to_time():
-    """The end of a run may be a word that was lost: nobody else would ever say it again."""
+def test_a_host_that_holds_runs_polls_its_backend_at_intervals():
+    """The report of an end may be lost, and the backend would not repeat it."""
     host = receive(up(), t_launch(), 0).state
-    first = looks(host, None, 100.0)
+    first = polls(host, None, 100.0)
     assert not orders(first) and KIND.recall_s(first.notes) == 100.0 + POLL_EVERY_S[HostStates.UP]
-    early = looks(host, first.notes, 399.0)
+    early = polls(host, first.notes, 399.0)
     assert not orders(early) and early.notes is None
-    due = looks(host, first.notes, 400.0)
+    due = polls(host, first.notes, 400.0)
     assert [type(order) for order in orders(due)] == [m.ListRuns]
     assert KIND.recall_s(due.notes) == 700.0
 
 
-def test_a_host_that_became_idle_looks_once_more_and_then_leaves_its_backend_alone():
+def test_a_host_that_became_idle_polls_once_more_and_then_stops():
     """The backend may keep runs whose "forget" was lost."""
-    turn = looks(up(), HostNotes(HostStates.UP, 400.0), 500.0)
+    turn = polls(up(), HostNotes(HostStates.UP, 400.0), 500.0)
     assert [type(order) for order in orders(turn)] == [m.ListRuns]
     assert KIND.recall_s(turn.notes) is None
-    rest = looks(up(), turn.notes, 9000.0)
+    rest = polls(up(), turn.notes, 9000.0)
     assert not orders(rest) and rest.notes is None
 
 
 @pytest.mark.parametrize(
-    ("word", "asked"), [(m.BackendDown("gone"), m.PingBackend), (m.BackendUp(), m.ListRuns)]
+    ("message", "expected"), [(m.BackendDown("gone"), m.PingBackend), (m.BackendUp(), m.ListRuns)]
 )
-def test_a_host_that_waits_for_a_word_asks_for_it(word: Message, asked: type):
-    host = receive(receive(up(), m.BackendDown("away")).state, word).state
-    begun = looks(host, HostNotes(HostStates.UP, 1.0), 100.0)
+def test_a_host_that_waits_for_a_report_polls_its_backend(message: Message, expected: type):
+    host = receive(receive(up(), m.BackendDown("away")).state, message).state
+    begun = polls(host, HostNotes(HostStates.UP, 1.0), 100.0)
     assert not orders(begun), "another state: its time begins anew"
-    due = looks(host, begun.notes, 100.0 + POLL_EVERY_S[host.state])
-    assert [type(order) for order in orders(due)] == [asked]
+    due = polls(host, begun.notes, 100.0 + POLL_EVERY_S[host.state])
+    assert [type(order) for order in orders(due)] == [expected]
 
 
 def t_launch() -> Message:
@@ -475,16 +475,16 @@ def t_launch() -> Message:
 
 
 def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
-    """Its room would be granted again while the process is being ended politely."""
+    """Its resources would be granted again while the process is still ending."""
     host = receive(up(), t_launch(), 0, now=20.0).state
     killed = receive(host, m.KillRun(1, 30.0), 0, now=21.0).state
     turn = receive(killed, m.RunsListed((), (), 19.0), now=22.0)
     assert not turn.facts and turn.state.used == killed.used
     later = receive(killed, m.RunsListed((), (), 23.0), now=24.0)
-    assert later.state.used == Resources(), "asked after it was accepted: it is lost"
+    assert later.state.used == Resources(), "requested after it was accepted: it is lost"
 
 
-def test_a_summary_tells_the_free_ports() -> None:
+def test_a_summary_has_the_free_ports() -> None:
     """Placers place by it what wants ports; a port outside of the range takes none from it."""
     spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b", 8080)))
     host = up()
@@ -535,7 +535,7 @@ def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared()
 
 @pytest.mark.parametrize("state", HostStates)
 def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
-    """Also where nothing has changed: the answer is how its backend knows that it was heard."""
+    """Also where nothing has changed: by the answer its backend knows that it was received."""
     host = up() if state != HostStates.RECONCILING else receive(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
         host = receive(host, m.HostLeft("unplugged")).state

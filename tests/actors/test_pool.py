@@ -120,12 +120,12 @@ def standing() -> Tree:
 
 
 @pytest.mark.parametrize(("pool", "fields", "text"), BROKEN)
-def test_the_first_broken_rule_is_told(pool: Key, fields: dict[str, Any], text: str) -> None:
+def test_the_first_broken_rule_is_reported(pool: Key, fields: dict[str, Any], text: str) -> None:
     refused = check(standing(), pool, config=config(**fields))
     assert refused is not None and text in refused.text, refused
 
 
-def test_before_a_host_is_up_nobody_can_say_what_fits() -> None:
+def test_before_a_host_is_up_no_limit_can_be_checked() -> None:
     young = Tree()
     young.put(ROOT, old=None, new=root(capacity=0))
     early = check(young, NEW, config=config("a", limit=1))
@@ -159,7 +159,7 @@ def test_a_leaf_that_holds_tasks_stays_a_leaf() -> None:
     ("pool", "code"),
     [(Key("respool/x"), "NOT_FOUND"), (ROOT, "INVALID_CONFIG"), (A, "NOT_LEAF"), (A1, None)],
 )
-def test_which_pools_may_vanish(pool: Key, code: str | None) -> None:
+def test_which_pools_may_be_deleted(pool: Key, code: str | None) -> None:
     refused = check_delete(standing(), pool)
     assert (refused.code if refused else None) == code
 
@@ -213,7 +213,7 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     assert admit(found) == [("big", 1), ("small", 1)]
 
 
-def test_a_lot_is_admitted_as_far_as_the_room_goes() -> None:
+def test_a_lot_is_admitted_as_far_as_it_fits() -> None:
     found = tree(a=config("a", limit=3))
     put(found, "j", lot(A, 10))
     assert admit(found) == [("j", 3)]
@@ -222,7 +222,7 @@ def test_a_lot_is_admitted_as_far_as_the_room_goes() -> None:
     assert (found.use(ROOT), found.demand(ROOT)) == (cpus(3), cpus(7))
 
 
-def test_every_pool_above_must_have_room() -> None:
+def test_every_pool_above_must_have_enough() -> None:
     found = tree(a=config("a", limit=4), a1=config("a1", A, limit=3), a2=config("a2", A, limit=3))
     put(found, "x", lot(A1, 9, arrived=1.0))
     put(found, "y", lot(Key("respool/a2"), 9, arrived=2.0))
@@ -252,7 +252,7 @@ def test_a_lot_of_a_missing_pool_waits_for_it() -> None:
     assert admit(found) == [("x", 1)]
 
 
-def test_a_look_at_many_lots_is_bounded_and_goes_on() -> None:
+def test_a_pass_over_many_lots_is_bounded_and_continued() -> None:
     found = tree(a=config("a", limit=100))
     found.put(ROOT, old=found.pools[ROOT], new=root(10_000))
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=10_000)))
@@ -274,7 +274,7 @@ def test_a_lot_that_waits_again_stands_behind() -> None:
     assert [*queue.in_order()] == [one, two] and len(queue) == 2
 
 
-# ---- what the root hears ----
+# ---- what the root receives ----
 
 
 def test_an_older_sum_is_not_taken() -> None:
@@ -297,7 +297,7 @@ def test_pools_are_listed_parents_first() -> None:
     assert found.find("/a/a1") == A1 and found.find("/a/x") is None
 
 
-def ticket(tree_: Tree, query: Any) -> list[str]:
+def paths(tree_: Tree, query: Any) -> list[str]:
     at = At(now=0.0, key=ROOT, index=tree_)
     return [view.path for view in KIND.inspect[type(query)](root(), query, at)]
 
@@ -316,11 +316,11 @@ def wide() -> Tree:
 @pytest.mark.parametrize("most", [1, 2, 3, 10])
 def test_pages_together_are_the_list(most: int) -> None:
     found = wide()
-    whole = ticket(found, m.ListPools())
+    whole = paths(found, m.ListPools())
     assert len(whole) == 10
     pages: list[str] = []
     after = None
-    while page := ticket(found, m.ListPools(most, after)):
+    while page := paths(found, m.ListPools(most, after)):
         assert len(page) <= most
         pages += page
         names = page[-1].split("/")[1:] if page[-1] != "/" else []
@@ -333,24 +333,24 @@ def test_the_next_page_is_found_after_a_pool_that_is_gone() -> None:
     a2, b = Key("respool/a2"), Key("respool/b")
     after = (("a", A), ("a2", a2))
     found.put(a2, old=found.pools[a2], new=None)
-    assert ticket(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
+    assert paths(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
     for key in (Key("respool/b1"), Key("respool/b2"), b):
         found.put(key, old=found.pools[key], new=None)
-    assert ticket(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
+    assert paths(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
 
 
 def test_children_alone_are_listed_by_name() -> None:
-    assert ticket(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
-    assert ticket(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
-    assert ticket(wide(), m.ListPools(parent=Key("respool/x"))) == []
+    assert paths(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
+    assert paths(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
+    assert paths(wide(), m.ListPools(parent=Key("respool/x"))) == []
 
 
 def test_one_pool_is_answered_with_those_above_it() -> None:
     found = wide()
-    assert ticket(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
-    assert ticket(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
-    assert ticket(found, m.GetPool()) == ticket(found, m.GetPool(path="/")) == ["/"]
-    assert ticket(found, m.GetPool(Key("respool/x"))) == ticket(found, m.GetPool(path="/a/x")) == []
+    assert paths(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
+    assert paths(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
+    assert paths(found, m.GetPool()) == paths(found, m.GetPool(path="/")) == ["/"]
+    assert paths(found, m.GetPool(Key("respool/x"))) == paths(found, m.GetPool(path="/a/x")) == []
     at = At(now=0.0, key=ROOT, index=found)
     views = KIND.inspect[m.GetPool](root(), m.GetPool(A, children=True), at)
     assert [view.child_count for view in views] == [2, 3]
@@ -397,7 +397,7 @@ def test_a_head_that_can_never_fit_blocks_nobody_and_keeps_its_reason() -> None:
     assert len(found.queues[A]) == 1 and A in found.pending
 
 
-def test_it_stands_where_it_stood_once_the_limit_grows() -> None:
+def test_it_keeps_its_position_once_the_limit_grows() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "big", too_big())
     put(found, "small", lot(A, 20, arrived=3.0))
@@ -430,17 +430,17 @@ def test_a_head_that_a_lower_limit_rules_out_blocks_nobody(shrinks: Key) -> None
     assert admit(found) == [("small", 1)]
 
 
-def test_who_waits_only_for_what_a_look_gave_away_is_served_once_it_is_free() -> None:
+def test_a_pool_blocked_only_by_the_same_pass_is_served_once_it_is_free() -> None:
     found = tree(a=config("a", limit=9), b=config("b", limit=9))
     found.put(ROOT, old=found.pools[ROOT], new=root(1))
     put(found, "x", lot(A, 1, arrived=1.0))
     put(found, "y", lot(B, 1, arrived=2.0))
     assert [key for key, _ in admissions(found)] == [Key("lot/x")]
-    put(found, "x", None)  # it left before it was told
+    put(found, "x", None)  # it left before it was admitted
     assert admit(found) == [("y", 1)]
 
 
-def test_a_lot_that_was_stepped_over_may_leave() -> None:
+def test_a_skipped_lot_may_leave() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "big", too_big())
     assert admit(found) == []
@@ -450,7 +450,7 @@ def test_a_lot_that_was_stepped_over_may_leave() -> None:
     assert admit(found) == []
 
 
-def test_who_holds_the_room_is_named() -> None:
+def test_the_job_that_holds_most_is_named() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "many/0/0", lot(A, admitted=2))
     put(found, "many/1/0", lot(A, admitted=1))

@@ -48,7 +48,7 @@ def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) ->
 
 
 class Pools(RuleBasedStateMachine):
-    """Histories of a tree: told to the kept index and to the reference alike."""
+    """Histories of a tree: applied to the kept index and to the reference alike."""
 
     @initialize(capacity=limits)
     def begin(self, capacity: Resources) -> None:
@@ -147,7 +147,7 @@ class Pools(RuleBasedStateMachine):
 
     @rule(lost=st.sampled_from([False, False, True]))
     def admit(self, lost: bool) -> None:
-        """The root looks; those of the last lot that it admits may have left in the same frame."""
+        """The root admits; those of the last lot that it admits may have left in the same frame."""
         found = admissions(self.tree)
         assert [tuple(each) for each in found] == self.reference.admissions()
         for number, (key, members) in enumerate(found, start=1):

@@ -1,4 +1,4 @@
-"""Every kind's tables are total: goals by states, messages heard and absent, facts folded.
+"""Every kind's tables are total: goals by states, messages received and absent, facts folded.
 
 Must not know what a step does: that is what the tests of each kind are for.
 """
@@ -78,12 +78,12 @@ def test_inner_tables_are_total_and_name_nothing_else(name: str) -> None:
 
 @EVERY_KIND
 def test_every_message_is_decided(kind: Kind) -> None:
-    assert set(kind.decide) == heard(kind)
+    assert set(kind.decide) == messages_of(kind)
 
 
 @EVERY_KIND
 def test_every_message_is_answered_for_nobody(kind: Kind) -> None:
-    assert set(kind.absent) == heard(kind)
+    assert set(kind.absent) == messages_of(kind)
 
 
 @EVERY_KIND
@@ -105,7 +105,7 @@ def test_columns_are_written_by_facts_of_the_kind(kind: Kind) -> None:
         assert set(crowd.per_member.values()) <= set(crowd.columns)
 
 
-def heard(kind: Kind) -> set[type]:
+def messages_of(kind: Kind) -> set[type]:
     """The messages of a kind, and `Due` where it waits for anything by the clock."""
     timed: set[type] = set() if kind.deadline is no_deadline else {Due}
     return {*kind.messages.values()} | timed
