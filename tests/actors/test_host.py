@@ -88,9 +88,9 @@ def test_a_host_is_up_once_its_backend_was_compared() -> None:
 
 def test_the_lowest_members_are_granted_first_and_the_rest_refused() -> None:
     turn = receive(up(), m.Launch(1, SPEC), *range(6))
-    expected = replies(turn)
-    assert expected[0] == (t.Accepted(1), [0, 1, 2, 3])
-    refusal, members = expected[1]
+    replied = replies(turn)
+    assert replied[0] == (t.Accepted(1), [0, 1, 2, 3])
+    refusal, members = replied[1]
     assert isinstance(refusal, t.RunRefused) and members == [4, 5]
     assert refusal.reason == "insufficient resources on the host: cpu"
     assert turn.state.free == Resources() and len(turn.facts) == 2
@@ -113,9 +113,9 @@ def test_a_run_gets_its_ids() -> None:
 
 def test_a_run_of_a_real_job_gets_the_ids_of_its_parts() -> None:
     job = "6f1c9d0e-0000-4000-8000-00000000abcd"
-    expected = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
-    assert expected["PELOTON_JOB_ID"] == job and expected["PELOTON_INSTANCE_ID"] == "12"
-    assert expected["PELOTON_TASK_ID"] == f"{job}-12"
+    environment = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
+    assert environment["PELOTON_JOB_ID"] == job and environment["PELOTON_INSTANCE_ID"] == "12"
+    assert environment["PELOTON_TASK_ID"] == f"{job}-12"
 
 
 def test_the_name_of_a_run_is_in_memory_once() -> None:

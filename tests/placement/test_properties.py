@@ -106,13 +106,13 @@ def test_no_host_is_proposed_beyond_what_it_has_and_all_are_answered_once(
         messages: list[tuple[Key | None, Message]] = [(SLICE, wish) for wish in wishes.values()]
         answered = dict.fromkeys(wishes, 0)
         for send in placer.receive(messages, 0.0):
-            answers = send.message
-            assert isinstance(answers, Placed | Unplaced)
-            assert not answered[answers.number] & answers.members.raw
-            answered[answers.number] |= answers.members.raw
-            if isinstance(answers, Placed):
-                for name in answers.hosts:
-                    shape = wishes[answers.number].shape
+            answer = send.message
+            assert isinstance(answer, Placed | Unplaced)
+            assert not answered[answer.number] & answer.members.raw
+            answered[answer.number] |= answer.members.raw
+            if isinstance(answer, Placed):
+                for name in answer.hosts:
+                    shape = wishes[answer.number].shape
                     free[name] -= shape.resources
                     ports[name] -= shape.ports
         assert answered == {n: wish.members.raw for n, wish in wishes.items()}
