@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from peloton.runtime.adapters.zookeeper_nodes import Paths, member_bytes
-from peloton.runtime.adapters.zookeeper_reading import ViewReading
+from peloton.runtime.adapters.zookeeper_nodes import Paths, ViewReading, member_bytes
 from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 PATHS = Paths("c")

@@ -1,15 +1,31 @@
-"""A line to ZooKeeper: one kazoo client for one session, whose every word goes into one queue.
+"""A connection to ZooKeeper: one kazoo client for one session, its lease and its heartbeat.
 
 Turns kazoo's threads (connection, completions, watches, listeners) into calls that one thread
-makes in the order things happened, each answer with the position it is as of. It must not wait,
-and must not outlive its session: kazoo would silently begin another one, under which nodes would
-be made that nobody knows of.
+makes in the order of events, each reply with the zxid it is as of. It must not block, and must not
+outlive its session: kazoo would silently begin another one and create nodes that nobody tracks.
+
+The lease is a lower bound for how long the session lives: up to then no other member can learn
+that it ended. It is derived from the send times of committed writes. A reply to a ping proves
+nothing:
+
+1. A member is connected to server F, which follows leader L. Only L ends sessions.
+2. F is cut off from L, and finds out only after `syncLimit` ticks.
+3. Until then F answers pings and reads by itself.
+4. L receives nothing from the member and ends its session; another member takes its shards.
+5. The member, whose last ping was answered a moment ago, still believes its session alive.
+
+A write is committed by L and a majority, so F and L were connected then. The session is kept alive
+at L not by the write but by F's report of its clients, every half tick. ZooKeeper demands sessions
+of at least two ticks, so L knows of all that F received a quarter of a session before the write;
+what F received later is not certain.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +35,6 @@ from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
-
-from peloton.runtime.adapters.zookeeper_lease import now_s
 
 REDIAL_FIRST_S = 0.05
 REDIAL_S_MAX = 1.0
@@ -198,3 +212,110 @@ class ZooKeeperConnection:
         if state == KazooState.LOST:
             self.handler.lost = True
         self._put(lambda: self._on_state(state))
+
+
+REPORTED_SHARE = 1 / 4
+"""Of a session: within this time a server has reported to its leader whom it heard."""
+SURE_SHARE = 2 / 3
+BEATS_PER_SESSION = 12
+"""A write so often: the last one reported is then a third of a session old at most."""
+
+
+def now_s() -> float:
+    """Seconds of a clock that never falls, and that runs on while the machine is suspended."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Lease:
+    """Of one session that lasts `session_s` from when its leader heard of it last."""
+
+    def __init__(self) -> None:
+        self.until_s = 0.0
+        self._heard_s: deque[float] = deque()
+
+    def reopened(self, sent_s: float) -> None:
+        """The leader itself made or confirmed the session, as asked then."""
+        self._heard_s.clear()
+        self._heard_s.append(sent_s)
+
+    def committed(self, sent_s: float, session_s: float) -> None:
+        """A write that was sent then is done."""
+        heard = self._heard_s
+        while len(heard) > 1 and heard[1] <= sent_s - session_s * REPORTED_SHARE:
+            heard.popleft()
+        if heard:
+            self.until_s = min(sent_s + session_s * SURE_SHARE, heard[0] + session_s)
+        heard.append(sent_s)
+
+    def end(self) -> None:
+        """Nothing is sure any more."""
+        self._heard_s.clear()
+        self.until_s = 0.0
+
+
+SILENT_SHARE = 1 / 3
+"""Of a session: a server that has not answered for so long is hung up on, while there is time to
+find another."""
+
+
+class Heartbeat:
+    """Small writes that keep the lease up to date, and detect a silent server.
+
+    From `begin` until `stop`, which is final. `write` sends one write that changes nothing and
+    calls back with whether it was committed; `at` schedules a call. Never two writes at once.
+    Kazoo's pings are not enough: a server that lost its leader answers them, and kazoo postpones
+    them while other requests are in flight, even if nobody answers those.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        *,
+        write: Callable[[Callable[[bool], None]], None],
+        at: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._connection = connection
+        self._write = write
+        self._at = at
+        self._stopped = False
+        self._sent = 0
+        self._answered = 0
+
+    def begin(self) -> None:
+        """The line stands."""
+        self._beat()
+
+    def stop(self) -> None:
+        """The line is broken."""
+        self._stopped = True
+
+    def _beat(self) -> None:
+        if self._stopped:
+            return
+        self._sent += 1
+        number, session_s = self._sent, self._connection.session_s
+        every_s = session_s / BEATS_PER_SESSION
+        sent_s = now_s()
+
+        def answered(committed: bool) -> None:
+            self._answered = number
+            if committed:
+                self._at(sent_s + every_s, self._beat)
+
+        def look(due_s: float) -> None:
+            if self._answered >= number or self._stopped:
+                return
+            late_s = now_s() - due_s
+            if late_s > every_s:  # it was us who stood still: the answer may be here, unread
+                self._look_at(now_s() + every_s, look)
+            else:
+                self._connection.cut()
+
+        self._write(answered)
+        self._look_at(sent_s + session_s * SILENT_SHARE, look)
+
+    def _look_at(self, due_s: float, look: Callable[[float], None]) -> None:
+        self._at(due_s, lambda: look(due_s))

@@ -1,8 +1,9 @@
-"""Where a cluster's nodes are in ZooKeeper, and what stands in them.
+"""The nodes of a cluster in ZooKeeper: their paths, their data, and how to read all of them.
 
-Turns members, shards and owners into paths and bytes, and back. It must not trust what it reads:
-an operator can write anything there, and a node that says nothing sensible is no member and no
-owner, rather than the end of every daemon that looks at it.
+Turns members, shards and owners into paths and bytes, and back; claims the root for one cluster;
+reads all nodes into a view. It must not trust what it reads: an operator can write anything there,
+and a node with invalid data is no member and no owner, but must not crash every daemon that reads
+it. It creates no member or owner node (`zookeeper_session`, `zookeeper_owners`).
 
     /peloton/<cluster>/members/<member>          JSON of the member; ephemeral
     /peloton/<cluster>/owners/<group>-<number>   the owner's member id; ephemeral
@@ -12,10 +13,18 @@ owner, rather than the end of every daemon that looks at it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
 import msgspec
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 from msgspec import Struct
 
-from peloton.runtime.ports import MemberNode, ShardId
+from peloton.runtime.adapters.zookeeper_connection import RequestOutcome, ZooKeeperConnection
+from peloton.runtime.ports import MemberNode, MembershipView, ShardId, Unreachable
 
 DEFAULT_ROOT = "/peloton"
 
@@ -103,3 +112,205 @@ def owner_of(data: bytes) -> str:
 
 def leader_bytes(leader: Leader) -> bytes:
     return msgspec.json.encode(leader)
+
+
+class RootClaim(NamedTuple):
+    """`refused` is why the root is not ours, empty if it is. If `trouble` is set: unknown."""
+
+    refused: str = ""
+    trouble: KazooException | None = None
+
+
+def claim_root(
+    connection: ZooKeeperConnection, paths: Paths, *, ours: Mark, tell: Callable[[RootClaim], None]
+) -> None:
+    """Claim the root for this cluster, unless another has it; before any other node is made there.
+
+    A mark that exists is never changed: two clusters below one root would write each other's
+    leader nodes, and two journals under one name would share members and owners. Only a person
+    knows that a cluster no longer exists.
+    """
+
+    def root_made(reply: RequestOutcome) -> None:
+        if reply.exception is None:
+            connection.request(lambda c: c.create_async(paths.mark, mark_bytes(ours)), created)
+        else:
+            tell(RootClaim(trouble=reply.exception))
+
+    def created(reply: RequestOutcome) -> None:
+        if reply.exception is None:
+            tell(RootClaim())
+        elif isinstance(reply.exception, NodeExistsError):
+            connection.request(lambda c: c.get_async(paths.mark), read)
+        else:
+            tell(RootClaim(trouble=reply.exception))
+
+    def read(reply: RequestOutcome) -> None:
+        if reply.exception is not None:  # also where it was removed just now: we are asked again
+            tell(RootClaim(trouble=reply.exception))
+        else:
+            tell(RootClaim(_difference(mark_of(reply.value[0]), paths=paths, ours=ours)))
+
+    connection.request(lambda c: c.ensure_path_async(paths.root), root_made)
+
+
+def _difference(known: Mark | None, *, paths: Paths, ours: Mark) -> str:
+    if known is not None and known.id == ours.id:
+        return ""
+    whose = "no cluster that can be read"
+    if known is not None:
+        whose = f"cluster {known.name!r} (journal {known.id})"
+    return (
+        f"zookeeper.root {paths.root} belongs to {whose}, this daemon is of cluster {ours.name!r} "
+        f"(journal {ours.id}). Name another root; or, if the other cluster is no more, remove "
+        f"the node {paths.mark}"
+    )
+
+
+class ViewReading:
+    """One reading of all nodes, made into a view; leaves watches behind.
+
+    `done` receives the view, or None if the connection broke meanwhile. A view is no snapshot:
+    what changes while it is read may be in it or not, and a node that vanished between the list
+    and its own reading is left out.
+
+    A view is dated by the last change of what it shows, which is the same for everybody who sees
+    the same, and not by the reader's position in the history of ZooKeeper. Otherwise:
+
+    1. A owns a shard under a view that it read at 100, a position its heartbeats had reached.
+    2. B saw the same nodes at position 90; nothing that it watches changes, so it reads no more.
+    3. A refuses the mail of B for ever, as sent under a view from before A owned the shard.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        *,
+        paths: Paths,
+        watch: Callable[[Any], None],
+        done: Callable[[ViewReading, MembershipView | None], None],
+    ) -> None:
+        self.folder_missing = False
+        """Nothing watches a folder that is not there."""
+        self.torn = False
+        """Something changed while we read, perhaps before it was watched: read again."""
+        self._connection = connection
+        self._paths = paths
+        self._watch = watch
+        self._done = done
+        self._waits = 0
+        self._broken = False
+        self._member = ""
+        self._members: dict[str, MemberNode] = {}
+        self._owners: dict[ShardId, str] = {}
+        self._surely = 0  # the position up to which nothing can be missing
+        self._changed = 0  # the last change of anything that was read
+
+    def begin(self, member: str) -> None:
+        """Read, on behalf of this member."""
+        self._member = member
+        # A server answers in order: all that follows is at least as new as this answer's position.
+        self._read(partial(_exists, path=self._paths.nowhere), self._stood)
+        self._read(partial(_list, path=self._paths.members, watch=self._watch), self._got_members)
+        self._read(partial(_list, path=self._paths.owners, watch=self._watch), self._got_owners)
+
+    def _stood(self, nothing: None) -> None:
+        """The one request whose answer is about no node."""
+
+    def _got_members(self, found: tuple[list[str], Any]) -> None:
+        names, stat = found
+        self._saw(stat.pzxid)  # of the last node that came or went
+        for name in names:
+            path = self._paths.member(name)
+            # Members say new things in the same node; owner nodes only come and go.
+            self._read(partial(_get, path=path, watch=self._watch), partial(self._member_is, name))
+
+    def _got_owners(self, found: tuple[list[str], Any]) -> None:
+        names, stat = found
+        self._saw(stat.pzxid)
+        for name in names:
+            shard = shard_of(name)
+            if shard is not None:
+                path = self._paths.owner(shard)
+                self._read(partial(_get, path=path), partial(self._owner_is, shard))
+
+    def _saw(self, changed: int) -> None:
+        self._changed = max(self._changed, changed)
+
+    def _member_is(self, name: str, found: tuple[bytes, Any]) -> None:
+        self._saw(found[1].mzxid)
+        node = member_of(found[0])
+        if node is not None:
+            self._members[name] = node
+
+    def _owner_is(self, shard: ShardId, found: tuple[bytes, Any]) -> None:
+        self._saw(found[1].mzxid)
+        self._owners[shard] = owner_of(found[0])
+
+    def _read(self, request: Callable[[Any], RequestOutcome], use: Callable[[Any], None]) -> None:
+        self._waits += 1
+        self._connection.request(request, partial(self._arrived, use))
+
+    def _arrived(self, use: Callable[[Any], None], reply: RequestOutcome) -> None:
+        self._waits -= 1
+        if use == self._stood:
+            self._surely = reply.zxid
+        if reply.exception is None:
+            use(reply.value)
+        elif isinstance(reply.exception, NoNodeError):
+            self.folder_missing |= use in (self._got_members, self._got_owners)
+        else:
+            assert isinstance(reply.exception, KazooException), reply.exception
+            self._broken = True
+        if not self._waits:
+            self.torn = self._changed > self._surely
+            version = self._surely if self.torn or self.folder_missing else self._changed
+            view = MembershipView(self._member, version, self._members, self._owners)
+            self._done(self, None if self._broken else view)
+
+
+def _exists(client: Any, *, path: str) -> RequestOutcome:
+    reply: RequestOutcome = client.exists_async(path)
+    return reply
+
+
+def _list(client: Any, *, path: str, watch: Callable[[Any], None]) -> RequestOutcome:
+    reply: RequestOutcome = client.get_children_async(path, watch, include_data=True)
+    return reply
+
+
+def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> RequestOutcome:
+    reply: RequestOutcome = client.get_async(path, watch)
+    return reply
+
+
+def members(
+    hosts: str, cluster: str, *, root: str, timeout_s: float
+) -> dict[str, MemberNode | None]:
+    """Members by their ids, read once, for commands; None for a node with invalid data.
+
+    Does not join, watch or change anything. Raises Unreachable.
+    """
+    client, paths = KazooClient(hosts=hosts, timeout=timeout_s), Paths(cluster, root=root)
+    try:
+        client.start(timeout=timeout_s)
+        found: dict[str, MemberNode | None] = {}
+        for name in sorted(_children(client, paths.members)):
+            try:
+                found[name] = member_of(client.get(paths.member(name))[0])
+            except NoNodeError:
+                pass  # it left between the two readings
+        return found
+    except (KazooTimeoutError, KazooException, OSError) as error:
+        text = f"ZooKeeper at {hosts}: {type(error).__name__} {error}".rstrip()
+        raise Unreachable(text) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _children(client: KazooClient, path: str) -> list[str]:
+    try:
+        return list(client.get_children(path))
+    except NoNodeError:
+        return []

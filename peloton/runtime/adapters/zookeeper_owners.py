@@ -1,20 +1,38 @@
-"""The owner nodes of one session: asked for and given back, one thing after the other per shard.
+"""The ephemeral nodes of one session: owner nodes, leader nodes, and the writes that make them.
 
-Turns the port's two calls into requests, and what came of them into exactly one answer each. It
-must not guess: what was asked while the line was broken, or whose reply was lost with it, may have
-happened, and says so.
+Turns the port's two calls (create and remove an owner) into requests, one after the other per
+shard, and their outcomes into exactly one answer each. It must not guess: a request made while
+the connection was broken, or whose reply was lost, may have been done, and is answered UNSURE.
+It must not decide who leads either: whoever owns the first shard of a group does.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from peloton.runtime.adapters.zookeeper_connection import Put, ZooKeeperConnection
-from peloton.runtime.adapters.zookeeper_leaders import Leaders
-from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths, owner_bytes, owner_of
-from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
-from peloton.runtime.ports import NodeAnswer, NodeOutcome, ShardId
+from kazoo.exceptions import (
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from peloton.runtime.adapters.zookeeper_connection import (
+    Put,
+    RequestOutcome,
+    ZooKeeperConnection,
+)
+from peloton.runtime.adapters.zookeeper_nodes import (
+    Leader,
+    Paths,
+    leader_bytes,
+    owner_bytes,
+    owner_of,
+)
+from peloton.runtime.ports import MembershipView, NodeAnswer, NodeOutcome, ShardId
 
 Do = Callable[[ShardId], None]
 
@@ -128,3 +146,237 @@ class Owners:
             do(shard)
         else:
             waiting.append(do)
+
+
+class Leaders:
+    """The nodes in which existing clients look for a leader: one per role.
+
+    Written while this member owns the first shard of the group. `roles` says what to write where:
+    group → (role, leader). A leader node of another session is replaced.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        *,
+        writes: Writes,
+        paths: Paths,
+        roles: Mapping[str, tuple[str, Leader]],
+    ) -> None:
+        self._connection = connection
+        self._writes = writes
+        self._paths = paths
+        self._roles = roles
+        self._since: dict[str, int] = {}  # group → the version as of which it is ours
+
+    def ours(self, shard: ShardId, version: int) -> None:
+        """We own this shard."""
+        if not shard.number and shard.group in self._roles:
+            self._since[shard.group] = version
+            self._write(shard.group)
+
+    def not_ours(self, shard: ShardId) -> None:
+        """We do not, or soon shall not."""
+        if not shard.number and self._since.pop(shard.group, None) is not None:
+            self._writes.remove(self._path(shard.group), _whatever)
+
+    def seen(self, view: MembershipView) -> None:
+        """An operator may have removed the owner node of which we were told that it is ours."""
+        for group, since in list(self._since.items()):
+            first = ShardId(group, 0)
+            if view.version >= since and view.owners.get(first) != view.member:
+                self.not_ours(first)
+
+    def write_all(self) -> None:
+        """The line was broken: what was asked before may not have been done."""
+        for group in self._since:
+            self._write(group)
+
+    def _write(self, group: str) -> None:
+        path, leader = self._path(group), self._roles[group][1]
+
+        def folder_made(reply: RequestOutcome) -> None:
+            if reply.exception is None and group in self._since:
+                self._writes.put(path, leader_bytes(leader), tell=written)
+
+        def written(found: NodeStatus) -> None:
+            if found.ours and group not in self._since:
+                self._writes.remove(path, _whatever)
+
+        folder = path.rpartition("/")[0]
+        self._connection.request(lambda c: c.ensure_path_async(folder), folder_made)
+
+    def _path(self, group: str) -> str:
+        return self._paths.leader(self._roles[group][0])
+
+
+def _whatever(found: NodeStatus) -> None:
+    """If the line breaks all of them are written again, and what is not ours is taken over."""
+
+
+WRITE_TRIES_MAX = 3
+"""Somebody makes the node and removes it as often, just between our requests."""
+
+
+class NodeStatus(NamedTuple):
+    """How it is now, as of `zxid`; when `trouble` is set nobody knows."""
+
+    ours: bool = False
+    data: bytes = b""  # of another's node; empty: there is none, or it is ours
+    zxid: int = 0
+    trouble: KazooException | None = None
+
+
+OnNodeStatus = Callable[[NodeStatus], None]
+
+
+class Writes:
+    """Creates, replaces and removes ephemeral nodes, whatever exists at the path before.
+
+    `committed` is called with the send time of each write that was committed. Whether a node is
+    ours is told by the session that owns it, never by its data. ZooKeeper cannot delete a node on
+    the condition that it is ours; only an operator can put another there between check and delete.
+    """
+
+    def __init__(
+        self, connection: ZooKeeperConnection, *, committed: Callable[[float], None]
+    ) -> None:
+        self._connection = connection
+        self._committed = committed
+
+    def create(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        tell: OnNodeStatus,
+        only_with: str = "",
+        tries: int = WRITE_TRIES_MAX,
+    ) -> None:
+        """Our node, unless another's stands there; and only as long as `only_with` stands.
+
+        Else a request that outlives its session could be done under the next.
+        """
+
+        def request(client: Any) -> RequestOutcome:
+            change = client.transaction()
+            if only_with:
+                change.check(only_with, -1)
+            change.create(path, data, ephemeral=True)
+            reply: RequestOutcome = change.commit_async()
+            return reply
+
+        def done(reply: RequestOutcome) -> None:
+            error = reply.exception or _error_among(reply.value)
+            self._proves(reply, error)
+            if error is None:
+                tell(NodeStatus(ours=True, zxid=reply.zxid))
+            elif not isinstance(error, NodeExistsError):
+                tell(NodeStatus(zxid=reply.zxid, trouble=error))
+            else:
+                self._look(path, looked)
+
+        def looked(found: NodeStatus) -> None:
+            vanished = found.trouble is None and not found.ours and not found.data
+            if vanished and tries > 1:
+                self.create(path, data, tell=tell, only_with=only_with, tries=tries - 1)
+            else:
+                tell(found)
+
+        self._connection.request(request, done)
+
+    def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        tell: OnNodeStatus,
+        only_with: str = "",
+        tries: int = WRITE_TRIES_MAX,
+    ) -> None:
+        """Our node with these data, in place of whatever stands there."""
+
+        def created(found: NodeStatus) -> None:
+            if found.ours:
+                self._connection.request(lambda c: c.set_async(path, data), set_done)
+            elif found.trouble is None and found.data and tries > 1:
+                self._connection.request(lambda c: c.delete_async(path), removed)
+            else:
+                tell(found)
+
+        def removed(reply: RequestOutcome) -> None:
+            if isinstance(reply.exception, NoNodeError | None):
+                self.put(path, data, tell=tell, only_with=only_with, tries=tries - 1)
+            else:
+                tell(NodeStatus(zxid=reply.zxid, trouble=reply.exception))
+
+        def set_done(reply: RequestOutcome) -> None:
+            self._proves(reply, reply.exception)
+            # Its own position: the reply's may be later, and no view need ever be as late as that.
+            zxid = reply.zxid if reply.exception is not None else reply.value.mzxid
+            tell(NodeStatus(ours=True, zxid=zxid, trouble=reply.exception))
+
+        self.create(path, data, tell=created, only_with=only_with)
+
+    def remove(self, path: str, tell: OnNodeStatus) -> None:
+        """No node of ours; another's stays."""
+
+        def looked(found: NodeStatus) -> None:
+            if found.ours and found.trouble is None:
+                self._connection.request(lambda c: c.delete_async(path), removed)
+            else:
+                tell(found)
+
+        def removed(reply: RequestOutcome) -> None:
+            self._proves(reply, reply.exception)
+            error = None if isinstance(reply.exception, NoNodeError) else reply.exception
+            tell(NodeStatus(zxid=reply.zxid, trouble=error))
+
+        self._look(path, looked)
+
+    def change(self, path: str, data: bytes, *, tell: OnNodeStatus) -> None:
+        """Other data in a node of ours, if it still stands."""
+
+        def done(reply: RequestOutcome) -> None:
+            self._proves(reply, reply.exception)
+            tell(NodeStatus(zxid=reply.zxid, trouble=reply.exception))
+
+        self._connection.request(lambda c: c.set_async(path, data), done)
+
+    def heartbeat(self, path: str, tell: OnNodeStatus) -> None:
+        """A write that changes nothing: the path is nobody's."""
+
+        def done(reply: RequestOutcome) -> None:
+            self._proves(reply, reply.exception)
+            error = None if isinstance(reply.exception, NoNodeError) else reply.exception
+            tell(NodeStatus(zxid=reply.zxid, trouble=error))
+
+        self._connection.request(lambda c: c.delete_async(path), done)
+
+    def _look(self, path: str, tell: OnNodeStatus) -> None:
+        def done(reply: RequestOutcome) -> None:
+            if reply.exception is None:
+                data, stat = reply.value
+                ours = stat.ephemeralOwner == self._connection.session_id
+                # An empty node is another's too.
+                tell(NodeStatus(ours=ours, data=b"" if ours else data or b"?", zxid=reply.zxid))
+            elif isinstance(reply.exception, NoNodeError):
+                tell(NodeStatus(zxid=reply.zxid))
+            else:
+                tell(NodeStatus(trouble=reply.exception))
+
+        self._connection.request(lambda c: c.get_async(path), done)
+
+    def _proves(self, reply: RequestOutcome, error: Exception | None) -> None:
+        """A write that was refused for what stands there went the whole way, too."""
+        if error is None or isinstance(error, NodeExistsError | NoNodeError):
+            self._committed(reply.sent_s)
+
+
+def _error_among(results: list[Any] | None) -> KazooException | None:
+    """Of a change of several steps: the step that failed, not those that were undone for it."""
+    errors = [one for one in results or () if isinstance(one, KazooException)]
+    for error in errors:
+        if not isinstance(error, RolledBackError | RuntimeInconsistency):
+            return error
+    return errors[0] if errors else None

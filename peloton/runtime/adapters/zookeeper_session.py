@@ -22,20 +22,28 @@ from typing import Any
 from kazoo.protocol.states import KazooState
 from msgspec import Struct
 
-from peloton.runtime.adapters import zookeeper_mark
-from peloton.runtime.adapters.zookeeper_connection import ZooKeeperConnection
-from peloton.runtime.adapters.zookeeper_heartbeat import Heartbeat
-from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
+from peloton.runtime.adapters.zookeeper_connection import (
+    Heartbeat,
+    Lease,
+    ZooKeeperConnection,
+    now_s,
+)
 from peloton.runtime.adapters.zookeeper_nodes import (
     DEFAULT_ROOT,
     Leader,
     Mark,
     Paths,
+    RootClaim,
+    ViewReading,
+    claim_root,
     member_bytes,
 )
-from peloton.runtime.adapters.zookeeper_owners import OwnerNodeContext, Owners
-from peloton.runtime.adapters.zookeeper_reading import ViewReading
-from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
+from peloton.runtime.adapters.zookeeper_owners import (
+    NodeStatus,
+    OwnerNodeContext,
+    Owners,
+    Writes,
+)
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
@@ -205,9 +213,12 @@ class MemberSession:
         )
 
     def _new_pulse(self) -> Heartbeat:
-        return Heartbeat(
-            self._connection, writes=self._writes, path=self._paths.nowhere, at=self._at
-        )
+        writes, path = self._writes, self._paths.nowhere
+
+        def write(done: Callable[[bool], None]) -> None:
+            writes.heartbeat(path, lambda found: done(found.trouble is None))
+
+        return Heartbeat(self._connection, write=write, at=self._at)
 
     def _new_owners(self) -> Owners:
         scene = OwnerNodeContext(
@@ -269,7 +280,7 @@ class MemberSession:
             if connection is self._connection and self._through and not self._settled:
                 self._settle()
 
-        def root_claimed(found: zookeeper_mark.Found) -> None:
+        def root_claimed(found: RootClaim) -> None:
             if found.refused:
                 self._refuse(found.refused)
             elif found.trouble is not None:
@@ -299,14 +310,14 @@ class MemberSession:
         node = self._node
         self._claim_root(root_claimed)
 
-    def _claim_root(self, then: Callable[[zookeeper_mark.Found], None]) -> None:
+    def _claim_root(self, then: Callable[[RootClaim], None]) -> None:
         """Before any node of ours is made below it."""
         config = self._config
         if config.cluster_id:
             ours = Mark(config.cluster_id, config.cluster)
-            zookeeper_mark.claim(self._connection, self._paths, ours=ours, tell=then)
+            claim_root(self._connection, self._paths, ours=ours, tell=then)
         else:
-            then(zookeeper_mark.Found())
+            then(RootClaim())
 
     def _refuse(self, why: str) -> None:
         """We are not to be a member here: nothing more is said or done."""
