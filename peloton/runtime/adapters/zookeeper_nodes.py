@@ -30,7 +30,7 @@ DEFAULT_ROOT = "/peloton"
 
 
 class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grpc"}):
-    """What clients that look for a leader find: they dial `ip` and `grpc_port`."""
+    """Data of a leader node, for existing clients: they dial `ip` and `grpc_port`."""
 
     hostname: str
     ip: str
@@ -40,16 +40,16 @@ class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grp
 
 
 class Paths:
-    """Of one cluster."""
+    """Node paths of one cluster."""
 
     def __init__(self, cluster: str, *, root: str = DEFAULT_ROOT) -> None:
         self.root = root
         self.mark = f"{root}/.cluster"
-        """No cluster is called so: a dot is not allowed in a name."""
+        """No clash with a cluster: a name must not contain a dot."""
         self.members = f"{root}/{cluster}/members"
         self.owners = f"{root}/{cluster}/owners"
         self.nowhere = f"{root}/{cluster}/nowhere"
-        """Never made: to delete it is a write that changes nothing."""
+        """Never created: deleting it is a write that changes nothing."""
 
     def member(self, member: str) -> str:
         return f"{self.members}/{member}"
@@ -73,7 +73,7 @@ def mark_bytes(mark: Mark) -> bytes:
 
 
 def mark_of(data: bytes) -> Mark | None:
-    """The cluster; None where what stands there names none."""
+    """The cluster; None if the data are invalid."""
     try:
         return msgspec.json.decode(data, type=Mark)
     except msgspec.DecodeError:
@@ -81,7 +81,7 @@ def mark_of(data: bytes) -> Mark | None:
 
 
 def shard_of(name: str) -> ShardId | None:
-    """The shard whose owner node is called so."""
+    """The shard of an owner node's name; None if the name is invalid."""
     group, dash, number = name.rpartition("-")
     if not dash or not group or not (number.isascii() and number.isdecimal()):
         return None
@@ -94,10 +94,10 @@ def member_bytes(node: MemberNode) -> bytes:
 
 
 def member_of(data: bytes) -> MemberNode | None:
-    """What a member says of itself; fields of a later version are left out."""
+    """The member's data, without fields of a later version; None if they are invalid."""
     try:
         return msgspec.json.decode(data, type=MemberNode)
-    except msgspec.DecodeError:  # what is no JSON, no UTF-8, or lacks a field
+    except msgspec.DecodeError:  # no JSON, no UTF-8, or a field is missing
         return None
 
 
@@ -106,7 +106,7 @@ def owner_bytes(member: str) -> bytes:
 
 
 def owner_of(data: bytes) -> str:
-    """The owner's member id; of rubbish it is nobody's."""
+    """The owner's member id; invalid data give an id that no member has."""
     return data.decode(errors="replace")
 
 
@@ -122,7 +122,7 @@ class RootClaim(NamedTuple):
 
 
 def claim_root(
-    connection: ZooKeeperConnection, paths: Paths, *, ours: Mark, tell: Callable[[RootClaim], None]
+    connection: ZooKeeperConnection, paths: Paths, *, ours: Mark, done: Callable[[RootClaim], None]
 ) -> None:
     """Claim the root for this cluster, unless another has it; before any other node is made there.
 
@@ -135,21 +135,21 @@ def claim_root(
         if reply.exception is None:
             connection.request(lambda c: c.create_async(paths.mark, mark_bytes(ours)), created)
         else:
-            tell(RootClaim(trouble=reply.exception))
+            done(RootClaim(trouble=reply.exception))
 
     def created(reply: RequestOutcome) -> None:
         if reply.exception is None:
-            tell(RootClaim())
+            done(RootClaim())
         elif isinstance(reply.exception, NodeExistsError):
             connection.request(lambda c: c.get_async(paths.mark), read)
         else:
-            tell(RootClaim(trouble=reply.exception))
+            done(RootClaim(trouble=reply.exception))
 
     def read(reply: RequestOutcome) -> None:
-        if reply.exception is not None:  # also where it was removed just now: we are asked again
-            tell(RootClaim(trouble=reply.exception))
+        if reply.exception is not None:  # also if it was removed just now: the caller retries
+            done(RootClaim(trouble=reply.exception))
         else:
-            tell(RootClaim(_difference(mark_of(reply.value[0]), paths=paths, ours=ours)))
+            done(RootClaim(_difference(mark_of(reply.value[0]), paths=paths, ours=ours)))
 
     connection.request(lambda c: c.ensure_path_async(paths.root), root_made)
 
@@ -157,13 +157,13 @@ def claim_root(
 def _difference(known: Mark | None, *, paths: Paths, ours: Mark) -> str:
     if known is not None and known.id == ours.id:
         return ""
-    whose = "no cluster that can be read"
+    whose = "a cluster that cannot be read"
     if known is not None:
         whose = f"cluster {known.name!r} (journal {known.id})"
     return (
         f"zookeeper.root {paths.root} belongs to {whose}, this daemon is of cluster {ours.name!r} "
-        f"(journal {ours.id}). Name another root; or, if the other cluster is no more, remove "
-        f"the node {paths.mark}"
+        f"(journal {ours.id}). Name another root; or, if the other cluster no longer exists, "
+        f"remove the node {paths.mark}"
     )
 
 
@@ -191,9 +191,9 @@ class ViewReading:
         done: Callable[[ViewReading, MembershipView | None], None],
     ) -> None:
         self.folder_missing = False
-        """Nothing watches a folder that is not there."""
+        """There is no watch on a folder that does not exist."""
         self.torn = False
-        """Something changed while we read, perhaps before it was watched: read again."""
+        """Something changed during the reading, perhaps before it was watched: read again."""
         self._connection = connection
         self._paths = paths
         self._watch = watch
@@ -203,26 +203,26 @@ class ViewReading:
         self._member = ""
         self._members: dict[str, MemberNode] = {}
         self._owners: dict[ShardId, str] = {}
-        self._surely = 0  # the position up to which nothing can be missing
-        self._changed = 0  # the last change of anything that was read
+        self._complete_zxid = 0  # up to it nothing can be missing
+        self._changed_zxid = 0  # of the last change of anything that was read
 
     def begin(self, member: str) -> None:
         """Read, on behalf of this member."""
         self._member = member
-        # A server answers in order: all that follows is at least as new as this answer's position.
-        self._read(partial(_exists, path=self._paths.nowhere), self._stood)
+        # A server replies in order: all later replies are at least as new as this one.
+        self._read(partial(_exists, path=self._paths.nowhere), self._positioned)
         self._read(partial(_list, path=self._paths.members, watch=self._watch), self._got_members)
         self._read(partial(_list, path=self._paths.owners, watch=self._watch), self._got_owners)
 
-    def _stood(self, nothing: None) -> None:
-        """The one request whose answer is about no node."""
+    def _positioned(self, nothing: None) -> None:
+        """The one request that only determines the zxid."""
 
     def _got_members(self, found: tuple[list[str], Any]) -> None:
         names, stat = found
-        self._saw(stat.pzxid)  # of the last node that came or went
+        self._saw(stat.pzxid)  # of the last child created or removed
         for name in names:
             path = self._paths.member(name)
-            # Members say new things in the same node; owner nodes only come and go.
+            # Members change the data of their node; owner nodes are only created and removed.
             self._read(partial(_get, path=path, watch=self._watch), partial(self._member_is, name))
 
     def _got_owners(self, found: tuple[list[str], Any]) -> None:
@@ -235,7 +235,7 @@ class ViewReading:
                 self._read(partial(_get, path=path), partial(self._owner_is, shard))
 
     def _saw(self, changed: int) -> None:
-        self._changed = max(self._changed, changed)
+        self._changed_zxid = max(self._changed_zxid, changed)
 
     def _member_is(self, name: str, found: tuple[bytes, Any]) -> None:
         self._saw(found[1].mzxid)
@@ -253,8 +253,8 @@ class ViewReading:
 
     def _arrived(self, use: Callable[[Any], None], reply: RequestOutcome) -> None:
         self._waits -= 1
-        if use == self._stood:
-            self._surely = reply.zxid
+        if use == self._positioned:
+            self._complete_zxid = reply.zxid
         if reply.exception is None:
             use(reply.value)
         elif isinstance(reply.exception, NoNodeError):
@@ -263,8 +263,10 @@ class ViewReading:
             assert isinstance(reply.exception, KazooException), reply.exception
             self._broken = True
         if not self._waits:
-            self.torn = self._changed > self._surely
-            version = self._surely if self.torn or self.folder_missing else self._changed
+            self.torn = self._changed_zxid > self._complete_zxid
+            version = (
+                self._complete_zxid if self.torn or self.folder_missing else self._changed_zxid
+            )
             view = MembershipView(self._member, version, self._members, self._owners)
             self._done(self, None if self._broken else view)
 
@@ -299,7 +301,7 @@ def members(
             try:
                 found[name] = member_of(client.get(paths.member(name))[0])
             except NoNodeError:
-                pass  # it left between the two readings
+                pass  # it left between the two requests
         return found
     except (KazooTimeoutError, KazooException, OSError) as error:
         text = f"ZooKeeper at {hosts}: {type(error).__name__} {error}".rstrip()
