@@ -7,14 +7,14 @@ A backend is the key `backend/<name>`. One that is local to the daemon (processe
 is an ephemeral service that each daemon with hosts has of its own; its memory is not journaled.
 One that exists once (a subscription to an outside engine) is a kind called "backend" in the group
 hostmgr with `BACKEND_MESSAGES`, and its owner is found like that of any other actor. Hosts cannot
-tell the two apart.
+distinguish the two.
 
 What a backend must do:
 
 - **Attempts at least once, results at most once.** A run is named by its run id, which is the
   backend's own task id too. `StartRuns` may come twice: a run that is known is not started again,
   but reported again (`RunsStarted`, or `RunsEnded`). An end is reported with its outcome, and again
-  whenever it is asked for, until `ForgetRuns` says that it is journaled.
+  whenever it is asked for, until `ForgetRuns` confirms that it is journaled.
 - **Listing.** `ListRuns` is answered with all runs of the host that the backend knows, ended
   ones included until they are forgotten (`RunsListed`); it carries the `asked_at` of its request.
   A list must not overtake an earlier order of the same host. An end that cannot be listed may

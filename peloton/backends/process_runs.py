@@ -7,9 +7,9 @@ its caller, and must never be the parent of a task.
 One thread owns the socket. Requests without an answer are repeated to a successor: the keeper
 answers a repeat from its records, so nothing is started twice. Reports may come twice.
 
-A hung keeper is told from an idle one by a ping that it can always answer. Its connection is kept:
-over another one, a listing could overtake a launch that is still in the first, and the run would
-begin after its host concluded that it does not exist. If this thread fails on an unforeseen
+A ping that a keeper can always answer separates a hung one from an idle one. Its connection is
+kept: over another one, a listing could overtake a launch that is still in the first, and the run
+would begin after its host concluded that it does not exist. If this thread fails on an unforeseen
 error, another takes its place.
 """
 

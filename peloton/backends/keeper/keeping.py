@@ -25,7 +25,7 @@ _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
 
 def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
-    numbers = [float(word) for word in arguments] + defaults[len(arguments) :]
+    numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
     settings = ServiceSettings(
         idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2]
     )

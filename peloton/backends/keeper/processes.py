@@ -208,7 +208,7 @@ def marked_run(pid: int, keeper: str) -> str | None:
 
 def rss_by_session(wanted: Mapping[int, object]) -> dict[int, int]:
     """Resident bytes per session, for those wanted. Shared pages count once per process, which
-    is why limits compared with this sum must leave room."""
+    is why limits compared with this sum must leave a margin."""
     sums: dict[int, int] = {}
     for _, found in all_processes():
         if found.session in wanted:

@@ -65,7 +65,7 @@ class SchemaApplied(Struct, frozen=True):
 def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
     """Make what is missing. Raises JournalRefused (a wrong name, lock taken) or Unreachable.
 
-    Why a lock, though each statement says IF NOT EXISTS:
+    Why a lock, though each statement has IF NOT EXISTS:
      1. commands A and B, at two servers, both see no table `journal`
      2. both create it; each server draws an id of its own for it
      3. the servers exchange their schemas: one name, two ids; half of them cannot read the rows

@@ -44,7 +44,7 @@ SERIAL = ConsistencyLevel.SERIAL
 what the other decided."""
 PROTOCOL_VERSION = 5
 REQUEST_TIMEOUT_S = 3.0
-"""Longer than the server's own timeouts (2 s), whose errors tell more than ours."""
+"""Longer than the server's own timeouts (2 s), whose errors are more precise than ours."""
 CONNECT_TIMEOUT_S = 5.0
 HEARTBEAT_INTERVAL_S = 1.0
 HEARTBEAT_TIMEOUT_S = 1.0

@@ -98,12 +98,12 @@ class GrpcExchange:
     # ---- the port ----
 
     def listen(self, listener: StreamListener) -> None:
-        """As the port says."""
+        """See the port `Exchange`."""
         self._listener = listener
         self._server.start()
 
     def dial(self, address: str) -> int:
-        """As the port says; what may block is done on a thread."""
+        """See the port `Exchange`; what may block is done on a thread."""
         stream = self._begin()
         thread = threading.Thread(
             target=self._dial, args=(stream, address), name=f"dial-{address}", daemon=True
@@ -113,13 +113,13 @@ class GrpcExchange:
         return stream.number
 
     def send(self, stream: int, data: bytes) -> None:
-        """As the port says."""
+        """See the port `Exchange`."""
         found = self._streams.get(stream)
         if found is not None:
             found.send(data)
 
     def close(self, stream: int) -> None:
-        """As the port says."""
+        """See the port `Exchange`."""
         found = self._streams.pop(stream, None)
         if found is not None:
             found.close()

@@ -61,7 +61,7 @@ class Stream:
                 self._queued.append(data)
                 self._changed.notify_all()
                 return
-        self.ended(f"queue full: {self._queued_bytes} bytes with this frame of {len(data)}")
+        self.ended(f"too many bytes: a frame of {len(data)}, {self._queued_bytes} queued with it")
 
     def messages(self, message: Callable[..., Any]) -> Iterator[Any]:
         """For the thread that sends: all frames, as they come, until the end."""

@@ -3,7 +3,7 @@
 A `MemoryStore` outlives the journals on it, as a disk outlives processes; each `MemoryJournal` is
 one process's view. Every step of the port calls a hook before and after, so that a simulation can
 lose a reply (raise `AnswerLost`) or end the process (raise anything else) at each of them. It must
-not be optimized: it does what the port says, in as little code as possible.
+not be optimized: it does what the port demands, in as little code as possible.
 """
 
 from __future__ import annotations

@@ -89,11 +89,11 @@ class Owners:
         self._open = False
 
     def create(self, shard: ShardId) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._in_turn(shard, self._create)
 
     def remove(self, shard: ShardId) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._in_turn(shard, self._remove)
 
     def _create(self, shard: ShardId) -> None:
@@ -154,7 +154,7 @@ class Owners:
 class Leaders:
     """The nodes in which existing clients look for a leader: one per role.
 
-    Written while this member owns the first shard of the group. `roles` says what to write where:
+    Written while this member owns the first shard of the group. `roles`: what to write where,
     group → (role, leader). A leader node of another session is replaced.
     """
 
@@ -237,7 +237,7 @@ class Writes:
     """Creates, replaces and removes ephemeral nodes, whatever exists at the path before.
 
     `committed` is called with the send time of each write that was committed. Whether a node is
-    ours is told by the session that owns it, never by its data. ZooKeeper cannot delete a node on
+    ours is known by the session that owns it, never by its data. ZooKeeper cannot delete a node on
     the condition that it is ours; only an operator can put another there between check and delete.
     """
 

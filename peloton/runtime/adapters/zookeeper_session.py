@@ -134,25 +134,25 @@ class MemberSession:
         return self._thread.is_alive()
 
     def sure_for_s(self) -> float:
-        """As the port says."""
+        """See the port `Membership`."""
         if self._over or self._connection.lost:
             return 0.0
         return self._lease.until_s - now_s()
 
     def announce(self, node: MemberNode) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(lambda: self._announce(node))
 
     def look(self) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(self._read_view)
 
     def create_owner(self, shard: ShardId) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(lambda: self._owners.create(shard))
 
     def remove_owner(self, shard: ShardId) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(lambda: self._owners.remove(shard))
 
     # ---- the thread ----
