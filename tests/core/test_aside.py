@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.deferred import ASIDE_BYTES_MAX
+from peloton.runtime.core.deferred import DEAD_LETTER_BYTES_MAX
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.inspection import Redrive, RedriveDone, shard_key
@@ -217,7 +217,7 @@ def test_values_keep_their_type_until_the_redrive_and_beyond():
 def test_what_cannot_be_read_any_more_stays_aside_and_the_order_says_so():
     desk = Desk()
     desk.tell(DOTS, Odd(), 1)
-    desk.tell(BOX, Put(b"y" * (ASIDE_BYTES_MAX + 1)))
+    desk.tell(BOX, Put(b"y" * (DEAD_LETTER_BYTES_MAX + 1)))
     desk.fail()
     for of, because in ((DOTS, "KeyError"), (BOX, "too large to be kept")):
         assert len(desk.facts(of)) == 1
@@ -262,8 +262,8 @@ def test_a_redrive_is_spread_over_frames_that_the_journal_takes():
     desk.redrive(DOTS)
     desk.rest()
     sizes = [len(frame.body) for frame in desk.frames[before:]]
-    assert max(sizes) <= FRAME_BYTES_SOFT + ASIDE_BYTES_MAX + 10_000 < FRAME_BYTES_MAX
-    assert len(sizes) >= kept * 900_000 // (FRAME_BYTES_SOFT + ASIDE_BYTES_MAX)
+    assert max(sizes) <= FRAME_BYTES_SOFT + DEAD_LETTER_BYTES_MAX + 10_000 < FRAME_BYTES_MAX
+    assert len(sizes) >= kept * 900_000 // (FRAME_BYTES_SOFT + DEAD_LETTER_BYTES_MAX)
     assert desk.replies == [RedriveDone()], "once, when all are tried"
     same(desk)
 
@@ -297,7 +297,7 @@ def test_who_fails_again_on_one_word_is_in_quarantine_again():
     desk.bad = False
     desk.redrive(DOTS)
     desk.rest()
-    assert not desk.shard.deferred.quarantined and not desk.shard.deferred.aside
+    assert not desk.shard.deferred.quarantined and not desk.shard.deferred.dead_letters
     same(desk)
 
 

@@ -16,12 +16,12 @@ def lamps(version: int) -> Envelope:
 
 
 def ticks(pending: UnseenReports, first: int, last: int) -> list[int]:
-    return [tick for tick in range(first, last) if pending.again(tick)]
+    return [tick for tick in range(first, last) if pending.due(tick)]
 
 
 def test_what_nobody_sees_falls_to_the_slow_rate():
     pending = UnseenReports()
-    pending.said(lamps(1), 0)
+    pending.sent(lamps(1), 0)
     told = ticks(pending, 1, 601)
     pauses = [after - before for before, after in zip([0, *told], told, strict=False)]
     assert pauses[:REPORT_RESEND_FAST_MAX] == [2] * REPORT_RESEND_FAST_MAX
@@ -31,9 +31,9 @@ def test_what_nobody_sees_falls_to_the_slow_rate():
 
 def test_a_new_word_begins_fast_again_and_what_is_seen_is_said_no_more():
     pending = UnseenReports()
-    pending.said(lamps(1), 0)
+    pending.sent(lamps(1), 0)
     ticks(pending, 1, 100)
-    pending.said(lamps(2), 100)
+    pending.sent(lamps(2), 100)
     assert ticks(pending, 101, 106) == [102, 104]
     pending.seen(NOTE, GRID, message=Seen("Lamps", 1))
     assert ticks(pending, 106, 108), "it saw an older one"
@@ -43,18 +43,18 @@ def test_a_new_word_begins_fast_again_and_what_is_seen_is_said_no_more():
 
 def test_who_hurries_says_what_waits_for_its_slow_time_once_and_at_once():
     pending = UnseenReports()
-    pending.said(lamps(1), 0)
+    pending.sent(lamps(1), 0)
     last = ticks(pending, 1, 31)[-1]
-    assert not pending.again(last + 1)
+    assert not pending.due(last + 1)
     pending.hurry()
-    assert pending.again(last + 2)
+    assert pending.due(last + 2)
     assert not ticks(pending, last + 3, last + 3 + REPORT_RESEND_FAST_MAX)
 
 
 def test_a_hurried_try_brings_the_slow_rate_no_nearer():
     pending = UnseenReports()
-    pending.said(lamps(1), 0)
+    pending.sent(lamps(1), 0)
     for tick in range(1, 20):
         pending.hurry()
-        pending.again(tick)
+        pending.due(tick)
     assert ticks(pending, 20, 26), "a fleet that moved for long has not used up its tries"

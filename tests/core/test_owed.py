@@ -23,7 +23,7 @@ def ticks(owed: OwedSends, first: int, count: int) -> dict[int, dict[Key, int]]:
 
 def test_first_at_every_tick_and_then_seldom():
     owed = OwedSends()
-    owed.said(A, 0b11)
+    owed.sent(A, 0b11)
     told = ticks(owed, 1, 10 * RESEND_SLOW_TICKS)
     fast = list(range(2, 2 + OWED_RESEND_FAST_MAX))
     assert [*told][:OWED_RESEND_FAST_MAX] == fast, "who has just spoken waits for a tick"
@@ -36,9 +36,9 @@ def test_first_at_every_tick_and_then_seldom():
 
 def test_who_speaks_anew_begins_anew_and_the_others_of_the_crowd_do_not():
     owed = OwedSends()
-    owed.said(A, 0b11)
+    owed.sent(A, 0b11)
     ticks(owed, 1, 6)
-    owed.said(A, 0b10)
+    owed.sent(A, 0b10)
     assert [owed.tick(7).get(A, 0) & 0b10, owed.tick(8)[A] & 0b10] == [0, 0b10]
     owed.settled(A, 0b10)
     later = ticks(owed, 9, RESEND_SLOW_TICKS)
@@ -48,11 +48,11 @@ def test_who_speaks_anew_begins_anew_and_the_others_of_the_crowd_do_not():
 def test_who_owes_nothing_is_forgotten_and_may_owe_again():
     owed = OwedSends()
     for _ in range(100):
-        owed.said(A, 1)
+        owed.sent(A, 1)
         ticks(owed, 1, 6)
         owed.forget(A)
     assert not owed and not ticks(owed, 1, 2 * RESEND_SLOW_TICKS)
-    owed.said(A, 1)
+    owed.sent(A, 1)
     ticks(owed, 1, 6)
     assert len(ticks(owed, 7, 10 * RESEND_SLOW_TICKS)) == 10, "once a round, however often it left"
 
@@ -68,9 +68,9 @@ def test_an_actor_with_ever_more_to_say_comes_to_say_the_old_again():
 
 def test_who_hurries_has_one_try_soon():
     owed = OwedSends()
-    owed.said(A, 0b01)
+    owed.sent(A, 0b01)
     ticks(owed, 1, 6)
-    owed.said(B, 0b10)
+    owed.sent(B, 0b10)
     owed.hurry()
     assert owed.tick(7) == {A: 0b01}, "B has just spoken"
     assert owed.tick(8) == {B: 0b10}, "and A has had its try"
@@ -79,7 +79,7 @@ def test_who_hurries_has_one_try_soon():
 def test_very_many_are_spread_over_the_ticks():
     owed, count = OwedSends(), 30 * HURRIED_PER_TICK_MAX
     for number in range(count):
-        owed.said(key("note", number), 1)
+        owed.sent(key("note", number), 1)
     ticks(owed, 1, 6)
     sizes = [len(owed.tick(number)) for number in range(7, 7 + RESEND_SLOW_TICKS)]
     assert sum(sizes) == count and max(sizes) <= count // RESEND_SLOW_TICKS + 1
@@ -95,7 +95,7 @@ def test_everybody_who_waits_is_heard_in_every_round():
         for number in range(300):
             name = key("note", chance.randrange(40))
             if chance.random() < 0.5:
-                owed.said(name, 1)
+                owed.sent(name, 1)
                 waiting[name] = number
             elif name in waiting:
                 owed.settled(name, 1)

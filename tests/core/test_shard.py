@@ -299,7 +299,7 @@ def test_a_command_that_is_answered_with_nothing_may_carry_a_request_key_too():
         bench.tell(x, w.Close(), reply_to=ask, request=("k", b"c"))
         bench.rest()
     assert bench.answers() == [None, None]
-    assert not bench.shard.deferred.aside, "it was done, and once"
+    assert not bench.shard.deferred.dead_letters, "it was done, and once"
     bench.shard = bench.replay()
     bench.tell(x, w.Close(), reply_to=3, request=("k", b"c"))
     bench.rest()

@@ -105,7 +105,7 @@ def test_quarantine_lets_only_inspection_through_until_it_is_lifted():
     twin = bench.replay()
     assert digest(twin) == digest(bench.shard)
     bench.shard = twin
-    bench.shard.redrives.want(X)
+    bench.shard.redrives.order(X)
     bench.rest()
     bench.after(5)  # all three fail again, and are set aside again at once
     assert bench.shard.deferred.quarantined and not bench.shard.deferred.retrying

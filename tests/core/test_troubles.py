@@ -126,7 +126,7 @@ def test_what_is_said_again_in_another_set_is_known_by_its_members():
     bench = lit(3)
     bench.tell(bulbs("a"), w.Trip(1), 0b001, sender=Key("meter/0"))
     bench.after(3)
-    kept = len(bench.shard.deferred.aside[bulbs("a")])
+    kept = len(bench.shard.deferred.dead_letters[bulbs("a")])
     assert kept == 1
     bench.tell(bulbs("a"), w.Trip(1), 0b111, sender=Key("meter/0"))
     bench.rest()

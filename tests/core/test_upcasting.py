@@ -161,7 +161,7 @@ def test_messages_set_aside() -> None:
     one.answers()
     one.tell(TILL, Pay1(13), reply_to=1)
     one.after(60.0)
-    assert len(one.shard.deferred.aside[TILL]) == 1
+    assert len(one.shard.deferred.dead_letters[TILL]) == 1
     three = one.reopened(AGES[3])
     three.tell(shard_key(three.id), Redrive(TILL), reply_to=1)
     three.rest()
@@ -174,7 +174,7 @@ def test_a_message_set_aside_in_a_later_form_is_read_in_that_form() -> None:
     paid(two, 1, form=Pay2, names=("usd",))
     two.tell(TILL, Pay2("usd", 13), reply_to=1)
     two.after(60.0)
-    (fact,) = two.shard.deferred.aside[TILL].facts()
+    (fact,) = two.shard.deferred.dead_letters[TILL].facts()
     assert fact.schema == 2
     three = two.reopened(AGES[3])
     three.tell(shard_key(three.id), Redrive(TILL), reply_to=1)
@@ -191,7 +191,7 @@ def test_a_missing_upcaster_is_named(cls: type, what: str) -> None:
     one.tell(TILL, Pay1(13), reply_to=1)
     one.after(60.0)
     cell = one.codec.encode_cell(TILL, one.shard.population.cells[TILL])
-    (aside,) = one.shard.deferred.aside[TILL].facts()
+    (aside,) = one.shard.deferred.dead_letters[TILL].facts()
     steps = {known: steps for known, steps in TILL_3.upcasters.items() if known is not cls}
     codec = Codec({"till": msgspec.structs.replace(TILL_3, upcasters=steps), "coin": COIN_3})
     with pytest.raises(MissingUpcaster, match=f"{what}.*from 1 to 2"):

@@ -102,7 +102,7 @@ class Teller:
         return [f"at position {self.bench.shard.position}"]
 
     def do_redrive(self, key: str) -> list[str]:
-        self.bench.shard.redrives.want(Key(key))
+        self.bench.shard.redrives.order(Key(key))
         return []
 
 

@@ -1,7 +1,7 @@
-"""Answers that are remembered: by the request keys of clients.
+"""Replies remembered by the request keys of clients.
 
-Turns a repeated command into its first answer, and the same key with another body into a
-refusal. At most `KEYS_PER_CELL_MAX` a cell, for `KEEP_S`; older ones are forgotten first. It must
+Turns a repeated command into its first reply, and the same key with another body into a refusal.
+At most `KEYS_PER_CELL_MAX` per cell, for `KEEP_S`; the oldest are forgotten first. It must
 remember nothing else: receivers answer every other repeat from their state.
 """
 
@@ -15,25 +15,25 @@ from peloton.runtime.vocabulary import Key, Refused
 KEYS_PER_CELL_MAX = 64
 KEEP_S = 24 * 3600.0
 REFUSED_KEEP_S = 600.0
-"""A refusal is only kept for longer than another copy of the request can be under way: anybody may
-be refused, for any id."""
+"""A refusal is kept only as long as another copy of the request may be under way: anybody can be
+refused, for any id, so these must not pile up."""
 
 
 class Repeat(NamedTuple):
-    """The answer that stands: bytes of the first one, or a refusal."""
+    """The reply to a repeat: the bytes of the first one, or a refusal."""
 
     answer: bytes | None
     refused: Refused | None
 
 
 class RequestLog:
-    """The request keys of one shard."""
+    """The remembered replies of one shard."""
 
     def __init__(self) -> None:
         self.by_cell: dict[Key, dict[str, RequestAnswered]] = {}
 
-    def look(self, key: Key, request: tuple[str, bytes], now: float) -> Repeat | None:
-        """What stands for a request, or None when it is new."""
+    def find(self, key: Key, request: tuple[str, bytes], now: float) -> Repeat | None:
+        """The reply to a request that was made before, or None when it is new."""
         name, digest = request
         found = self.by_cell.get(key, {}).get(name)
         if found is None or found.at + KEEP_S < now:
@@ -44,7 +44,7 @@ class RequestLog:
         return Repeat(found.answer, None)
 
     def remember(self, key: Key, fact: RequestAnswered) -> None:
-        """Fold one answer."""
+        """Remember one reply."""
         cell = self.by_cell.setdefault(key, {})
         cell.pop(fact.request, None)
         cell[fact.request] = fact
@@ -52,7 +52,7 @@ class RequestLog:
             del cell[next(iter(cell))]
 
     def forget(self, key: Key) -> None:
-        """The entity is gone, and its answers with it."""
+        """Drop all replies of an entity."""
         self.by_cell.pop(key, None)
 
     def expire(self, now: float) -> None:

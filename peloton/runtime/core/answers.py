@@ -1,8 +1,8 @@
-"""Answers that need no turn: to queries, and to commands that were said before.
+"""Replies that need no turn: to queries, and to repeated commands.
 
-Turns a query into what the entity's state says, and a request key that was used into its first
-answer. It must not change anything: what an answer shows may not be safe yet, but it leaves only
-with the frame that it was seen under.
+Answers a query from the entity's state, and a request key that was used before with its first
+reply. It must not change anything. What a reply shows may not be durable yet, but it leaves only
+after the frame under which it was read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from peloton.runtime.vocabulary import Absent, At, Kind, Query, Unavailable
 
 
 class Replies:
-    """The answers of one shard."""
+    """Makes the replies of one shard."""
 
     def __init__(self, turns: Turns, endings: Endings, *, request_log: RequestLog) -> None:
         self._turns = turns
         self._endings = endings
-        self._answered = request_log
+        self._request_log = request_log
 
     def query(self, kind: Kind, envelope: Envelope) -> None:
-        """What an entity's state says; nobody is woken for it."""
+        """Answer a query from the entity's state; a cold entity stays cold."""
         key = envelope.to
         at = self._turns.at(kind, envelope)
         state = self._turns.population.cells.peek(key)
@@ -38,19 +38,19 @@ class Replies:
                 state, crowd = loaded
                 at = msgspec.structs.replace(at, index=crowd)
         query: Any = envelope.message
-        self.say(envelope, _look(kind, state, query=query, at=at))
+        self.reply(envelope, _inspect(kind, state, query=query, at=at))
 
-    def say(self, envelope: Envelope, value: Any) -> None:
-        """The answer to a query."""
+    def reply(self, envelope: Envelope, value: Any) -> None:
+        """Queue a reply, if the sender waits for one."""
         if envelope.reply_to is not None:
             self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
 
     def repeat(self, envelope: Envelope) -> bool:
-        """Whether a command was said before under its request key, and is answered by that."""
+        """Answer a command whose request key was used before; False when it is new."""
         if envelope.request is None:
             return False
         self._endings.revive(envelope.to)
-        repeat = self._answered.look(envelope.to, envelope.request, self._turns.now)
+        repeat = self._request_log.find(envelope.to, envelope.request, self._turns.now)
         if repeat is None:
             return False
         value: Any = repeat.refused
@@ -61,10 +61,10 @@ class Replies:
         return True
 
 
-def _look(kind: Kind, state: Any, *, query: Query, at: At) -> Any:
-    look = kind.inspect.get(type(query))
-    if look is None:
+def _inspect(kind: Kind, state: Any, *, query: Query, at: At) -> Any:
+    inspect = kind.inspect.get(type(query))
+    if inspect is None:
         return Unavailable(f"{kind.name} does not answer {type(query).__name__}")
     if state is None:
         return Absent(at.key)
-    return attempt_query(look, state, query, at)
+    return attempt_query(inspect, state, query, at)

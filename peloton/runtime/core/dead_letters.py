@@ -1,9 +1,9 @@
-"""What is set aside of one entity: messages that failed too often, until a person says "again".
+"""Dead letters: messages that failed too often, kept until a person redrives them.
 
-Turns facts "set aside" into an order of tries, and answers at once whether a word is among them,
-however many members of a crowd failed on it. The bytes of a word that many members failed on are
-kept once, in memory, journal and checkpoint alike: else a message of a megabyte to a thousand
-members would be a gigabyte. It must not decide what becomes of a failure.
+Keeps them in order, and finds at once whether a message is among them, however many members of a
+crowd failed on it. The bytes of a message that many members failed on are kept once, in memory,
+journal and checkpoint alike: else a message of a megabyte to a thousand members would take a
+gigabyte. It must not decide what becomes of a failure.
 """
 
 from __future__ import annotations
@@ -16,95 +16,94 @@ from msgspec.structs import replace
 from peloton.runtime.core.records import MessageDeadLettered
 
 NOT_KEPT = b""
-"""Stands for the bytes of a message that was too large to keep; it cannot be tried again."""
-WORD_BYTES = 16
+"""Stands for the bytes of a message that was too large to keep; it cannot be redriven."""
+DIGEST_BYTES = 16
 
-DeadLetterName = tuple[
-    int, bytes, str
-]  # of a word: number of its class, digest of its bytes, who said it
+DeadLetterName = tuple[int, bytes, str]
+"""Number of the message's class, digest of its bytes, sender."""
 
 
 def dead_letter_name(number: int, body: bytes, *, sender: str) -> DeadLetterName:
-    """By what a word is known when it is said again. The same of another sender is another."""
-    return number, hashlib.blake2b(body, digest_size=WORD_BYTES).digest(), sender
+    """The name by which a repeat is found. An equal message of another sender is another one."""
+    return number, hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest(), sender
 
 
 class DeadLetter:
-    """One message of one sender, and for whom it failed."""
+    """One message of one sender, and the members that failed on it."""
 
     __slots__ = ("body", "count", "error", "members", "origin")
 
     def __init__(self, body: bytes) -> None:
         self.body = body
-        self.members = 0  # who failed on it, where the receiver is a crowd
-        self.origin = 0  # who said it, where the sender is one
-        self.count = 0  # facts
+        self.members = 0  # that failed on it, where the receiver is a crowd
+        self.origin = 0  # that sent it, where the sender is a crowd
+        self.count = 0  # of facts
         self.error = ""
 
 
 class DeadLetters:
-    """The words of one cell or crowd that are set aside, in the order they were."""
+    """The dead letters of one cell or crowd, oldest first."""
 
     def __init__(self) -> None:
         self._facts: deque[MessageDeadLettered] = deque()  # without their bytes
-        self._words: dict[DeadLetterName, DeadLetter] = {}
-        self._strikes: dict[int, int] = {}  # by member, as a bit; 0: the cell
+        self._letters: dict[DeadLetterName, DeadLetter] = {}
+        self._counts: dict[int, int] = {}  # of facts by member, as a bit; 0: the cell
 
     def __len__(self) -> int:
         return len(self._facts)
 
-    def word(self, name: DeadLetterName) -> DeadLetter | None:
-        """The word of that name, if it is set aside for anybody."""
-        return self._words.get(name)
+    def find(self, name: DeadLetterName) -> DeadLetter | None:
+        """The dead letter of that name, of any member."""
+        return self._letters.get(name)
 
-    def strikes(self, member: int) -> int:
-        """How many words are set aside for this very member (0: the cell)."""
-        return self._strikes.get(member, 0)
+    def count_of(self, member: int) -> int:
+        """The number of dead letters of this very member (0: the cell)."""
+        return self._counts.get(member, 0)
 
-    def lean(self, fact: MessageDeadLettered) -> MessageDeadLettered:
-        """The fact as it is written down: without the bytes, if an older one has them."""
-        return replace(fact, body=NOT_KEPT) if _name(fact) in self._words else fact
+    def without_known_body(self, fact: MessageDeadLettered) -> MessageDeadLettered:
+        """The fact as it is journaled: without the bytes, if an older one has them."""
+        return replace(fact, body=NOT_KEPT) if _name(fact) in self._letters else fact
 
     def add(self, fact: MessageDeadLettered) -> None:
-        """One more."""
-        word = self._words.setdefault(_name(fact), DeadLetter(fact.body))
-        word.members |= raw_of(fact.members)
-        word.origin |= raw_of(fact.origin)
-        word.count += 1
-        word.error = fact.error
+        """Add the newest."""
+        letter = self._letters.setdefault(_name(fact), DeadLetter(fact.body))
+        letter.members |= raw_of(fact.members)
+        letter.origin |= raw_of(fact.origin)
+        letter.count += 1
+        letter.error = fact.error
         member = raw_of(fact.members)
-        self._strikes[member] = self._strikes.get(member, 0) + 1
+        self._counts[member] = self._counts.get(member, 0) + 1
         self._facts.append(replace(fact, body=NOT_KEPT))
 
     def take(self) -> MessageDeadLettered:
-        """The oldest, with its bytes; it is set aside no more."""
+        """Remove the oldest, and return it with its bytes."""
         fact = self._facts.popleft()
         name, member = _name(fact), raw_of(fact.members)
-        word = self._words[name]
-        word.members &= ~member
-        word.origin &= ~raw_of(fact.origin)
-        word.count -= 1
-        if not word.count:
-            del self._words[name]
-        self._strikes[member] -= 1
-        if not self._strikes[member]:
-            del self._strikes[member]
-        return replace(fact, body=word.body)
+        letter = self._letters[name]
+        letter.members &= ~member
+        letter.origin &= ~raw_of(fact.origin)
+        letter.count -= 1
+        if not letter.count:
+            del self._letters[name]
+        self._counts[member] -= 1
+        if not self._counts[member]:
+            del self._counts[member]
+        return replace(fact, body=letter.body)
 
     def facts(self) -> list[MessageDeadLettered]:
-        """All, so that `add` makes the same of them: the first of each word has its bytes."""
-        told: dict[DeadLetterName, None] = {}
+        """All as journaled, so that `add` restores them: the first of each letter has its bytes."""
+        known: dict[DeadLetterName, None] = {}
         facts = []
         for fact in self._facts:
             name = _name(fact)
-            facts.append(fact if name in told else replace(fact, body=self._words[name].body))
-            told[name] = None
+            facts.append(fact if name in known else replace(fact, body=self._letters[name].body))
+            known[name] = None
         return facts
 
 
 def _name(fact: MessageDeadLettered) -> DeadLetterName:
-    if fact.word:
-        return fact.number, fact.word, fact.sender
+    if fact.digest:
+        return fact.number, fact.digest, fact.sender
     return dead_letter_name(fact.number, fact.body, sender=fact.sender)
 
 

@@ -1,9 +1,9 @@
-"""Words of which only the newest matters: said until the receiver has seen the newest version.
+"""Versioned reports, resent until the receiver has seen the newest version.
 
-Turns a parent's report into at most one pending envelope per (receiver, sender, class), so it is
-bounded: at first every few ticks, after `REPORT_RESEND_FAST_MAX` tries at the slow rate, for a
-receiver that is in quarantine, or gone for good, never sees anything. It must not keep an older
-version, and must not be journaled: recovery reports anew.
+Keeps at most one pending envelope per (receiver, sender, class), so memory is bounded. A report is
+resent every few ticks at first, and after `REPORT_RESEND_FAST_MAX` tries at the slow rate, because
+a receiver that is quarantined or deleted never sees it. It must not keep an older version, and is
+not journaled: after recovery parents report anew.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ REPORT_RESEND_FAST_MAX = 5
 
 
 class UnseenReports:
-    """The newest reports of one shard that were not yet seen."""
+    """The newest reports of one shard that were not seen yet."""
 
     def __init__(self) -> None:
-        self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # tick, tries
-        self._senders: dict[Key, int] = {}  # how many reports of each wait
+        self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # with tick sent, and tries
+        self._senders: dict[Key, int] = {}  # number of waiting reports
         self._hurry = False
         self._hurried: dict[_Name, None] = {}
 
-    def said(self, envelope: Envelope, tick: int) -> None:
-        """A report leaves; an older one to the same receiver is forgotten, with its tries."""
+    def sent(self, envelope: Envelope, tick: int) -> None:
+        """A report is sent; it replaces an older one to the same receiver, with its tries."""
         assert envelope.sender is not None
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
         if name not in self._waiting:
@@ -37,7 +37,7 @@ class UnseenReports:
         self._waiting[name] = (envelope, tick, 0)
 
     def seen(self, by: Key, to: Key, *, message: Seen) -> None:
-        """The receiver `by` holds this version of what `to` reported."""
+        """The receiver `by` has this version of what `to` reported."""
         name = (by, to, message.subject)
         found = self._waiting.get(name)
         if found is not None:
@@ -49,17 +49,17 @@ class UnseenReports:
                     del self._senders[to]
 
     def hurry(self) -> None:
-        """What was lost may be heard now: all that wait have a try soon."""
+        """A receiver may be reachable again: all that wait are resent soon."""
         self._hurry = True
 
-    def again(self, tick: int) -> list[Envelope]:
-        """The reports to say again at this tick."""
+    def due(self, tick: int) -> list[Envelope]:
+        """The reports to resend at this tick."""
         hurried, due = self._some_hurried(), []
-        for name, (envelope, said, tries) in self._waiting.items():
+        for name, (envelope, sent, tries) in self._waiting.items():
             pause = RESEND_EVERY_TICKS if tries < REPORT_RESEND_FAST_MAX else RESEND_SLOW_TICKS
-            late = tick - said >= pause
+            late = tick - sent >= pause
             if late or name in hurried:
-                # A hurried try is one more: it must not bring the slow rate nearer.
+                # A hurried try is extra: it must not count towards the slow rate.
                 self._waiting[name] = (envelope, tick, tries + late)
                 due.append(envelope)
         return due

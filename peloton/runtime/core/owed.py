@@ -1,11 +1,11 @@
-"""What has been said and not been answered: when to say it again.
+"""When to resend owed sends that were not answered yet.
 
-Turns "these members said something owed" into "these members are due for another try": first at
-every tick, after `OWED_RESEND_FAST_MAX` tries at the slow rate, and soon when somebody who was out
-of reach can be reached again. What is owed is derived from the state (`Kind.owed`); here stand only
-the members, as bits, by age. It must hold no message: a message kept here could disagree with the
-state it was said from. Nor may a tick look at those whose time has not come: of a hundred thousand
-jobs that wait in a queue each owes its word all the while.
+Turns "these members sent something owed" into "these members are due for another try": at every
+tick first, after `OWED_RESEND_FAST_MAX` tries at the slow rate, and soon when a receiver may be
+reachable again. What is owed is derived from the state (`Kind.owed`); here are only the members,
+as bits, by age. It must hold no message, which could disagree with the state it was sent from. Nor
+may a tick visit members that are not due: a hundred thousand jobs that wait in a queue each owe a
+send all that time.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ RESEND_TICK_S = 1.0
 OWED_RESEND_FAST_MAX = 3
 RESEND_SLOW_TICKS = 30
 HURRIED_PER_TICK_MAX = 1000
-"""Of those that are hurried; more would hold up a shard in which very many wait."""
+"""Entities resent per tick out of turn; more would delay a shard in which very many wait."""
 
 
 class OwedMembers:
-    """Members of one crowd (or the one of a cell) that wait for an answer, by age in ticks."""
+    """Members of one crowd (a cell counts as one) that wait for an answer, by age in ticks."""
 
     __slots__ = ("_ages", "slot", "slow")
 
     def __init__(self) -> None:
         self._ages = [0] * (OWED_RESEND_FAST_MAX + 1)
         self.slow = 0
-        self.slot = -1  # of the ticks at which the slow ones are due; -1: none are
+        self.slot = -1  # tick modulo RESEND_SLOW_TICKS at which the slow are due; -1: none are
 
-    def said(self, raw: int) -> None:
-        """Members in `raw` have just said something owed: their tries begin anew."""
+    def sent(self, raw: int) -> None:
+        """Members in `raw` have just sent something owed: their tries begin anew."""
         self.settled(raw)
         self._ages[0] |= raw
 
@@ -43,7 +43,7 @@ class OwedMembers:
         self.slow &= ~raw
 
     def tick(self) -> int:
-        """One tick has passed; the members that are not slow and due for another try now."""
+        """Count one tick; returns the fast members that are due for another try now."""
         due = 0
         for age in self._ages[1:]:
             due |= age
@@ -53,7 +53,7 @@ class OwedMembers:
 
     @property
     def fast(self) -> int:
-        """Those that are not slow yet."""
+        """Members that are still resent at every tick."""
         fast = 0
         for age in self._ages:
             fast |= age
@@ -66,10 +66,10 @@ class OwedMembers:
 
 
 class OwedSends:
-    """All of one shard that wait for an answer.
+    """All cells and crowds of one shard that wait for an answer.
 
-    The slow are spread evenly over the ticks between two tries, in the order they became slow:
-    what was said by very many at once is not said again by all of them at once.
+    Slow ones are spread evenly over the ticks between two tries, in the order they became slow:
+    what very many sent at once is not resent by all of them at once.
     """
 
     def __init__(self) -> None:
@@ -80,16 +80,16 @@ class OwedSends:
         self._hurry = False
         self._hurried: dict[Key, None] = {}
 
-    def said(self, key: Key, raw: int) -> None:
-        """Members in `raw` have just said something owed: their tries begin anew."""
-        self._owing(key).said(raw)
+    def sent(self, key: Key, raw: int) -> None:
+        """Members in `raw` have just sent something owed: their tries begin anew."""
+        self._owing(key).sent(raw)
         self._fast[key] = None
 
     def sent_more(self, key: Key, raw: int) -> None:
-        """Members in `raw` said one more owed thing. Those that wait already keep their age: an
-        actor that always has something new to say would never come to say the old again."""
+        """Members in `raw` have sent something more. Those that wait already keep their age: an
+        actor that always has something new to send would otherwise never resend the old."""
         owing = self._owing(key)
-        owing.said(raw & ~owing.fast)
+        owing.sent(raw & ~owing.fast)
         self._fast[key] = None
 
     def settled(self, key: Key, raw: int) -> None:
@@ -105,12 +105,12 @@ class OwedSends:
         self._of.pop(key, None)
 
     def hurry(self) -> None:
-        """What was lost may be heard now: the slow ones too have a try soon. Said many times
-        between two ticks, as while a whole fleet moves, it is looked after once."""
+        """A receiver may be reachable again: resend for the slow ones too, soon. Many calls
+        between two ticks, as while a whole fleet moves, count as one."""
         self._hurry = True
 
     def tick(self, number: int) -> dict[Key, int]:
-        """One tick has passed: who is due for another try now, and which members."""
+        """Count one tick; returns the keys that are due for another try now, and their members."""
         due = self._due_slow(number % RESEND_SLOW_TICKS)
         for key in self._some_hurried():
             owing = self._of.get(key)
@@ -151,7 +151,7 @@ class OwedSends:
         for key in waiting:
             owing = self._of.get(key)
             if owing is None or owing.slot != slot:
-                continue  # it owed nothing in between, and has another slot by now
+                continue  # it owed nothing in between, and has a new slot by now
             if owing.slow:
                 due[key] = owing.slow
                 self._slots[slot][key] = None
@@ -162,7 +162,8 @@ class OwedSends:
     def _some_hurried(self) -> list[Key]:
         if self._hurry:
             self._hurry = False
-            # Who is still in line keeps his place, or the last would never have their turn.
+            # Those that still wait from the last call keep their position, or the last ones in
+            # the order would never be resent.
             self._hurried |= dict.fromkeys(key for key, owing in self._of.items() if owing.slow)
         some = [*itertools.islice(self._hurried, HURRIED_PER_TICK_MAX)]
         for key in some:

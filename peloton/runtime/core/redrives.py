@@ -1,9 +1,9 @@
-"""Orders of people to try again what was set aside, until they are carried out.
+"""Redrives: orders of operators to try dead letters again, until they are carried out.
 
-Turns "redrive this key" into tries: each message is taken back and decided by the very frame that
-says so, and what fails again is set aside by it again, so that no crash can lose it in between. A
-frame tries so many, for it must not become larger than the journal takes. It must not answer
-before the frame of the last try, nor let an order that cannot be carried out harm the shard.
+Each dead letter is taken and decided in the very frame that journals so, and becomes a dead letter
+again in that frame if it fails, so that no crash can lose it in between. A frame tries at most
+`REDRIVEN_PER_FRAME_MAX`, and must not become larger than the journal takes. It must not answer an
+order before the frame of its last try.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ REDRIVEN_PER_FRAME_MAX = 256
 
 
 class _Order:
-    """One order, and who waits for it."""
+    """One order, and the callers that wait for it."""
 
-    __slots__ = ("asks", "error", "left")
+    __slots__ = ("error", "left", "reply_to")
 
     def __init__(self) -> None:
-        self.asks: list[Any] = []
-        self.left: int | None = None  # messages still to be tried; None: all that there are
+        self.reply_to: list[Any] = []  # reply addresses
+        self.left: int | None = None  # dead letters still to try; None: not counted yet
         self.error = ""
 
 
@@ -37,28 +37,28 @@ class Redrives:
 
     def __init__(self, per_frame_max: int = REDRIVEN_PER_FRAME_MAX) -> None:
         self._per_frame_max = per_frame_max
-        self.waited = 0  # orders that a frame left to the next: storms ask whether any did
-        self._wanted: dict[Key, _Order] = {}
+        self.waited = 0  # orders that a frame left to the next, for metrics
+        self._ordered: dict[Key, _Order] = {}
         self._loading: dict[Key, _Order] = {}
 
-    def want(self, key: Key, reply_to: Any = None) -> None:
-        """Try again; `reply_to` is whom to answer."""
+    def order(self, key: Key, reply_to: Any = None) -> None:
+        """Try the dead letters of this key again; `reply_to` is the reply address, if any."""
         waiting = self._loading.get(key)
-        order = self._wanted.setdefault(key, _Order()) if waiting is None else waiting
+        order = self._ordered.setdefault(key, _Order()) if waiting is None else waiting
         order.left = None
         if reply_to is not None:
-            order.asks.append(reply_to)
+            order.reply_to.append(reply_to)
 
     def loaded(self, key: Key) -> None:
-        """The entity was looked for."""
+        """The `ended` row of the entity was read, or there is none."""
         order = self._loading.pop(key, None)
         if order is not None:
-            self._wanted[key] = order
+            self._ordered[key] = order
 
     def unreadable(self, key: Key) -> list[Any]:
-        """The entity is there and cannot be read: who has to be told that nothing was tried."""
+        """The `ended` row cannot be read, so nothing was tried; returns the reply addresses."""
         order = self._loading.pop(key, None)
-        return order.asks if order is not None else []
+        return order.reply_to if order is not None else []
 
     def run(self, shard: Shard, *, bytes_max: int) -> dict[Key, None]:
         """Try what this frame takes, until it has so many bytes; the entities to be loaded first.
@@ -67,19 +67,19 @@ class Redrives:
         """
         load: dict[Key, None] = {}
         tries = self._per_frame_max
-        for key in [*self._wanted]:
-            order = self._wanted[key]
+        for key in [*self._ordered]:
+            order = self._ordered[key]
             if not attempt_test(shard.is_mine, key):
-                refused = Refused("NOT_FOUND", f"{key} is nothing that lives in {shard.id}")
+                refused = Refused("NOT_FOUND", f"{key} does not belong to {shard.id}")
                 self._done(shard, key, answer=refused)
                 continue
             if shard.must_be_loaded(key):
-                self._loading[key] = self._wanted.pop(key)
+                self._loading[key] = self._ordered.pop(key)
                 if shard.deferred.load(key):
                     load[key] = None
                 continue
             if order.left is None:
-                order.left = len(shard.deferred.aside.get(key, ()))
+                order.left = len(shard.deferred.dead_letters.get(key, ()))
             while order.left and tries and shard.turns.bytes < bytes_max:
                 tries -= 1
                 order.left -= 1
@@ -97,22 +97,21 @@ class Redrives:
             shard.deliver(envelope)
 
     def _end(self, shard: Shard, key: Key, *, error: str) -> None:
-        if key not in shard.deferred.aside:
-            shard.deferred.lift(key)
+        shard.deferred.lift_quarantine(key)
         _time(shard, key)
-        text = f"some of {key} cannot be tried and stays aside: {error}"
+        text = f"some dead letters of {key} cannot be redriven and are kept: {error}"
         self._done(shard, key, answer=Unavailable(text) if error else RedriveDone())
 
     def _done(self, shard: Shard, key: Key, *, answer: Any) -> None:
-        asks = self._wanted.pop(key).asks
-        shard.turns.outbox.replies += [AskAnswer(reply_to, answer) for reply_to in asks]
+        addresses = self._ordered.pop(key).reply_to
+        shard.turns.outbox.replies += [AskAnswer(reply_to, answer) for reply_to in addresses]
 
     def __bool__(self) -> bool:
-        return bool(self._wanted)
+        return bool(self._ordered)
 
 
 def _time(shard: Shard, key: Key) -> None:
-    """Deadlines that came while nobody was let in."""
+    """Set the deadlines that came while the quarantine kept them out."""
     crowd = shard.population.crowds.get(key)
     state = shard.population.cells.get(key)
     if crowd is not None:
