@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.dead_letters import Redrives
 from peloton.runtime.core.deferred import DEAD_LETTER_BYTES_MAX
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.envelope import Envelope
@@ -17,7 +18,6 @@ from peloton.runtime.core.inspection import Redrive, RedriveDone, shard_key
 from peloton.runtime.core.pump import FRAME_BYTES_SOFT
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.core.redrives import Redrives
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import FRAME_BYTES_MAX, Frame, ShardId

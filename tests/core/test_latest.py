@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.latest import REPORT_RESEND_FAST_MAX, UnseenReports
-from peloton.runtime.core.owed import RESEND_SLOW_TICKS
+from peloton.runtime.core.resends import REPORT_RESEND_FAST_MAX, RESEND_SLOW_TICKS, UnseenReports
 from peloton.runtime.vocabulary import Seen, key
 from tests.toy import messages as w
 

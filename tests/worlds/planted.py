@@ -29,10 +29,10 @@ from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
 from peloton.runtime.adapters import memory_rows
-from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.wire import FRAMES, Parcel

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
+from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turns import Turns

@@ -18,6 +18,7 @@ from peloton.runtime.core.checkpoint import (
     Checkpointer,
 )
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.dead_letters import REDRIVEN_PER_FRAME_MAX
 from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.core.mailbox import COMMANDS_MAX
 from peloton.runtime.core.passivation import (
@@ -34,7 +35,6 @@ from peloton.runtime.core.pump import (
     TURNS_PER_FRAME_MAX,
     Budget,
 )
-from peloton.runtime.core.redrives import REDRIVEN_PER_FRAME_MAX
 from peloton.runtime.core.story import LINES_MAX
 
 

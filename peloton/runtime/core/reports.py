@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.latest import UnseenReports
+from peloton.runtime.core.resends import UnseenReports
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Delivery, Key, Kind, Pursue, Send

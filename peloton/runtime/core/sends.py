@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.envelope import Envelope, Outbox
-from peloton.runtime.core.owed import OwedSends
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.resends import OwedSends
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.vocabulary import (
     PARENT,

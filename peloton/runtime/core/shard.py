@@ -29,12 +29,11 @@ The parts of a shard, each in a module of its own:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from peloton.runtime.core.answered import RequestLog
-from peloton.runtime.core.answers import Replies
 from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox, Stamp
@@ -43,12 +42,12 @@ from peloton.runtime.core.followers import Followers
 from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
 from peloton.runtime.core.inspection import answer_inspection as inspect
 from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
-from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.pump import Pump
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
-from peloton.runtime.core.redrives import Redrives
+from peloton.runtime.core.replies import Replies, RequestLog
 from peloton.runtime.core.reports import Reports
+from peloton.runtime.core.resends import RESEND_TICK_S
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
 from peloton.runtime.core.supervision import (
@@ -183,63 +182,36 @@ class Shard:
         box = self.deferred.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():
             self._replies.reply(envelope, unreadable)
-        self.turns.outbox.replies += [
-            AskAnswer(reply_to, unreadable) for reply_to in self.redrives.unreadable(key)
-        ]
+        self.reply_to(self.redrives.unreadable(key), unreadable)
 
     def ready(self, now: float) -> Ready:
         """Run turns on all mail; returns the frame, and what may leave once it is durable.
 
         `now` is in seconds since the epoch.
         """
-        turns = self.turns
-        if self._clock_lag_s is None:
-            # A previous owner's clock was ahead of ours. Its time is continued, by an offset:
-            # time in a shard never falls, and if it stood still instead, no deadline would come
-            # before our clock has caught up.
-            self._clock_lag_s = max(0.0, turns.now - now)
-        turns.begin(max(now + self._clock_lag_s, turns.now), self.position + 1)
-        epochs = self.epoch_filter.raised()
-        if epochs is not None:
-            turns.write(epochs)
-        self._redrive()
-        # In front of the inbox: these were sent before all that has arrived since.
-        self._inbox.extendleft(reversed(self.deferred.due_retries(turns.now)))
-        self._deliver_due()
-        self._resend_due()
+        self._begin_frame(now)
         self.pump.run()
         self.reports.send_due(self._tick)
         self.pump.run()
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
-        evicted = self.endings.evicted_entry() if turns.rows else None
-        if evicted is not None:
-            turns.rows.insert(0, self.codec.encode_entry(evicted))
-        cut = self.checkpointer.note(turns)
-        frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
-        if frame is not None:
-            self.position += 1
-            self.changes.framed(self.position, turns.lines)
-            self.checkpointer.framed(len(frame))
-            if cut:
-                self.checkpointer.cut(self.position, self.population, records=self._records())
-                self.endings.cut()
-        parts, floor, journal_cut = self.checkpointer.pieces(self.endings.floor_may_move)
-        self.views.touch(turns)
-        self._go_cold()
-        replies, turns.outbox.replies = turns.outbox.replies, []
+        frame = self._close_frame()
+        parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
+        self.views.touch(self.turns)
+        self._pack_idle()
+        replies, self.turns.outbox.replies = self.turns.outbox.replies, []
         load, self._to_load = tuple(self._to_load), {}
         return Ready(
             load=load,
             frame=frame,
             position=self.position,
-            release=turns.outbox.drain(),
+            release=self.turns.outbox.drain(),
             replies=replies,
             ended=ended,
             parts=parts,
             floor=floor,
-            cut=journal_cut,
+            cut=cut,
             wake_at=self._wake_at(),
         )
 
@@ -266,6 +238,42 @@ class Shard:
         work = self._inbox or self._local or self.population.dirty or self.redrives
         return bool(work) or self.checkpointer.busy or self.endings.busy
 
+    def _begin_frame(self, now: float) -> None:
+        """Queue what is due now: retries, deadlines, resends."""
+        turns = self.turns
+        if self._clock_lag_s is None:
+            # A previous owner's clock was ahead of ours. Its time is continued, by an offset:
+            # time in a shard never falls, and if it stood still instead, no deadline would come
+            # before our clock has caught up.
+            self._clock_lag_s = max(0.0, turns.now - now)
+        turns.begin(max(now + self._clock_lag_s, turns.now), self.position + 1)
+        epochs = self.epoch_filter.raised()
+        if epochs is not None:
+            turns.write(epochs)
+        self.redrives.run(self)
+        # In front of the inbox: these were sent before all that has arrived since.
+        self._inbox.extendleft(reversed(self.deferred.due_retries(turns.now)))
+        self._deliver_due()
+        self._resend_due()
+
+    def _close_frame(self) -> bytes | None:
+        """Encode the facts of this round's turns; None if there are none."""
+        turns = self.turns
+        evicted = self.endings.evicted_entry() if turns.rows else None
+        if evicted is not None:
+            turns.rows.insert(0, self.codec.encode_entry(evicted))
+        cut = self.checkpointer.note(turns)
+        if not turns.rows:
+            return None
+        frame = self.codec.encode_frame(turns.now, turns.rows)
+        self.position += 1
+        self.changes.framed(self.position, turns.lines)
+        self.checkpointer.framed(len(frame))
+        if cut:
+            self.checkpointer.cut(self.position, self.population, records=self._records())
+            self.endings.cut()
+        return frame
+
     def _records(self) -> list[Entry]:
         """The runtime's own facts, as a checkpoint stores them."""
         kept = self.request_log.by_cell
@@ -275,7 +283,7 @@ class Shard:
             *(Entry(key, tuple(facts)) for key, facts in self.deferred.dump().items()),
         ]
 
-    def _go_cold(self) -> None:
+    def _pack_idle(self) -> None:
         """Pack entities that were idle for long. One that was read while cold counts as active."""
         now = self.turns.now
         self.idleness.touch(self.population.woken(), now)
@@ -284,14 +292,6 @@ class Shard:
             self.population.freeze(key)
 
     # ---- turns ----
-
-    def _redrive(self) -> None:
-        if self.redrives:
-            self._to_load.update(self.redrives.run(self, bytes_max=self.limits.frame_bytes_soft))
-
-    def must_be_loaded(self, key: Key) -> bool:
-        """Whether its `ended` row has to be read before a message to it can be decided."""
-        return key in self.deferred.loading or self._is_unread(key, self.kinds[kind_of(key)])
 
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
@@ -322,7 +322,7 @@ class Shard:
     def _deliver_to_shard(self, envelope: Envelope) -> None:
         if isinstance(envelope.message, Redrive):
             self.redrives.order(envelope.message.of, envelope.reply_to)
-            self._redrive()
+            self.redrives.run(self)
             return
         if isinstance(envelope.message, FollowChanges):
             replies = self.followers.add(envelope.reply_to, envelope.message, self.turns.now)
@@ -384,6 +384,46 @@ class Shard:
             deadline = kind.deadline(state) if state is not None else None
             if deadline is not None:
                 self._inbox.append(Envelope(key, Due(deadline[0])))
+
+    # ---- redrives: `RedriveShard` ----
+
+    def locate(self, key: Key) -> Location:
+        """Where the entity is; requests a load if it has to be loaded."""
+        if not attempt_test(self.is_mine, key):
+            return Location.ELSEWHERE
+        if key in self.deferred.loading or self._is_unread(key, self.kinds[kind_of(key)]):
+            if self.deferred.load(key):
+                self._to_load[key] = None
+            return Location.LOADING
+        return Location.HERE
+
+    def dead_letters_of(self, key: Key) -> int:
+        """The number of its dead letters."""
+        return len(self.deferred.dead_letters.get(key, ()))
+
+    def frame_is_full(self) -> bool:
+        """Whether the frame has as many bytes as a redrive may fill."""
+        return self.turns.bytes >= self.limits.frame_bytes_soft
+
+    def redrive_one(self, key: Key) -> str:
+        """Try its oldest dead letter again; the error if it cannot be decoded, else ""."""
+        envelope = self.deferred.redrive(key)
+        if isinstance(envelope, Failure):
+            return envelope.error
+        self.deliver(envelope)
+        return ""
+
+    def end_redrive(self, key: Key) -> None:
+        """All were tried: lift a quarantine that is left, and set the deadlines again.
+
+        A deadline that came during the quarantine was refused like all mail.
+        """
+        self.deferred.lift_quarantine(key)
+        self.turns.retime(key)
+
+    def reply_to(self, addresses: Iterable[Any], value: Any) -> None:
+        """Send a reply to these addresses, with the frame."""
+        self.turns.outbox.replies += [AskAnswer(address, value) for address in addresses]
 
     # ---- resends ----
 

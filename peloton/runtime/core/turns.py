@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.runtime.core.answered import KEEP_S, REFUSED_KEEP_S, RequestLog
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
 from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import RequestAnswered, Revived
+from peloton.runtime.core.replies import KEEP_S, REFUSED_KEEP_S, RequestLog
 from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.story import Story, StoryLine
 from peloton.runtime.core.supervision import Failure, attempt
@@ -142,6 +142,16 @@ class Turns:
         if before is None or before[0] != after[0] or key not in self.population.since:
             self.population.since[key] = self.now
         self.wheel.set(key, tick_of(self.population.since[key] + after[1]))
+
+    def retime(self, key: Key) -> None:
+        """Set the deadlines of a cell or crowd again, from its state."""
+        crowd = self.population.crowds.get(key)
+        state = self.population.cells.get(key)
+        if crowd is not None:
+            crowd.rebuild_deadlines()
+            self.time_crowd(crowd)
+        elif state is not None:
+            self.time_cell(key, self.population.kind(key), old=state, new=state)
 
     def time_crowd(self, crowd: Crowd) -> None:
         """Put the earliest deadline of a crowd on the wheel."""

@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.answered import KEYS_PER_CELL_MAX
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.replies import KEYS_PER_CELL_MAX
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import RegisterRow
 from peloton.runtime.ports import ShardId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from peloton.runtime.core.owed import (
+from peloton.runtime.core.resends import (
     HURRIED_PER_TICK_MAX,
     OWED_RESEND_FAST_MAX,
     RESEND_SLOW_TICKS,

@@ -1,11 +1,18 @@
-"""When to resend owed sends that were not answered yet.
+"""Resends: what to send again, and when, until it is answered.
 
-Turns "these members sent something owed" into "these members are due for another try": at every
-tick first, after `OWED_RESEND_FAST_MAX` tries at the slow rate, and soon when a receiver may be
-reachable again. What is owed is derived from the state (`Kind.owed`); here are only the members,
-as bits, by age. It must hold no message, which could disagree with the state it was sent from. Nor
-may a tick visit members that are not due: a hundred thousand jobs that wait in a queue each owe a
-send all that time.
+`OwedSends` are owed sends without an answer. "These members sent something owed" becomes "these
+members are due for another try": at every tick first, after `OWED_RESEND_FAST_MAX` tries at the
+slow rate, and soon when a receiver may be reachable again. What is owed is derived from the state
+(`Kind.owed`); here are only the members, as bits, by age. It must hold no message, which could
+disagree with the state it was sent from. Nor may a tick visit members that are not due: a hundred
+thousand jobs that wait in a queue each owe a send all that time.
+
+`UnseenReports` are versioned reports (`Latest`) whose newest version was not seen yet: at most one
+envelope per (receiver, sender, class), so memory is bounded. A report is resent every few ticks at
+first, and after `REPORT_RESEND_FAST_MAX` tries at the slow rate, because a receiver that is
+quarantined or deleted never sees it. An older version must not be kept.
+
+Nothing here is journaled: after recovery what is owed is derived, and parents report anew.
 """
 
 from __future__ import annotations
@@ -13,13 +20,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.vocabulary import Key, Latest, Seen
 
 RESEND_TICK_S = 1.0
 OWED_RESEND_FAST_MAX = 3
+REPORT_RESEND_EVERY_TICKS = 2
+REPORT_RESEND_FAST_MAX = 5
 RESEND_SLOW_TICKS = 30
 HURRIED_PER_TICK_MAX = 1000
 """Entities resent per tick out of turn; more would delay a shard in which very many wait."""
+
+_Name = tuple[Key, Key, str]
+"""Receiver, sender, class of a report."""
 
 
 class OwedMembers:
@@ -169,3 +182,67 @@ class OwedSends:
         for key in some:
             del self._hurried[key]
         return some
+
+
+class UnseenReports:
+    """The newest reports of one shard that were not seen yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # with tick sent, and tries
+        self._senders: dict[Key, int] = {}  # number of waiting reports
+        self._hurry = False
+        self._hurried: dict[_Name, None] = {}
+
+    def sent(self, envelope: Envelope, tick: int) -> None:
+        """A report is sent; it replaces an older one to the same receiver, with its tries."""
+        assert envelope.sender is not None
+        name = (envelope.to, envelope.sender, type(envelope.message).__name__)
+        if name not in self._waiting:
+            self._senders[envelope.sender] = self._senders.get(envelope.sender, 0) + 1
+        self._waiting[name] = (envelope, tick, 0)
+
+    def seen(self, by: Key, to: Key, *, message: Seen) -> None:
+        """The receiver `by` has this version of what `to` reported."""
+        name = (by, to, message.subject)
+        found = self._waiting.get(name)
+        if found is not None:
+            latest = found[0].message
+            if isinstance(latest, Latest) and latest.version <= message.version:
+                del self._waiting[name]
+                self._senders[to] -= 1
+                if not self._senders[to]:
+                    del self._senders[to]
+
+    def hurry(self) -> None:
+        """A receiver may be reachable again: all that wait are resent soon."""
+        self._hurry = True
+
+    def due(self, tick: int) -> list[Envelope]:
+        """The reports to resend at this tick."""
+        hurried, due = self._some_hurried(), []
+        for name, (envelope, sent, tries) in self._waiting.items():
+            pause = (
+                REPORT_RESEND_EVERY_TICKS if tries < REPORT_RESEND_FAST_MAX else RESEND_SLOW_TICKS
+            )
+            late = tick - sent >= pause
+            if late or name in hurried:
+                # A hurried try is extra: it must not count towards the slow rate.
+                self._waiting[name] = (envelope, tick, tries + late)
+                due.append(envelope)
+        return due
+
+    def _some_hurried(self) -> dict[_Name, None]:
+        if self._hurry:
+            self._hurry = False
+            self._hurried |= dict.fromkeys(self._waiting)
+        some = dict.fromkeys(itertools.islice(self._hurried, HURRIED_PER_TICK_MAX))
+        for name in some:
+            del self._hurried[name]
+        return some
+
+    def from_key(self, sender: Key) -> bool:
+        """Whether a report of this entity is still unseen."""
+        return sender in self._senders
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
