@@ -61,7 +61,7 @@ def test_a_decision_that_does_not_look_is_refused_and_the_old_form_goes_on() -> 
     bench.tell(COUNTER, Blindly(5), reply_to=1)
     bench.after(60.0)
     (aside,) = bench.shard.deferred.dead_letters[COUNTER].facts()
-    text = "AboveLevel: CountedMany may be written from feature level 1 on, the fleet's is 0"
+    text = "AboveLevel: CountedMany may be written from feature level 1 on, the cluster's is 0"
     assert aside.error == text
     assert CountedMany not in facts(bench)
     assert bench.shard.population.cells[COUNTER].total == 2

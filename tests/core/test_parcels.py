@@ -289,7 +289,7 @@ def test_the_side_that_is_dialled_forgot_what_may_have_arrived_is_not_said_again
     pair.a.send(encode(4), 1, asks=(40,))
     pair.hang_up()
     pair.b = pair.link("b", "a")
-    assert pair.join() == "the peer began anew"
+    assert pair.join() == "the peer was restarted"
     assert pair.join() == ""
     pair.flow()
     assert pair.received["b"] == [1, 3, 4] and pair.a.counts["forgotten"] == 2
@@ -335,7 +335,7 @@ def test_a_stream_on_which_nothing_moves_is_given_up() -> None:
     frames = pair.a.frames(NOW + 100)
     assert pair.a.look(NOW + 100) == ""
     pair.now = NOW + 100 + p.STALL_S_MAX
-    assert pair.a.look(pair.now) == "nothing moves"
+    assert pair.a.look(pair.now) == "no progress"
     pair.hear(pair.b, frames)
     pair.hear(pair.a, pair.b.frames(pair.now))
     assert pair.a.look(pair.now) == ""
@@ -352,7 +352,7 @@ def test_a_peer_that_talks_on_does_not_hide_that_ours_was_lost() -> None:
         say(pair.b, second)
         assert pair.hear(pair.a, pair.b.frames(pair.now)) == ""
         pair.a.frames(pair.now)
-    assert pair.a.look(pair.now) == "nothing moves"
+    assert pair.a.look(pair.now) == "no progress"
 
 
 def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> None:
@@ -437,7 +437,7 @@ def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     a.received(pong, PING_S)
     assert a.idle and a.look(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
     a.frames(2 * PING_S)  # and now nobody answers
-    assert a.look(2 * PING_S + STALL_S_MAX) == "nothing moves"
+    assert a.look(2 * PING_S + STALL_S_MAX) == "no progress"
 
 
 def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
@@ -473,5 +473,5 @@ def test_a_large_parcel_on_a_slow_link_has_its_time() -> None:
     pair.a.send(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
     (large,) = pair.a.frames(NOW)
     assert pair.a.look(NOW + STALL_S_MAX + 7.9) == ""
-    assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "nothing moves"
+    assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "no progress"
     assert len(large) > 8 * SLOWEST_BYTES_PER_S
