@@ -1,4 +1,4 @@
-"""Reports that nobody sees: said again soon, later seldom; a new one begins anew."""
+"""Reports that are not seen: resent soon, later seldom; a new one begins anew."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def ticks(pending: UnseenReports, first: int, last: int) -> list[int]:
 def test_what_nobody_sees_falls_to_the_slow_rate():
     pending = UnseenReports()
     pending.sent(lamps(1), 0)
-    told = ticks(pending, 1, 601)
-    pauses = [after - before for before, after in zip([0, *told], told, strict=False)]
+    due_at = ticks(pending, 1, 601)
+    pauses = [after - before for before, after in zip([0, *due_at], due_at, strict=False)]
     assert pauses[:REPORT_RESEND_FAST_MAX] == [2] * REPORT_RESEND_FAST_MAX
     assert set(pauses[REPORT_RESEND_FAST_MAX:]) == {RESEND_SLOW_TICKS}
-    assert len(told) <= REPORT_RESEND_FAST_MAX + 600 // RESEND_SLOW_TICKS
+    assert len(due_at) <= REPORT_RESEND_FAST_MAX + 600 // RESEND_SLOW_TICKS
 
 
-def test_a_new_word_begins_fast_again_and_what_is_seen_is_said_no_more():
+def test_a_new_report_begins_fast_again_and_a_seen_one_is_not_resent():
     pending = UnseenReports()
     pending.sent(lamps(1), 0)
     ticks(pending, 1, 100)
