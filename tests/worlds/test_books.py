@@ -33,9 +33,9 @@ from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster import checks
 from peloton.chaos.cluster.checks import ClusterChecks
 from peloton.chaos.cluster.cluster import (
+    HOST_CAPACITY,
     MACHINE_BACKEND,
     NEED,
-    ROOM,
     STORM_POOL,
     ClusterSetup,
     SimulatedCluster,
@@ -82,7 +82,7 @@ MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", STORM_POOL, 1, TaskConfig()), "/p"
 ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
 STOPPED = jf.StopOrdered(1.0)
 POOLS = [
-    entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, ROOM)),
+    entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, HOST_CAPACITY)),
     entry(ROOT, pf.PoolCreated(PoolConfig("root", ROOT, Resources(), Resources()))),
     entry(STORM_POOL, pf.PoolCreated(PoolConfig("p", ROOT, Resources(), NEED))),
 ]
@@ -251,10 +251,10 @@ def _waits_in_vain(view: Shown) -> None:
 
 def _tally(view: Shown) -> None:
     for name, job in view.cells("job").items():
-        word = job.words[0]
-        tally = replace(word.tally, counts=(("RUNNING", 77),))
-        words = job.words.set(0, replace(word, tally=tally))
-        view.cells("job")[name] = replace(job, words=words)
+        report = job.reports[0]
+        tally = replace(report.tally, counts=(("RUNNING", 77),))
+        reports = job.reports.set(0, replace(report, tally=tally))
+        view.cells("job")[name] = replace(job, reports=reports)
 
 
 def _over_room(view: Shown) -> None:
@@ -287,17 +287,17 @@ def _kept_run(view: Shown) -> None:
 
 def _fits(view: Shown) -> None:
     pool = view.cells("respool")[STORM_POOL]
-    roomy = replace(pool.config, limit=ROOM.times(9))
+    roomy = replace(pool.config, limit=HOST_CAPACITY.times(9))
     view.cells("respool")[STORM_POOL] = replace(pool, config=roomy)
     root = view.cells("respool")[ROOT]
-    more = [(name, replace(each, capacity=ROOM.times(9))) for name, each in sorted(
+    more = [(name, replace(each, capacity=HOST_CAPACITY.times(9))) for name, each in sorted(
         root.inventories.items())]  # fmt: skip
     view.cells("respool")[ROOT] = replace(root, inventories=immutables.Map(more))
 
 
 def _idle_host(view: Shown) -> None:
     for crowd in view.all_crowds.values():
-        for state in [state for state in crowd.classes if state.room == Admission.ADMITTED]:
+        for state in [state for state in crowd.classes if state.admission == Admission.ADMITTED]:
             waits = replace(state, state=TaskStates.WAITING)
             crowd.classes[waits] = crowd.classes.pop(state)
     for name, host in view.cells("host").items():
