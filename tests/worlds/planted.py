@@ -191,7 +191,9 @@ PLANTED: dict[str, Planted] = {
         _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=26
     ),
     "services do not get their names": Planted(RoutingTable, "named", _unnamed, seed=27),
-    "free resources are not checked": Planted(Resources, "fits", lambda _: lambda need, room: 1000, seed=2),
+    "free resources are not checked": Planted(
+        Resources, "fits", lambda _: lambda need, room: 1000, seed=2
+    ),
 }
 
 

@@ -11,7 +11,8 @@ from tests.worlds.planted import PLANTED, search
 
 SLOW = {
     "nothing is sent again", "deadlines are lost", "lost wishes are not repeated",
-    "an end nobody knows is not acknowledged", "a kill is not answered", "a lost host keeps its runs",
+    "an end nobody knows is not acknowledged", "a kill is not answered",
+    "a lost host keeps its runs",
 }  # fmt: skip
 
 
