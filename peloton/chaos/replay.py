@@ -1,8 +1,8 @@
-"""Plays one storm again and tells its story, line by line, so that a person can follow why.
+"""Replays one storm and prints its story, line by line, so that a person can follow why.
 
 Turns a seed or a file into lines: when, which daemon, which shard, which actor, the cause, the
-facts and the reason; and between them what struck. It must not change what happens: it only
-listens.
+facts and the reason; and between them the faults. It must not change what happens: it only
+observes.
 
     python -m peloton.chaos.replay 17
     python -m peloton.chaos.replay 17 --shrink small.json
@@ -26,49 +26,49 @@ from peloton.runtime.simulation.plan import load, save
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key
 
-TELLING = 160
-"""Facts are told at this length; their whole is in the journal."""
+FACT_CHARS_MAX = 160
+"""Facts are printed up to this length; the journal has all of them."""
 
 
 class ReplayLine(NamedTuple):
-    """One thing that happened, and whom it is about."""
+    """One event, and the entity that it is about."""
 
     at_s: float
     key: str
     text: str
 
 
-class Teller:
-    """Listens to a stage."""
+class Recorder:
+    """Records the frames of one storm run."""
 
     def __init__(self, stage: StormRun) -> None:
         self.stage = stage
         self.lines: list[ReplayLine] = []
-        stage.checks.core.hearers.append(self.hear)
+        stage.checks.core.on_frame.append(self.record)
 
-    def hear(self, frame: DecodedFrame) -> None:
-        """A frame that is committed."""
+    def record(self, frame: DecodedFrame) -> None:
+        """A frame was committed."""
         world = self.stage.cluster.world
         owner = _owner(world, frame.shard)
         for entry in frame.entries:
             where = f"{owner:4} {frame.shard.group}-{frame.shard.number}@{frame.position}"
-            self.lines.append(ReplayLine(world.elapsed_s, entry.key, f"{where:18} {_told(entry)}"))
+            self.lines.append(ReplayLine(world.elapsed_s, entry.key, f"{where:18} {_text(entry)}"))
 
     def story(self, only: str | None) -> list[ReplayLine]:
-        """All of it in the order of time; what struck, and the actors asked for."""
+        """All lines in the order of time: faults, requests, and the actors selected by `only`."""
         storm = self.stage.storm
         struck = [ReplayLine(at, "", f"--- {text}") for at, text in storm.log]
-        said = [
+        requests = [
             ReplayLine(
                 each.operation.begun_s - storm.world.now + storm.world.elapsed_s,
                 each.operation.job,
-                f"client {each.operation!r}, said {each.operation.tries} times",
+                f"client {each.operation!r}, {each.operation.tries} tries",
             )
-            for each in self.stage.cluster.clients.said
+            for each in self.stage.cluster.clients.requests
         ]
         wanted = [
             line
-            for line in (*struck, *said, *self.lines)
+            for line in (*struck, *requests, *self.lines)
             if not line.key or self._is_involved(line.key, only)
         ]
         return sorted(wanted, key=lambda line: line.at_s)
@@ -80,7 +80,7 @@ class Teller:
         return not jobs or any(job.partition("/")[2] in key for job in jobs)
 
     def unfinished(self) -> list[Key]:
-        """Jobs that have not reached their goal: their actors are those involved."""
+        """Jobs that have not reached their goal: the story shows their actors."""
         jobs = self.stage.cluster.world.cells("job")
         return [
             key
@@ -96,7 +96,7 @@ def _owner(world: World, shard: ShardId) -> str:
     return max(epochs, key=lambda name: epochs[name], default="-")
 
 
-def _told(entry: Entry) -> str:
+def _text(entry: Entry) -> str:
     facts = ", ".join(_brief(fact) for fact in entry.facts)
     if entry.key == SHARD_KEY:
         return f"the shard: {facts}"
@@ -107,43 +107,47 @@ def _told(entry: Entry) -> str:
 
 def _brief(fact: Any) -> str:
     text = repr(fact)
-    return text if len(text) <= TELLING else f"{text[:TELLING]}..."
+    return text if len(text) <= FACT_CHARS_MAX else f"{text[:FACT_CHARS_MAX]}..."
 
 
 def head(plan: ClusterPlan) -> str:
-    """What there is, and which faults."""
+    """The size of the cluster, its limits and its faults, in one line."""
     return (
         f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
         f"checkpoints from {plan.checkpoint_bytes_min} bytes, limits {plan.limits}, "
-        f"machines up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
-        f"faults {plan.faults}, {len(plan.actions)} deeds"
+        f"services up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
+        f"faults {plan.faults}, {len(plan.actions)} actions"
     )
 
 
 def replay(plan: ClusterPlan, *, only: str | None) -> StormFailed | None:
-    """Play and tell; the failure, if there is one."""
+    """Play the plan and print its story; the failure, if there is one."""
     stage = StormRun(plan)
-    teller = Teller(stage)
+    recorder = Recorder(stage)
     failed: StormFailed | None = None
     print(head(plan))
     try:
         stage.play()
     except StormFailed as error:
         failed = error
-    for line in teller.story(only):
+    for line in recorder.story(only):
         print(f"{line.at_s:9.3f} {line.text}")
     print(f"FAILED {failed}" if failed is not None else "nothing was wrong")
-    for key in teller.unfinished() if failed is not None else ():
+    for key in recorder.unfinished() if failed is not None else ():
         print(f"  not at its goal: {key}")
     return failed
 
 
 def main() -> int:
     """The program."""
-    parser = argparse.ArgumentParser(prog="script/replay", description="One storm, told.")
+    parser = argparse.ArgumentParser(
+        prog="script/replay", description="Replay one storm and print its story."
+    )
     parser.add_argument("plan", help="a seed, or a file that --shrink wrote")
-    parser.add_argument("--only", help="actors whose key has this in it")
-    parser.add_argument("--shrink", type=Path, help="write the smallest plan that fails alike")
+    parser.add_argument("--only", help="only actors whose key contains this")
+    parser.add_argument(
+        "--shrink", type=Path, help="write the smallest plan that fails in the same way"
+    )
     options = parser.parse_args()
     is_seed = options.plan.isdigit()
     plan = draw(int(options.plan)) if is_seed else load(ClusterPlan, Path(options.plan))

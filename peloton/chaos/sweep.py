@@ -1,7 +1,7 @@
-"""Sweeps seeds: one storm for each, over a simulated cluster, and what they found together.
+"""Sweeps seeds: one storm for each, over a simulated cluster, and the sums of all.
 
-Turns a range of seeds into figures and failures, each with the command that plays it again. It
-must not mend or skip anything: a seed that fails makes the sweep fail.
+Turns a range of seeds into figures and failures, each with the command that replays it. It must not
+retry or skip a seed: one that fails makes the sweep fail.
 
     python -m peloton.chaos.sweep --seeds 100 --jobs 2
 """
@@ -23,12 +23,11 @@ from peloton.runtime.simulation.sometimes import Sometimes
 
 TEXT_MAX = 500
 CHUNK = 4
-RENEWED = 25
-"""Chunks."""
+CHUNKS_PER_WORKER = 25
 
 
 class Swept(NamedTuple):
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     played: Played | None
@@ -36,7 +35,7 @@ class Swept(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What came of all."""
+    """The sums of all seeds."""
 
     sometimes: Sometimes
     struck: Counter[str]
@@ -58,8 +57,10 @@ def sweep(seeds: range, *, jobs: int) -> Iterator[Swept]:
     if jobs <= 1:
         yield from map(sweep_one, seeds)
         return
-    # A worker that is renewed now and then gives back what a thousand worlds leave in memory.
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=RENEWED) as pool:
+    # Workers are replaced now and then, which frees what a thousand worlds leave in memory.
+    with multiprocessing.get_context("spawn").Pool(
+        jobs, maxtasksperchild=CHUNKS_PER_WORKER
+    ) as pool:
         yield from pool.imap(sweep_one, seeds, chunksize=CHUNK)
 
 
@@ -69,7 +70,7 @@ def nothing() -> Sums:
 
 
 def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> None:
-    """Failures are told as they come: who waits for thousands wants to begin with the first."""
+    """Add results; failures are printed at once, since a sweep of thousands takes long."""
     for swept in results:
         sums.figures["seeds"] += 1
         played = swept.played
@@ -91,9 +92,9 @@ def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> No
 
 
 def report(sums: Sums, *, took_s: float) -> None:
-    """For people."""
+    """Print the sums for people."""
     figures = sums.figures
-    print("\nfaults: storms it struck in, strokes")
+    print("\nfaults: storms it struck in, times it struck")
     for name, fault in sorted(
         ALL_FAULTS.items(), key=lambda item: (int(item[1].number[1:]), item[0])
     ):
@@ -109,7 +110,7 @@ def report(sums: Sums, *, took_s: float) -> None:
     )
     print(
         f"{figures['operations']} operations, {figures['histories']} histories checked, "
-        f"longest way to all goals after a storm {figures['calm s, at most']} s"
+        f"longest time to all goals after a storm {figures['calm s, at most']} s"
     )
     print(f"{len(sums.failures)} failures")
     for swept in sums.failures:
@@ -122,7 +123,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--trace-hash", action="store_true", help="a line for each seed")
+    parser.add_argument(
+        "--trace-hash", action="store_true", help="print the trace hash of each seed"
+    )
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     begun_s = time.perf_counter()
@@ -130,7 +133,7 @@ def main() -> int:
     try:
         add(sums, sweep(seeds, jobs=options.jobs), trace_hash=options.trace_hash)
     except KeyboardInterrupt:
-        print("interrupted: this is what came until now")
+        print("interrupted: these are the results until now")
     report(sums, took_s=time.perf_counter() - begun_s)
     return 1 if sums.failures else 0
 

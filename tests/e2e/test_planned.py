@@ -83,7 +83,7 @@ def test_a_shard_that_moved_has_a_later_epoch() -> None:
 
 def test_a_silence_counts_from_answer_to_answer(tmp_path: Path) -> None:
     probe = Probe(None, Timeline(tmp_path / "log"))  # type: ignore[arg-type]
-    probe._heard = {SHARD: [1.0, 2.0, 5.5, 6.0, 9.0]}
+    probe._answers = {SHARD: [1.0, 2.0, 5.5, 6.0, 9.0]}
     assert probe.silences(5.0, 6.5) == {SHARD: 3.5}
     assert probe.silences(6.5, 8.0) == {SHARD: 2.0}
     assert probe.answered_since(8.0) and not probe.answered_since(9.0)

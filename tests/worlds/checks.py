@@ -33,7 +33,7 @@ def always(world: World) -> None:
     for shard in world.shards.values():
         indexes_equal_their_rebuild(shard)
         nothing_fails(shard)
-    hosts_keep_their_room(world)
+    hosts_keep_their_capacity(world)
     no_instance_runs_twice(world)
 
 
@@ -82,9 +82,9 @@ def nothing_fails(shard: Any) -> None:
     )  # fmt: skip
 
 
-def hosts_keep_their_room(world: World) -> None:
+def hosts_keep_their_capacity(world: World) -> None:
     """The ledger adds up, fits the machine, and no run is ever accepted by two hosts."""
-    shared.hosts_keep_their_room(world)
+    shared.hosts_keep_their_capacity(world)
     for key, host in world.cells("host").items():
         for pod, run in host.runs.items():
             if run.phase in HOLDING:

@@ -34,7 +34,7 @@ Trouble = Callable[[ShardId], ShardLost | None]
 
 
 class Root(ScheduledShell):
-    """A root that obeys; it complains of an order without sense."""
+    """A controller that carries out all actions, and fails at a contradictory one."""
 
     def __init__(self, stepper: Stepper, town: Town, name: str) -> None:
         super().__init__(f"root-{name}", stepper)
@@ -43,7 +43,7 @@ class Root(ScheduledShell):
         self.trouble: Trouble = lambda shard: None
         self.running: dict[ShardId, int] = {}  # shard → its epoch; 0 while it opens
         self.ending: dict[ShardId, None] = {}
-        self.standing: MembershipStatus | None = None
+        self.status: MembershipStatus | None = None
         self.orders: Counter[str] = Counter()
         self.broke: list[str] = []
         self.frozen = False
@@ -54,11 +54,11 @@ class Root(ScheduledShell):
         if not self.frozen:
             super().handle(letter)
 
-    # ---- the steward ----
+    # ---- the controller ----
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         for shard in shards:
-            assert shard not in self.running, f"{self.name} was told twice to own {shard}"
+            assert shard not in self.running, f"{self.name} was ordered twice to own {shard}"
             self.orders["own"] += 1
             self.running[shard] = 0
             self._soon(lambda shard=shard: self._open(shard), shard)
@@ -69,12 +69,12 @@ class Root(ScheduledShell):
 
     def drop(self, shards: tuple[ShardId, ...]) -> None:
         self.orders["drop"] += len(shards)
-        assert self.standing is not None
-        self.orders["dropped while current"] += self.standing.current
+        assert self.status is not None
+        self.orders["dropped while current"] += self.status.current
         self._give(shards)
 
-    def stands(self, standing: MembershipStatus) -> None:
-        self.standing = standing
+    def status_changed(self, status: MembershipStatus) -> None:
+        self.status = status
 
     # ---- what becomes of shards ----
 
@@ -86,7 +86,7 @@ class Root(ScheduledShell):
 
     def _give(self, shards: tuple[ShardId, ...]) -> None:
         for shard in shards:
-            assert shard not in self.ending, f"{self.name} was told twice to end {shard}"
+            assert shard not in self.ending, f"{self.name} was ordered twice to end {shard}"
             self.ending[shard] = None
             self.at(self.now + self.upto(WORK_S_MAX), lambda shard=shard: self._closed(shard))
 

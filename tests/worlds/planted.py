@@ -70,12 +70,12 @@ def _answers_early(pump: Any) -> Any:
     return early
 
 
-def _speaks_early(pump: Any) -> Any:
+def _sends_early(pump: Any) -> Any:
     def early(shell: Any) -> None:
         pump(shell)
         if shell._in_flight is not None and shell._in_flight.release:
             stamp = Stamp(shell.shard, shell.core.epoch)
-            shell._house.region.tell(shell._in_flight.release, stamp)
+            shell._context.region.tell(shell._in_flight.release, stamp)
 
     return early
 
@@ -91,12 +91,12 @@ def _unconditional(decide: Any) -> Any:
     return advance
 
 
-def _hears_repeats(heard: Any) -> Any:
+def _receives_repeats(receive: Any) -> Any:
     def again(link: Any, data: bytes, now: float) -> Any:
         frame = FRAMES.decode(data)
         if isinstance(frame, Parcel) and link.greeted and frame.number <= link._heard:
             return Received(frame.batches, frame.view)
-        return heard(link, data, now)
+        return receive(link, data, now)
 
     return again
 
@@ -106,7 +106,7 @@ def _nothing(of: Any) -> Any:
 
 
 def _silent(*classes: type) -> Callable[[Any], Any]:
-    """A table whose decisions on these messages say and write nothing."""
+    """A table whose decisions on these messages send and write nothing."""
     return lambda table: {**table, **{cls: lambda *args: Decision() for cls in classes}}
 
 
@@ -124,9 +124,10 @@ def _same_run(table: Any) -> Any:
 
 def _spares_orphans(table: Any) -> Any:
     def listed(host: Any, message: Any, at: Any) -> Any:
-        said = table[host_messages.RunsListed](host, message, at)
-        kept = tuple(s for s in said.sends if not isinstance(s.message, host_messages.StopRuns))
-        return msgspec.structs.replace(said, sends=kept)
+        decision = table[host_messages.RunsListed](host, message, at)
+        stop_runs = host_messages.StopRuns
+        kept = tuple(s for s in decision.sends if not isinstance(s.message, stop_runs))
+        return msgspec.structs.replace(decision, sends=kept)
 
     return {**table, host_messages.RunsListed: listed}
 
@@ -139,36 +140,37 @@ def _forgets_a_stop(table: Any) -> Any:
 
 
 def _unnamed(named: Any) -> Any:
-    """Soft machines are not told under which name they get their answers."""
+    """Ephemeral services do not get the address for their answers."""
     return lambda places, soft: named(places, soft)._replace(member="0")
 
 
-# What storms do not find, and where it is found instead: parcels heard twice (test_network.py), a
-# job that says nothing again (test_nemeses.py: it takes two slices), a machine that comes late and
-# hears its name from the next view only (tests/adapters/test_daemon_wiring.py), crowds that go on
-# under a checkpoint and deletions that are not folded (tests/core). Reports said once, orphans
-# that run on and refusals forgotten were looked for over a hundred seeds, and heal by other ways.
+# What storms do not find, and where it is found instead: parcels received twice (test_network.py),
+# a job without re-sends (test_nemeses.py: it takes two slices), a service that is registered late
+# and gets its name with the next view only (tests/adapters/test_daemon_wiring.py), crowds that
+# change during a checkpoint and deletions that are not folded (tests/core). Reports sent once,
+# orphans that are not killed and dropped refusals were searched for over a hundred seeds, and heal
+# in other ways.
 PLANTED: dict[str, Planted] = {
     "answered before it is written": Planted(ShardShell, "_pump", _answers_early),
-    "sent before it is written": Planted(ShardShell, "_pump", _speaks_early),
+    "sent before it is written": Planted(ShardShell, "_pump", _sends_early),
     "a frame without its condition": Planted(
         memory_rows.MemoryRows, "_conditional", _unconditional, seed=7
     ),
     "nothing is owed after a recovery": Planted(SendResolver, "recover", _nothing, seed=1),
-    "nothing is said again": Planted(Shard, "_resend_due", _nothing),
+    "nothing is sent again": Planted(Shard, "_resend_due", _nothing),
     "deadlines are lost": Planted(Shard, "_deliver_due", _nothing),
     "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: [], seed=1),
     "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=7),
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
-    "tasks say nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
-    "hosts say nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),
+    "tasks send nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
+    "hosts send nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),
     "lost wishes are not repeated": Planted(
         _Kind("slice"), "recall_s", lambda _: lambda notes: None, seed=11
     ),
-    "an end nobody knows is not seen": Planted(
+    "an end nobody knows is not acknowledged": Planted(
         _Kind("task"), "absent", _silent(task_messages.Ended), seed=26
     ),
-    "a leave of no lot is not answered": Planted(
+    "a release at no lot is not answered": Planted(
         _Kind("lot"), "absent", _silent(ReleaseTicket), seed=14
     ),
     "what was seen is not forgotten": Planted(
@@ -181,15 +183,17 @@ PLANTED: dict[str, Planted] = {
     "a stop is acknowledged and forgotten": Planted(
         _Kind("job"), "decide", _forgets_a_stop, seed=3
     ),
-    "tallies are not heard": Planted(_Kind("job"), "decide", _silent(SliceTally)),
+    "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)
     ),
-    "a lost host keeps its word": Planted(
+    "a lost host keeps its runs": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=26
     ),
-    "machines are not told their names": Planted(RoutingTable, "named", _unnamed, seed=245),
-    "room is not looked at": Planted(Resources, "fits", lambda _: lambda need, room: 1000, seed=2),
+    "services do not get their names": Planted(RoutingTable, "named", _unnamed, seed=245),
+    "free resources are not checked": Planted(
+        Resources, "fits", lambda _: lambda need, room: 1000, seed=2
+    ),
 }
 
 
@@ -222,7 +226,7 @@ def _with_kind(kinds: Any, fault: Planted) -> Any:
 
 
 class Found(NamedTuple):
-    """What told the fault."""
+    """The failure that showed the fault."""
 
     seed: int
     tried: int
@@ -249,8 +253,8 @@ def main(names: list[str]) -> int:
         found = search(PLANTED[name])
         took_s = time.monotonic() - begun
         missed += found is None
-        told = f"{found.tried:4} seeds  {found.text[:90]}" if found else "NOT FOUND"
-        print(f"{name:38} {took_s:6.1f} s  {told}", flush=True)
+        result = f"{found.tried:4} seeds  {found.text[:90]}" if found else "NOT FOUND"
+        print(f"{name:38} {took_s:6.1f} s  {result}", flush=True)
     print(f"{len(names or PLANTED) - missed} found, {missed} missed")
     return 1 if missed else 0
 

@@ -33,16 +33,16 @@ from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster import checks
 from peloton.chaos.cluster.checks import ClusterChecks
 from peloton.chaos.cluster.cluster import (
+    HOST_CAPACITY,
     MACHINE_BACKEND,
     NEED,
-    ROOM,
     STORM_POOL,
     ClusterSetup,
     SimulatedCluster,
 )
 from peloton.chaos.cluster.history import Asked, Operation
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, MachineProcess, Machines
-from peloton.chaos.cluster.shadow_ledger import NOTES, UNNOTED, ShadowLedger
+from peloton.chaos.cluster.shadow_ledger import APPLIED, NOT_APPLIED, ShadowLedger
 from peloton.kinds import kinds
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
@@ -82,7 +82,7 @@ MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", STORM_POOL, 1, TaskConfig()), "/p"
 ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
 STOPPED = jf.StopOrdered(1.0)
 POOLS = [
-    entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, ROOM)),
+    entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, HOST_CAPACITY)),
     entry(ROOT, pf.PoolCreated(PoolConfig("root", ROOT, Resources(), Resources()))),
     entry(STORM_POOL, pf.PoolCreated(PoolConfig("p", ROOT, Resources(), NEED))),
 ]
@@ -138,7 +138,7 @@ def told(entries: list[Entry]) -> ShadowLedger:
     machines.results[f"{JOB}-0-1"] = SUCCESS
     ledger, position = ShadowLedger(machines), itertools.count(1)
     for each in entries:
-        ledger.hear(DecodedFrame(ShardId("a", 0), next(position), 0.0, [each]))
+        ledger.apply(DecodedFrame(ShardId("a", 0), next(position), 0.0, [each]))
     return ledger
 
 
@@ -182,7 +182,7 @@ def test_the_books_have_thought_of_every_fact() -> None:
     found = kinds({"hostmgr": 1})
     for name in ("task", "host", "lot", "respool", "job"):
         for fact in found[name].facts.values():
-            assert (fact in NOTES) != (fact in UNNOTED), fact
+            assert (fact in APPLIED) != (fact in NOT_APPLIED), fact
 
 
 # ---- a quiet cluster ----
@@ -251,10 +251,10 @@ def _waits_in_vain(view: Shown) -> None:
 
 def _tally(view: Shown) -> None:
     for name, job in view.cells("job").items():
-        word = job.words[0]
-        tally = replace(word.tally, counts=(("RUNNING", 77),))
-        words = job.words.set(0, replace(word, tally=tally))
-        view.cells("job")[name] = replace(job, words=words)
+        report = job.reports[0]
+        tally = replace(report.tally, counts=(("RUNNING", 77),))
+        reports = job.reports.set(0, replace(report, tally=tally))
+        view.cells("job")[name] = replace(job, reports=reports)
 
 
 def _over_room(view: Shown) -> None:
@@ -287,17 +287,17 @@ def _kept_run(view: Shown) -> None:
 
 def _fits(view: Shown) -> None:
     pool = view.cells("respool")[STORM_POOL]
-    roomy = replace(pool.config, limit=ROOM.times(9))
+    roomy = replace(pool.config, limit=HOST_CAPACITY.times(9))
     view.cells("respool")[STORM_POOL] = replace(pool, config=roomy)
     root = view.cells("respool")[ROOT]
-    more = [(name, replace(each, capacity=ROOM.times(9))) for name, each in sorted(
+    more = [(name, replace(each, capacity=HOST_CAPACITY.times(9))) for name, each in sorted(
         root.inventories.items())]  # fmt: skip
     view.cells("respool")[ROOT] = replace(root, inventories=immutables.Map(more))
 
 
 def _idle_host(view: Shown) -> None:
     for crowd in view.all_crowds.values():
-        for state in [state for state in crowd.classes if state.room == Admission.ADMITTED]:
+        for state in [state for state in crowd.classes if state.admission == Admission.ADMITTED]:
             waits = replace(state, state=TaskStates.WAITING)
             crowd.classes[waits] = crowd.classes.pop(state)
     for name, host in view.cells("host").items():
@@ -321,8 +321,8 @@ QUIET: dict[str, tuple[str, Callable[[Shown], None], Callable[[checks.ClusterVie
     "room held twice": ("R10", _twice_in_lots, checks.lots_equal_the_tasks),
     "waits, and no lot knows": ("R11", _waits_in_vain, checks.lots_equal_the_tasks),
     "a tally that is none": ("R11", _tally, checks.tallies_equal_the_tasks),
-    "a host over its room": ("R9", _over_room, checks.hosts_keep_their_room),
-    "a ledger that does not add up": ("R9", _wrong_sum, checks.hosts_keep_their_room),
+    "a host over its room": ("R9", _over_room, checks.hosts_keep_their_capacity),
+    "a ledger that does not add up": ("R9", _wrong_sum, checks.hosts_keep_their_capacity),
     "a process no ledger has": ("R11", _unknown_process, checks.ledgers_equal_the_machines),
     "a run without a process": ("R11", _missing_process, checks.ledgers_equal_the_machines),
     "an end that nobody saw": ("R11", _kept_run, checks.ledgers_equal_the_machines),
@@ -358,21 +358,21 @@ def _wrong_books() -> Iterator[tuple[str, ShadowLedger]]:
 def test_books_that_differ_from_the_actors_are_found() -> None:
     for rule, ledger in _wrong_books():
         with pytest.raises(Contradiction, match=f"^{rule} "):
-            checks.books_equal_the_actors(ledger, shown())
+            checks.ledger_equals_the_actors(ledger, shown())
 
 
 def test_what_was_acknowledged_and_is_in_no_journal_is_found() -> None:
     ledger = told([entry(JOB_KEY, MADE, ASKED)])
     made = Operation("c1", Asked.CREATE, job=JOB_KEY, begun_s=0.0)
-    checks.acknowledged_stands(ledger, [made])
+    checks.answers_equal_the_journal(ledger, [made])
     made.end(JobCreated(JOB_KEY), 1.0)
-    checks.acknowledged_stands(ledger, [made])
+    checks.answers_equal_the_journal(ledger, [made])
     with pytest.raises(Contradiction, match="^R1 "):
-        checks.acknowledged_stands(told([]), [made])
+        checks.answers_equal_the_journal(told([]), [made])
     made.end(Refused("NO", "no"), 1.0)
     with pytest.raises(Contradiction, match="^R2 "):
-        checks.acknowledged_stands(ledger, [made])
-    checks.acknowledged_stands(told([entry(JOB_KEY, ASKED, jf.JobForgotten())]), [made])
+        checks.answers_equal_the_journal(ledger, [made])
+    checks.answers_equal_the_journal(told([entry(JOB_KEY, ASKED, jf.JobForgotten())]), [made])
 
 
 def test_a_stop_said_beside_the_history_belongs_to_it() -> None:

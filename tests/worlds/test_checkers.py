@@ -124,7 +124,7 @@ def _queued_is_admitted(cluster: SimulatedCluster) -> None:
         "task",
         "evolve",
         cls=tf.AdmissionQueued,
-        do=lambda t, f: replace(t, room=Admission.ADMITTED),
+        do=lambda t, f: replace(t, admission=Admission.ADMITTED),
     )
     admitted(cluster)
 
@@ -315,7 +315,7 @@ def test_what_grows_is_found(bound: str) -> None:
         live(cluster, checks)
         for shard, core in cluster.world.shards().items():
             core._inbox.append(None)  # type: ignore[arg-type]
-            checks.core.nothing_grows(shard, core)
+            checks.core.queues_are_bounded(shard, core)
 
     assert found(look).startswith("R17")
 

@@ -75,7 +75,7 @@ class Fleet:
     def facts(self) -> list[str]:
         """Names of all facts since the last call, of whichever version."""
         codec = Codec(NEW)
-        bodies = [frame.body for _, frame in self.scan.look()]
+        bodies = [frame.body for _, frame in self.scan.poll()]
         entries = [entry for body in bodies for entry in codec.decode_frame(body)[1]]
         names = (type(fact).__name__ for entry in entries for fact in entry.facts)
         return sorted({name for name in names if name.startswith("Count")})

@@ -166,7 +166,7 @@ def test_a_damaged_shard_is_left_to_a_person():
     town.run(120)
     assert sorted(root.running) == [ShardId("a", 0), ShardId("a", 2)]
     assert root.orders == {"own": 3} and bad not in town.ensemble.owners
-    assert root.standing.damaged == {bad: "chain"}
+    assert root.status.damaged == {bad: "chain"}
 
 
 def test_a_shard_that_one_finds_damaged_is_tried_by_each_of_the_others_once():
@@ -219,9 +219,9 @@ def test_one_that_is_cut_off_goes_on_but_calls_nothing_current():
     settle(town)
     daemon = town.daemons["d1"]
     mine = sorted(daemon.root.running)
-    assert mine and daemon.root.standing.current
+    assert mine and daemon.root.status.current
     daemon.client.cut()
-    town.run_until(lambda: not daemon.root.standing.current, seconds=10)
+    town.run_until(lambda: not daemon.root.status.current, seconds=10)
     asked = daemon.claim.obeyed["CREATE"]
     assert sorted(daemon.root.running) == mine, "it goes on writing: the fence is enough"
     town.run_until(lambda: town.fenced == len(mine), seconds=30)
@@ -230,7 +230,7 @@ def test_one_that_is_cut_off_goes_on_but_calls_nothing_current():
     assert daemon.claim.obeyed["CREATE"] == asked, "and nothing is asked of nobody"
     daemon.client.heal()
     settle(town)
-    assert daemon.handoff.member == "d1.2" and daemon.root.standing.current
+    assert daemon.handoff.member == "d1.2" and daemon.root.status.current
 
 
 def test_one_that_stood_still_past_its_session_is_fenced_and_owns_nothing_by_what_it_believed():
@@ -240,7 +240,7 @@ def test_one_that_stood_still_past_its_session_is_fenced_and_owns_nothing_by_wha
     mine = sorted(daemon.root.running)
     daemon.freeze()
     town.run(30)
-    assert sorted(daemon.root.running) == mine and daemon.root.standing.current, "so it believes"
+    assert sorted(daemon.root.running) == mine and daemon.root.status.current, "so it believes"
     assert set(town.ensemble.owners.values()) == {"d2.1"}
     daemon.thaw()
     settle(town)
@@ -282,7 +282,7 @@ def test_a_service_that_answers_twice_ends_the_daemon():
     settle(town)
     daemon = town.daemons["d1"]
     send(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.HELD, 99))
-    with pytest.raises(AssertionError, match="Unasked"):
+    with pytest.raises(AssertionError, match="UnexpectedAnswer"):
         town.run(1)
 
 

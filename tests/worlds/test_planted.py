@@ -10,8 +10,9 @@ import pytest
 from tests.worlds.planted import PLANTED, search
 
 SLOW = {
-    "nothing is said again", "deadlines are lost", "lost wishes are not repeated",
-    "an end nobody knows is not seen", "a kill is not answered", "a lost host keeps its word",
+    "nothing is sent again", "deadlines are lost", "lost wishes are not repeated",
+    "an end nobody knows is not acknowledged", "a kill is not answered",
+    "a lost host keeps its runs",
 }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_each_value_is_below_what_production_has_and_is_taken_by_a_daemon() -> N
     [
         "part_bytes", "piece_bytes_max", "frame_bytes_soft", "turns_per_frame_max",
         "ended_rows_per_round", "redriven_per_frame_max", "changes_max", "cold_after_s",
-        "cold_per_look_max", "letter_bytes", "parcel_bytes", "window_parcels", "window_bytes",
+        "cold_per_look_max", "batch_bytes", "parcel_bytes", "window_parcels", "window_bytes",
         "finished_jobs_max", "segment_frames", "frame_part_bytes_max",
     ],
 )  # fmt: skip
@@ -91,8 +91,8 @@ def test_the_rows_of_the_store_are_what_they_were_when_a_world_is_over() -> None
     assert register.FRAME_PART_BYTES_MAX == FRAME_PART_BYTES_MAX
 
 
-def test_a_letter_above_the_bound_of_a_link_may_wait_alone() -> None:
-    """Else it could never be said, however often its sender says it again."""
+def test_a_batch_above_the_bound_of_a_link_may_wait_alone() -> None:
+    """Otherwise it could never be sent, however often its sender repeats it."""
     link = Link("a", "b", birth=1, limits=LinkLimits(link_bytes_max=10))
     assert link.send(bytes(50), 0)
     assert not link.send(bytes(1), 0)

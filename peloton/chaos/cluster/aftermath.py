@@ -1,7 +1,7 @@
-"""What must be so of a small cluster when a scripted history is over and all is silent.
+"""What must hold of a small cluster when a scripted history is over and nothing happens any more.
 
-Turns a cluster into lines, each of them a goal that was not reached, a book that is not balanced
-or a trace of something that is gone. It must not wait or mend: who calls it has waited long enough.
+Turns a cluster into lines, each of them a goal that was not reached, a ledger that is not empty or
+a trace of something deleted. It must not wait or repair: its caller has waited long enough.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.history import Operation
 
 WantedJobs = Mapping[str, tuple[JobStates, int]]
-"""How jobs have ended, by the last letter of their ids, and of how many instances."""
+"""The final state and instance count of jobs, by the last letter of their ids."""
 
 
 def faults_of(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
-    """Everything that is not as the clients wanted it, or was left behind."""
+    """Everything that is not as the clients requested, or was left behind."""
     yield from history.faults(cluster.clients.history)
     yield from _goals(cluster, wanted)
     yield from _results(cluster)
@@ -53,7 +53,7 @@ def _goals(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
 
 
 def _results(cluster: SimulatedCluster) -> Iterator[str]:
-    """R10: of one instance at most one run succeeds, whoever died in between."""
+    """R10: at most one run of an instance succeeds, whichever daemons died in between."""
     succeeded: dict[str, str] = {}
     for run, outcome in cluster.machines.results.items():
         instance = run.rpartition("-")[0]
@@ -83,16 +83,16 @@ def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
         if core.turns.resolver.owed_sends:
             yield f"{shard} owes {[*core.turns.resolver.owed_sends]}"
         if core.deferred.dead_letters or core.deferred.retrying or core.deferred.quarantined:
-            yield f"{shard} keeps messages back: {core.deferred.dump()}"
+            yield f"{shard} has deferred mail or dead letters: {core.deferred.dump()}"
         for line in core.turns.story._lines:
             if "failed:" in line.because or "not said" in line.because:
                 yield f"{shard}: {line.key}: {line.because}"
     if cluster.machines.ended:
-        yield f"machines keep ends that nobody fetched: {[*cluster.machines.ended]}"
+        yield f"machines keep ends that no host fetched: {[*cluster.machines.ended]}"
 
 
 def _traces(cluster: SimulatedCluster, name: str) -> Iterator[str]:
-    """After a deletion nothing but the journal knows the job."""
+    """After a deletion the job is found in the journal only."""
     world = cluster.world
     for shard, core in world.shards().items():
         for key in [

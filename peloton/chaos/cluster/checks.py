@@ -1,11 +1,11 @@
-"""What must be so in a cluster: always, by the committed facts; and once all is quiet.
+"""What must hold in a cluster: always, by the committed facts; and at a quiet point.
 
-Turns a cluster into a `Contradiction` or nothing. The questions of a quiet point are asked of
-anything that has cells, crowds and machines (`ClusterView`), so the world of single cores uses
-them too. They must not change the cluster, nor take an actor's word for what its children can tell.
+Turns a cluster into a `Contradiction` or nothing. The checks of a quiet point take anything that
+has cells, crowds and machines (`ClusterView`), so the world of single cores uses them too. They
+must not change the cluster, nor believe a parent what can be computed from its children.
 
-    checks = Checks(cluster)      before the first step
-    checks.quiet()                when no fault strikes and nothing more is to happen
+    checks = ClusterChecks(cluster)   before the first step
+    checks.quiet()                    when no fault strikes and nothing more is to happen
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from peloton.runtime.vocabulary import Key, members_of
 
 
 class ClusterChecks:
-    """All checks of one cluster; the cheap ones run after each step from now on."""
+    """All checks of one cluster; the cheap ones run after each step of its world."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.core = Checkers(cluster.world, contents=contents)
         self.ledger = ShadowLedger(cluster.machines)
         self._cluster = cluster
-        self.core.hearers.append(self.ledger.hear)
+        self.core.on_frame.append(self.ledger.apply)
         self._open: list[tuple[int, Operation]] = []
         self._noted = 0
         cluster.world.checks.append(self.step)
 
     def step(self) -> None:
-        """What one step may have broken."""
+        """Check what one step may have broken. Raises `Contradiction`."""
         self.ledger.step()
-        self._nothing_is_said_too_early()
+        self._acknowledged_is_journaled()
 
-    def _nothing_is_said_too_early(self) -> None:
-        """R1: whoever hears "done" is in the journal by then, not soon."""
+    def _acknowledged_is_journaled(self) -> None:
+        """R1: a request is in the journal before its client gets the answer."""
         history = self._cluster.clients.history
         if self._noted == len(history) and not self._open:
             return
@@ -62,56 +62,54 @@ class ClusterChecks:
             if not operation.known:
                 still.append((number, operation))
             elif isinstance(operation.answer, JobCreated):
-                _stands(self.ledger, number, operation=operation)
+                _is_journaled(self.ledger, number, operation=operation)
         self._open = still
 
     def quiet(self) -> None:
-        """All of it, at a quiet point."""
+        """Check everything, at a quiet point. Raises `Contradiction`."""
         self.core.quiet()
         quiet(self._cluster)
-        books_equal_the_actors(self.ledger, self._cluster)
+        ledger_equals_the_actors(self.ledger, self._cluster)
         history = self._cluster.clients.history
-        acknowledged_stands(self.ledger, history)
+        answers_equal_the_journal(self.ledger, history)
         may_leave = self._cluster.setup.finished_jobs_max < FINISHED_JOBS_MAX
-        said = [*history, *_beside(self._cluster.clients)]
-        wrong = faults(said, may_leave=may_leave)
+        operations = [*history, *_beside(self._cluster.clients)]
+        wrong = faults(operations, may_leave=may_leave)
         if wrong:
             raise Contradiction(f"clients saw: {wrong[:3]}")
 
 
 def _beside(clients: Clients) -> list[Operation]:
-    """Stops that were said beside the history: what others see of a job follows from them, too."""
+    """Stops that are no part of the history; they explain what others see of a job, too."""
     noted = {id(operation): None for operation in clients.history}
     found = []
-    for said in clients.said:
-        if isinstance(said.message, StopJob) and id(said.operation) not in noted:
+    for request in clients.requests:
+        operation = request.operation
+        if isinstance(request.message, StopJob) and id(operation) not in noted:
             stop = Operation(
-                said.operation.client,
-                Asked.STOP_SOME,
-                job=said.operation.job,
-                begun_s=said.operation.begun_s,
+                operation.client, Asked.STOP_SOME, job=operation.job, begun_s=operation.begun_s
             )
-            if said.operation.ended_s is not None:
-                stop.end(said.operation.answer, said.operation.ended_s)
+            if operation.ended_s is not None:
+                stop.end(operation.answer, operation.ended_s)
             found.append(stop)
     return found
 
 
 def quiet(view: ClusterView) -> None:
-    """All books agree with each other, and nobody waits who need not."""
+    """All ledgers agree, and nobody waits for resources that are free. Raises `Contradiction`."""
     lots_equal_the_tasks(view)
     tallies_equal_the_tasks(view)
-    hosts_keep_their_room(view)
+    hosts_keep_their_capacity(view)
     ledgers_equal_the_machines(view)
     every_process_is_intended(view)
     nobody_waits_who_fits(view)
 
 
-# ---- single questions ----
+# ---- single checks ----
 
 
 def contents(index: Any) -> Any:
-    """What an index says, in a form that can be compared."""
+    """The contents of an index, in a form that can be compared."""
     if isinstance(index, Tree):
         sums = {pool: (index.use(pool), index.demand(pool)) for pool in sorted(index.pools)}
         queues = {pool: [*queue.in_order()] for pool, queue in index.queues.items() if queue}
@@ -122,7 +120,7 @@ def contents(index: Any) -> Any:
 
 
 def held_by(host: Host) -> Resources:
-    """The room of all runs that hold any."""
+    """The resources of all runs that hold any."""
     used = Resources()
     for pod in sorted(host.runs):
         if host.runs[pod].phase in HOLDING:
@@ -130,18 +128,18 @@ def held_by(host: Host) -> Resources:
     return used
 
 
-def hosts_keep_their_room(view: ClusterView) -> None:
-    """R9: each ledger adds up, and fits the machine."""
+def hosts_keep_their_capacity(view: ClusterView) -> None:
+    """R9: the ledger of each host adds up, and is within its capacity."""
     for key, host in view.cells("host").items():
         used = held_by(host)
         if used != host.used:
-            raise Contradiction(f"R9 {key}: the ledger holds {used}, it says {host.used}")
+            raise Contradiction(f"R9 {key}: its runs hold {used}, its sum is {host.used}")
         if not used.within(host.capacity):
-            raise Contradiction(f"R9 {key} is over its room: {used}")
+            raise Contradiction(f"R9 {key} is over its capacity: {used}")
 
 
 def lots_equal_the_tasks(view: ClusterView) -> None:
-    """R10, R11: room is held by whom it was admitted to, waited for by who asked, and no other."""
+    """R10, R11: lots have exactly the members whose tasks are admitted or queued."""
     crowds = view.crowds()
     admitted: dict[Key, int] = {}
     waiting: dict[Key, int] = {}
@@ -153,24 +151,24 @@ def lots_equal_the_tasks(view: ClusterView) -> None:
             found[lot.crowd] = found.get(lot.crowd, 0) | members.raw
     for key in sorted({**admitted, **waiting, **crowds}):
         crowd = crowds.get(key)
-        for name, found, room in (
-            ("holds room", admitted, Admission.ADMITTED),
-            ("waits", waiting, Admission.QUEUED),
+        for name, found, admission in (
+            ("admitted", admitted, Admission.ADMITTED),
+            ("queued", waiting, Admission.QUEUED),
         ):
-            there = _where_room(crowd, room) if crowd is not None else 0
+            there = _where(crowd, admission) if crowd is not None else 0
             leaked, missing = found.get(key, 0) & ~there, there & ~found.get(key, 0)
             if leaked or missing:
-                text = f"{members_of(leaked)[:5]} {name} for nobody"
-                raise Contradiction(f"R11 {key}: {text}, {members_of(missing)[:5]} in vain")
+                text = f"{members_of(leaked)[:5]} {name} in a lot only"
+                raise Contradiction(f"R11 {key}: {text}, {members_of(missing)[:5]} in no lot")
 
 
-def _where_room(crowd: Any, room: Admission) -> int:
-    found: int = crowd.where(lambda state: state.admission == room)
+def _where(crowd: Any, admission: Admission) -> int:
+    found: int = crowd.where(lambda state: state.admission == admission)
     return found
 
 
 def tallies_equal_the_tasks(view: ClusterView) -> None:
-    """What a job says of its slices is what they are (of slices that are in memory)."""
+    """A job's tallies are the states of its tasks (for the slices that are in memory)."""
     jobs, crowds = view.cells("job"), view.crowds()
     for key, slice_ in view.cells("slice").items():
         job = jobs.get(slice_.job)
@@ -180,13 +178,13 @@ def tallies_equal_the_tasks(view: ClusterView) -> None:
         counts = dict(crowd.count(client_state)) if crowd is not None else {}
         if slice_.waiting:
             counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + len(slice_.waiting)
-        said = dict(job.reports[slice_.number].tally.counts)
-        if said != counts:
-            raise Contradiction(f"R11 {key}: its job heard {said}, its tasks are {counts}")
+        tally = dict(job.reports[slice_.number].tally.counts)
+        if tally != counts:
+            raise Contradiction(f"R11 {key}: its job counts {tally}, its tasks are {counts}")
 
 
 def ledgers_equal_the_machines(view: ClusterView) -> None:
-    """R11: what ledgers hold is what runs."""
+    """R11: the runs in the ledgers of hosts are those that really run."""
     for key, host in view.cells("host").items():
         if key in view.machines.cut_off:
             continue
@@ -195,11 +193,11 @@ def ledgers_equal_the_machines(view: ClusterView) -> None:
         if held != real:
             raise Contradiction(f"R11 {key}: the ledger holds {held}, the machine {real}")
         if host.runs and not held:
-            raise Contradiction(f"R11 {key} keeps {sorted(host.runs)} that nobody knows")
+            raise Contradiction(f"R11 {key} keeps {sorted(host.runs)} that have ended")
 
 
 def every_process_is_intended(view: ClusterView) -> None:
-    """R8, R12: whatever runs is the current run of an instance that is on that host."""
+    """R8, R12: every process is the current run of an instance that is placed on that host."""
     crowds = view.crowds()
     for run, process in view.machines.running.items():
         if process.host in view.machines.cut_off:
@@ -208,21 +206,21 @@ def every_process_is_intended(view: ClusterView) -> None:
         crowd = crowds.get(crowd_key(job, number))
         task = crowd.state_of(member) if crowd is not None else None
         if crowd is None or task is None or task.run != count or task.state not in ON_HOST:
-            raise Contradiction(f"R12 {run} runs on {process.host}, and nobody wants it: {task}")
+            raise Contradiction(f"R12 {run} runs on {process.host}, not intended: {task}")
         host = crowd.columns.read("host", member)
         if host != process.host:
             raise Contradiction(f"R9 {run} runs on {process.host}, its task is on {host}")
 
 
 def nobody_waits_who_fits(view: ClusterView) -> None:
-    """R15: a pool admits whom it has room for; who is admitted is not left beside an idle host."""
+    """R15: a pool admits every lot that fits, and an admitted task gets a host that fits."""
     tree = Tree()
     for key, pool in view.cells("respool").items():
         tree.put(key, old=None, new=pool)
     for key, lot in view.cells("lot").items():
         tree.put(key, old=None, new=lot)
     for admission in admissions(tree):
-        raise Contradiction(f"R15 {admission.lot} has room for {admission.members}, not admitted")
+        raise Contradiction(f"R15 {admission.lot}: {admission.members} fit, and are not admitted")
     slices = view.cells("slice")
     free = {key: host.free for key, host in view.cells("host").items() if _takes(host)}
     for key, crowd in view.crowds().items():
@@ -234,9 +232,9 @@ def nobody_waits_who_fits(view: ClusterView) -> None:
             row = slice_.specs[spec or 0]
             if row.shape.constraint is not None or row.shape.ports or row.config.ports:
                 continue  # only a placer can tell whether it fits
-            fits = [host for host, room in free.items() if row.run.resources.within(room)]
+            fits = [key for key, amount in free.items() if row.run.resources.within(amount)]
             if fits:
-                text = f"{members_of(members)[:5]} wait for a host, and {fits[:3]} have room"
+                text = f"{members_of(members)[:5]} wait for a host, and fit on {fits[:3]}"
                 raise Contradiction(f"R15 {key}: {text}")
 
 
@@ -249,46 +247,46 @@ def _waits_for_a_host(task: Task) -> bool:
 
 
 def parts_of(run: str) -> tuple[str, int, int, int]:
-    """Job, slice, member and number of a run by its name."""
+    """Job, slice, member and number of a run, from its id."""
     job, rest = run[:36], run[37:]
     instance, _, count = rest.rpartition("-")
     number, member = divmod(int(instance), SLICE_SIZE)
     return job, number, member, int(count)
 
 
-# ---- with the books ----
+# ---- with the shadow ledger ----
 
 
-def books_equal_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
-    """R10: what was written down in all and what is in memory are the same sums."""
+def ledger_equals_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
+    """R10: the sums of all journaled facts are those of the actors in memory."""
     held: dict[Key, Resources] = {}
     for lot in view.cells("lot").values():
         pool, need = lot.shape.pool, lot.shape.resources
         held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
     for pool in sorted({**held, **ledger.use}):
-        said, written = held.get(pool, Resources()), ledger.use.get(pool, Resources())
-        if said != written:
-            raise Contradiction(f"R10 {pool}: its lots hold {said}, its journal says {written}")
+        live, journaled = held.get(pool, Resources()), ledger.use.get(pool, Resources())
+        if live != journaled:
+            raise Contradiction(f"R10 {pool}: its lots hold {live}, by the journal {journaled}")
     for key, host in view.cells("host").items():
         if host.used != ledger.hosts[key].used:
             raise Contradiction(f"R9 {key} uses {host.used}, not {ledger.hosts[key].used}")
 
 
-def acknowledged_stands(ledger: ShadowLedger, history: list[Operation]) -> None:
-    """R1, R2: who was told "done" finds it in the journal, who was refused does not.
+def answers_equal_the_journal(ledger: ShadowLedger, history: list[Operation]) -> None:
+    """R1, R2: what was acknowledged is in the journal, what was refused is not.
 
-    What a deleted job was asked is forgotten with it, so there a late repeat may be refused.
+    The requests of a deleted job are deleted with it, so a late repeat there may be refused.
     """
     for number, operation in enumerate(history, start=1):
         if not operation.known or operation.what in (Asked.GET, Asked.LIST):
             continue
-        _stands(ledger, number, operation=operation)
+        _is_journaled(ledger, number, operation=operation)
 
 
-def _stands(ledger: ShadowLedger, number: int, *, operation: Operation) -> None:
-    """Clients name the request of an operation by its number in the history."""
-    stands = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
-    if isinstance(operation.answer, JobCreated) and not stands:
+def _is_journaled(ledger: ShadowLedger, number: int, *, operation: Operation) -> None:
+    """Clients make the request key of an operation from its number in the history."""
+    journaled = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
+    if isinstance(operation.answer, JobCreated) and not journaled:
         raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-    if operation.refused and stands and operation.job not in ledger.forgotten:
+    if operation.refused and journaled and operation.job not in ledger.deleted:
         raise Contradiction(f"R2 refused, and in the journal: {operation}")

@@ -1,8 +1,8 @@
-"""Clients of a simulated cluster: they create, look, stop and delete, and note what they hear.
+"""Clients of a simulated cluster: they create, get, stop and delete jobs, and note the answers.
 
-Turns a seed into operations, each said until it is answered, to any daemon that lives. A client
-that gets no answer says the same again under the same request key, elsewhere. It must not look
-into the cluster, nor take "unavailable" for "it did not happen".
+Turns a seed into operations, each sent until it is answered, to any live daemon. A client that gets
+no answer sends the same again under the same request key, to another daemon. It must not inspect
+the cluster, nor take "unavailable" for "it did not happen".
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Message, Query, Unavailable
 
 TRY_S = 5.0
-"""After so long without an answer a client asks another daemon."""
+"""After so long without an answer a client tries another daemon."""
 PAUSE_S = 0.5
 
 
 class PendingRequest(NamedTuple):
-    """One thing that a client says, again and again until it is answered."""
+    """One request of a client, which is sent until it is answered."""
 
     operation: Operation
     message: Message | Query | None  # None: a listing
     request: tuple[str, bytes] | None
-    heard: Callable[[Any], None] | None = None
+    answered: Callable[[Any], None] | None = None
 
 
 class Clients:
@@ -38,8 +38,8 @@ class Clients:
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self.history: list[Operation] = []
-        self.said: list[PendingRequest] = []
-        self.lose_answer = 0.0  # share of answers that are lost after the deed
+        self.requests: list[PendingRequest] = []
+        self.lose_answer = 0.0  # share of answers that are lost after the effect
         self.struck = 0
         self._world = world
         self._chance = chance
@@ -51,33 +51,33 @@ class Clients:
         job: Key,
         *,
         message: CreateJob,
-        heard: Callable[[Any], None] | None = None,
+        answered: Callable[[Any], None] | None = None,
     ) -> Operation:
-        """A job of that id."""
+        """Create a job of that id."""
         operation = Operation(client, Asked.CREATE, job=job, begun_s=self._now)
-        return self._say(operation, message, heard=heard)
+        return self._send(operation, message, answered=answered)
 
     def stop(self, client: str, job: Key) -> Operation:
-        """All of a job."""
-        return self._say(Operation(client, Asked.STOP, job=job, begun_s=self._now), StopJob())
+        """Stop all of a job."""
+        return self._send(Operation(client, Asked.STOP, job=job, begun_s=self._now), StopJob())
 
     def stop_some(self, client: str, job: Key, *, ranges: tuple[tuple[int, int], ...]) -> Operation:
-        """Some instances of a job."""
+        """Stop some instances of a job."""
         operation = Operation(client, Asked.STOP_SOME, job=job, begun_s=self._now)
-        return self._say(operation, StopJob(ranges))
+        return self._send(operation, StopJob(ranges))
 
     def list_jobs(self, client: str) -> Operation:
-        """All jobs there are, wherever."""
-        return self._say(Operation(client, Asked.LIST, begun_s=self._now), None)
+        """List all jobs of all daemons."""
+        return self._send(Operation(client, Asked.LIST, begun_s=self._now), None)
 
     def delete(self, client: str, job: Key) -> Operation:
-        """A job, ended or not."""
+        """Delete a job, ended or not."""
         operation = Operation(client, Asked.DELETE, job=job, begun_s=self._now)
-        return self._say(operation, DeleteJob(force=True))
+        return self._send(operation, DeleteJob(force=True))
 
-    def look(self, client: str, job: Key) -> Operation:
-        """How is it?"""
-        return self._say(Operation(client, Asked.GET, job=job, begun_s=self._now), GetJob())
+    def get(self, client: str, job: Key) -> Operation:
+        """Get the state of a job."""
+        return self._send(Operation(client, Asked.GET, job=job, begun_s=self._now), GetJob())
 
     def command(
         self,
@@ -85,43 +85,43 @@ class Clients:
         to: Key,
         *,
         message: Message,
-        heard: Callable[[Any], None] | None = None,
+        answered: Callable[[Any], None] | None = None,
         keyed: bool = True,
     ) -> None:
-        """Any other command; the history knows nothing of it."""
+        """Any other command; it is no part of the history."""
         operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
-        name = f"{client}+{len(self.said)}" if keyed else ""
-        self._begin(PendingRequest(operation, message, _request(name, message), heard))
+        name = f"{client}+{len(self.requests)}" if keyed else ""
+        self._begin(PendingRequest(operation, message, _request(name, message), answered))
 
     @property
     def waiting(self) -> int:
-        """Operations that are not answered yet."""
+        """How many requests are not answered yet."""
         return self._open
 
     @property
     def _now(self) -> float:
         return self._world.now
 
-    def _say(
+    def _send(
         self,
         operation: Operation,
         message: Message | Query | None,
         *,
-        heard: Callable[[Any], None] | None = None,
+        answered: Callable[[Any], None] | None = None,
     ) -> Operation:
         self.history.append(operation)
         # Checks know an operation's request key by its number in the history.
         name = f"{operation.client}-{len(self.history)}"
-        self._begin(PendingRequest(operation, message, _request(name, message), heard))
+        self._begin(PendingRequest(operation, message, _request(name, message), answered))
         return operation
 
-    def _begin(self, said: PendingRequest) -> None:
-        self.said.append(said)
+    def _begin(self, pending: PendingRequest) -> None:
+        self.requests.append(pending)
         self._open += 1
-        self._try(said)
+        self._try(pending)
 
-    def _try(self, said: PendingRequest) -> None:
-        operation = said.operation
+    def _try(self, pending: PendingRequest) -> None:
+        operation = pending.operation
         if operation.known:
             return
         operation.tries += 1
@@ -129,21 +129,21 @@ class Clients:
 
         def again() -> None:
             if operation.tries == number:
-                self._try(said)
+                self._try(pending)
 
         living = [each for each in self._world.living() if each.alive]
         if living:
             daemon = self._chance.choice(living)
-            future = _asked(daemon.region, said)
-            future.add_done_callback(self._heard(said, again))
+            future = _sent(daemon.region, pending)
+            future.add_done_callback(self._answered(pending, again))
         self._world.later.at(self._now + TRY_S + self._chance.random(), again)
 
-    def _heard(
-        self, said: PendingRequest, again: Callable[[], None]
+    def _answered(
+        self, pending: PendingRequest, again: Callable[[], None]
     ) -> Callable[[Future[Any]], None]:
-        def heard(future: Future[Any]) -> None:
+        def answered(future: Future[Any]) -> None:
             answer = future.result()
-            if said.operation.known:
+            if pending.operation.known:
                 return
             if isinstance(answer, Unavailable):
                 self._world.later.at(self._now + PAUSE_S, again)
@@ -151,21 +151,21 @@ class Clients:
                 self.struck += 1
             else:
                 self._open -= 1
-                said.operation.end(answer, self._now)
-                if said.heard is not None:
-                    said.heard(answer)
+                pending.operation.end(answer, self._now)
+                if pending.answered is not None:
+                    pending.answered(answer)
 
-        return heard
+        return answered
 
 
 def _request(name: str, message: Message | Query | None) -> tuple[str, bytes] | None:
-    """Under which key a command is said, so that its repeats are known for what they are."""
+    """The request key of a command, by which its repeats are recognised."""
     if not name or not isinstance(message, Message) or isinstance(message, Query):
         return None
     return name, zlib.crc32(repr(message).encode()).to_bytes(4, "big")
 
 
-def _asked(region: Region, said: PendingRequest) -> Future[Any]:
-    if said.message is None:
+def _sent(region: Region, pending: PendingRequest) -> Future[Any]:
+    if pending.message is None:
         return region.views("job")
-    return region.ask(said.operation.job, said.message, request=said.request)
+    return region.ask(pending.operation.job, pending.message, request=pending.request)

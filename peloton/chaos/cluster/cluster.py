@@ -2,7 +2,7 @@
 
 Turns a seed into a fleet that runs jobs. It must not judge: `checks.py` and `history.py` do.
 
-    cluster = Cluster(seed=7, daemons=3, hosts=4)
+    cluster = SimulatedCluster(seed=7, daemons=3, hosts=4)
     job = cluster.create(instances=5)
     cluster.world.run_until(cluster.over, within_s=300)
 """
@@ -36,14 +36,14 @@ from peloton.runtime.vocabulary import Key, key, kind_of
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
 ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
-ROOM = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
+HOST_CAPACITY = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
 NEED = Resources(UNIT, UNIT, 0, 0)
-GREET_S = 3.0
+SETUP_EVERY_S = 3.0
 STORM_POOL = pool_key("p")
 
 
 class ClusterSetup(NamedTuple):
-    """How a cluster is set up, beside how large it is."""
+    """How a cluster is set up, apart from its size."""
 
     limits: DaemonLimits = DaemonLimits()
     fates: RunFates = lambda run: Fate()
@@ -54,7 +54,7 @@ class ClusterSetup(NamedTuple):
 
 
 class SimulatedCluster:
-    """The world, and all that makes it a cluster."""
+    """A world with kinds, machines, hosts, a pool and clients."""
 
     def __init__(
         self,
@@ -72,21 +72,21 @@ class SimulatedCluster:
         self.world.furnish = self._furnish
         self.world.services = SOFTS
         self.machines = Machines(setup.fates)
-        self.floor = MachineLink(self.world, self.machines)
+        self.backend = MachineLink(self.world, self.machines)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.jobs: list[Key] = []
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         for number in range(daemons):
             self.world.start(f"d{number + 1}", roles=ROLES)
-        self._greet()
+        self._set_up()
 
-    # ---- what clients want ----
+    # ---- what clients do ----
 
     def create(
         self, instances: int = 1, *, client: str = "c1", name: str = "", **config: object
     ) -> Operation:
-        """A job; its id is the client's, as after a first try that was not answered."""
+        """Create a job; its id is chosen by the client, as on a repeat of a lost creation."""
         job = self.draw_job(name)
         config.setdefault("resources", NEED)
         default = TaskConfig(command=Command("x"), **config)  # type: ignore[arg-type]
@@ -94,24 +94,24 @@ class SimulatedCluster:
         return self.clients.create(client, job, message=CreateJob(spec))
 
     def draw_job(self, name: str = "") -> Key:
-        """An id that no job had."""
+        """The id of a new job."""
         job = job_key(f"{name or f'j{len(self.jobs) + 1}':0>36}")
         self.jobs.append(job)
         return job
 
     @property
     def nobody(self) -> Key:
-        """A job that nobody ever makes."""
+        """The id of a job that is never created."""
         return job_key(f"{'none':0>36}")
 
     def pool_config(self, limit: Resources) -> PoolConfig:
-        """Of the one pool."""
+        """The config of the one pool."""
         return PoolConfig("p", ROOT, Resources(), limit)
 
     # ---- what there is ----
 
     def ready(self) -> bool:
-        """Every shard is open, every host known, and the pool stands."""
+        """Every shard is open, every host is known, and the pool exists."""
         world = self.world
         return (
             world.whole()
@@ -120,7 +120,7 @@ class SimulatedCluster:
         )
 
     def over(self) -> bool:
-        """Every job has ended or is gone, nothing runs, nobody owes anybody anything."""
+        """Every job has ended or is deleted, no run is left, and no request is open."""
         return not self.clients.waiting and self.world.whole() and view.over(self)
 
     def cells(self, kind: str) -> dict[Key, Any]:
@@ -134,24 +134,27 @@ class SimulatedCluster:
     # ---- inside ----
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
-        daemon.region.register_service("backend", FaultyBackend(self.floor, daemon), outward=True)
+        daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
         placer = PlacerMachine(self._inventories)
         daemon.region.register_service("placer", placer, role="placement")
 
-    def _greet(self) -> None:
-        """An operator who says what there is until all of it is there."""
+    def _set_up(self) -> None:
+        """The operator: sends the configs of all hosts and pools until all of them exist."""
         if self.ready():
             return
         for daemon in self.world.living()[:1]:
-            said = self._greetings()
-            daemon.region.tell([each for each in said if not self._is_known(each)])
-        self.world.later.at(self.world.now + GREET_S, self._greet)
+            configs = self._configs()
+            daemon.region.tell([each for each in configs if not self._is_known(each)])
+        self.world.later.at(self.world.now + SETUP_EVERY_S, self._set_up)
 
-    def _greetings(self) -> list[Envelope]:
+    def _configs(self) -> list[Envelope]:
         configured = host_messages.ConfigureHost(
-            ROOM, (), MACHINE_BACKEND, unreachable_timeout_s=self.setup.unreachable_timeout_s
+            HOST_CAPACITY,
+            (),
+            MACHINE_BACKEND,
+            unreachable_timeout_s=self.setup.unreachable_timeout_s,
         )
-        config = self.pool_config(ROOM.times(len(self.hosts)))
+        config = self.pool_config(HOST_CAPACITY.times(len(self.hosts)))
         return [
             Envelope(ROOT, OpenRoot()),
             *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
@@ -160,10 +163,10 @@ class SimulatedCluster:
             Envelope(STORM_POOL, CreatePool(config)),
         ]
 
-    def _is_known(self, greeting: Envelope) -> bool:
-        """What was heard is not said again: on a link with little room it would keep the rest out,
-        each time anew, since nobody who is greeted says that he was."""
-        heard = self.world.cells(kind_of(greeting.to)).get(greeting.to)
-        if isinstance(greeting.message, host_messages.BackendUp):
-            return heard is not None and heard.state == HostStates.UP
-        return heard is not None
+    def _is_known(self, config: Envelope) -> bool:
+        """Whether it has arrived, and need not be sent again: these messages are not acknowledged,
+        and on a link with a tiny bound repeats would displace the others for ever."""
+        state = self.world.cells(kind_of(config.to)).get(config.to)
+        if isinstance(config.message, host_messages.BackendUp):
+            return state is not None and state.state == HostStates.UP
+        return state is not None

@@ -1,8 +1,8 @@
-"""A daemon's hands on the machines of a simulated cluster: the backend that lies, delays, vanishes.
+"""The backend of a simulated cluster: it delays, loses and falsifies what passes.
 
-Turns orders of hosts into calls of the one truth about what runs (`Machines`), and its words into
-mail through whichever daemon spoke to the machine last. The machines outlive all daemons. It must
-not be kinder than a real backend: words are lost, late, said twice, or about runs nobody knows.
+Turns orders of hosts into calls of `Machines`, the truth about what runs, and its reports into mail
+through the daemon that ordered something of that machine last. The machines outlive all daemons. It
+must not be kinder than a real backend: reports are lost, late, repeated, or name unknown runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MACHINE_BACKEND = key("backend", "machines")
 
 
 class BackendFaults(NamedTuple):
-    """How strong each fault is: shares of orders or words. All off is a calm."""
+    """How strong each fault is: shares of orders or reports. All off is a calm."""
 
     order_delay_s: float = 0.0
-    word_delay_s: float = 0.0
+    report_delay_s: float = 0.0
     lose_order: float = 0.0
-    lose_word: float = 0.0
-    repeat_word: float = 0.0
+    lose_report: float = 0.0
+    repeat_report: float = 0.0
     foreign_run: float = 0.0  # listings that name a run nobody ever launched
 
 
@@ -36,7 +36,7 @@ CALM_BACKEND = BackendFaults()
 
 
 class MachineLink:
-    """Where the machines stand: what lies between them and the daemons."""
+    """The connection between all machines and all daemons, with its faults."""
 
     def __init__(self, world: World, machines: Machines) -> None:
         self.world = world
@@ -44,51 +44,51 @@ class MachineLink:
         self.faults = CALM_BACKEND
         self.struck: Counter[str] = Counter()
         self.foreign: dict[str, None] = {}
-        self._spoke: dict[Key, SimulatedDaemon] = {}  # who asked a machine last
+        self._last: dict[Key, SimulatedDaemon] = {}  # which daemon gave a machine its last order
         self._wakes: dict[float, None] = {}
-        self._still: dict[Key, list[Callable[[], None]]] = {}  # machines that stand still
+        self._frozen: dict[Key, list[Callable[[], None]]] = {}  # machines, and what waits there
 
     # ---- what a storm does ----
 
     def cut(self, host: Key) -> None:
-        """The machine cannot be asked; what runs on it runs on."""
+        """The machine is out of reach; its runs continue."""
         if host not in self.machines.cut_off:
             self.struck["host cut"] += 1
             self.machines.cut_off[host] = None
-            self._say(Envelope(host, m.BackendDown("out of reach")))
+            self._deliver(Envelope(host, m.BackendDown("out of reach")))
 
     def mend(self, host: Key) -> None:
-        """It can be asked again."""
+        """The machine is in reach again."""
         if host in self.machines.cut_off:
             del self.machines.cut_off[host]
-            self._say(Envelope(host, m.BackendUp()))
+            self._deliver(Envelope(host, m.BackendUp()))
 
     def switch_off(self, host: Key) -> None:
-        """The machine is gone, with all that runs on it; `mend` brings it back empty."""
+        """The machine fails with all its runs; `mend` brings it back empty."""
         self.cut(host)
         self.machines.vanish(host)
 
-    def stop(self, host: Key) -> None:
-        """The machine stands still: orders and words wait, nobody is told."""
-        self._still.setdefault(host, [])
+    def freeze(self, host: Key) -> None:
+        """The machine is frozen: orders and reports wait, and no fault is reported."""
+        self._frozen.setdefault(host, [])
 
-    def go_on(self, host: Key) -> None:
-        """It goes on with what waited."""
-        for do in self._still.pop(host, []):
+    def thaw(self, host: Key) -> None:
+        """It continues, with all that waited."""
+        for do in self._frozen.pop(host, []):
             do()
 
     def calm(self) -> None:
-        """Nothing strikes any more, and every machine can be asked."""
+        """No fault is on any more, and every machine is in reach."""
         self.faults = CALM_BACKEND
-        for host in [*self._still]:
-            self.go_on(host)
+        for host in [*self._frozen]:
+            self.thaw(host)
         for host in [*self.machines.cut_off]:
             self.mend(host)
 
-    # ---- what hands and machines do ----
+    # ---- orders and reports ----
 
     def order(self, daemon: SimulatedDaemon, message: Message) -> None:
-        """A daemon orders; it takes a while, and may come to nothing."""
+        """A daemon gives an order, which arrives after a delay or is lost."""
         if self._strikes("order lost", self.faults.lose_order):
             return
         after_s = self._upto(self.faults.order_delay_s)
@@ -96,21 +96,22 @@ class MachineLink:
 
     def _arrive(self, daemon: SimulatedDaemon, message: Message) -> None:
         host: Key = message.host  # type: ignore[attr-defined]
-        if host in self._still:
-            self._still[host].append(lambda: self._arrive(daemon, message))
+        if host in self._frozen:
+            self._frozen[host].append(lambda: self._arrive(daemon, message))
             return
-        if not self._obeys(host, message):
+        if not self._is_current(host, message):
             return
-        self._spoke[host] = daemon
+        self._last[host] = daemon
         if isinstance(message, m.PingBackend):
             cut = host in self.machines.cut_off
-            self._word(Envelope(host, m.BackendDown("out of reach") if cut else m.BackendUp()))
+            self._report(Envelope(host, m.BackendDown("out of reach") if cut else m.BackendUp()))
             return
-        for word in self.machines.receive(message, self.world.now):
-            self._word(self._lied(word))
+        for report in self.machines.receive(message, self.world.now):
+            self._report(self._falsified(report))
         self._wake()
 
-    def _obeys(self, host: Key, message: Message) -> bool:
+    def _is_current(self, host: Key, message: Message) -> bool:
+        """Whether no younger owner has given this machine an order."""
         epoch = getattr(message, "epoch", None)
         return epoch is None or epoch >= self.machines.epochs.get(host, 0)
 
@@ -122,37 +123,37 @@ class MachineLink:
 
     def _due(self, at_s: float) -> None:
         self._wakes.pop(at_s, None)
-        for word in self.machines.due(self.world.now):
-            self._word(word)
+        for report in self.machines.due(self.world.now):
+            self._report(report)
         self._wake()
 
-    def _lied(self, word: Envelope) -> Envelope:
-        listed = word.message
+    def _falsified(self, report: Envelope) -> Envelope:
+        listed = report.message
         if not isinstance(listed, m.RunsListed):
-            return word
+            return report
         if not self._strikes("foreign run", self.faults.foreign_run):
-            return word
+            return report
         foreign = f"{'0' * 35}f-0-{len(self.foreign) + 1}"
         self.foreign[foreign] = None
         return Envelope(
-            word.to, m.RunsListed((*listed.running, foreign), listed.ends, listed.asked_at)
+            report.to, m.RunsListed((*listed.running, foreign), listed.ends, listed.asked_at)
         )
 
-    def _word(self, word: Envelope) -> None:
-        if self._strikes("word lost", self.faults.lose_word):
+    def _report(self, report: Envelope) -> None:
+        if self._strikes("report lost", self.faults.lose_report):
             return
-        for _ in range(2 if self._strikes("word repeated", self.faults.repeat_word) else 1):
-            after_s = self._upto(self.faults.word_delay_s)
-            self.world.later.at(self.world.now + after_s, lambda: self._say(word))
+        for _ in range(2 if self._strikes("report repeated", self.faults.repeat_report) else 1):
+            after_s = self._upto(self.faults.report_delay_s)
+            self.world.later.at(self.world.now + after_s, lambda: self._deliver(report))
 
-    def _say(self, word: Envelope) -> None:
-        """Through who spoke last; a daemon that is no more hears nothing, and neither do we."""
-        if word.to in self._still:
-            self._still[word.to].append(lambda: self._say(word))
+    def _deliver(self, report: Envelope) -> None:
+        """Through the daemon that ordered last; if that one is dead, the report is lost."""
+        if report.to in self._frozen:
+            self._frozen[report.to].append(lambda: self._deliver(report))
             return
-        daemon = self._spoke.get(word.to)
+        daemon = self._last.get(report.to)
         if daemon is not None and daemon.alive:
-            daemon.region.tell((word,))
+            daemon.region.tell((report,))
 
     def _upto(self, seconds: float) -> float:
         return self.world.chance.random() * seconds if seconds else 0.0
@@ -165,13 +166,13 @@ class MachineLink:
 
 
 class FaultyBackend:
-    """The soft machine of one life of a daemon; every order is a port call."""
+    """The backend service of one life of a daemon; every order is a port call."""
 
     own_thread = False
     wake_at: float | None = None
 
-    def __init__(self, floor: MachineLink, daemon: SimulatedDaemon) -> None:
-        self._floor = floor
+    def __init__(self, link: MachineLink, daemon: SimulatedDaemon) -> None:
+        self._link = link
         self._daemon = daemon
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
@@ -181,11 +182,11 @@ class FaultyBackend:
         return ()
 
     def reset(self) -> None:
-        """Nothing is held here."""
+        """Nothing to reset: this service has no state."""
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Machines do not care who we are: only for which epoch we speak."""
+        """Nothing to do: machines check epochs, not members."""
 
     def _order(self, message: Message) -> None:
         name = type(message).__name__
-        self._daemon.call("backend", name, do=lambda: self._floor.order(self._daemon, message))
+        self._daemon.call("backend", name, do=lambda: self._link.order(self._daemon, message))

@@ -1,14 +1,14 @@
-"""What clients said and heard: operations from invocation to answer, and whether they make sense.
+"""The history of clients: operations from invocation to answer, and whether they are consistent.
 
 Turns a list of operations into a list of what is wrong with it. An answer is *ok*, *refused* (it
-never happened) or *unknown* (it may have happened, or may yet); one that is unknown stays open to
-the end, for whoever takes it for a failure finds faults that are none and misses those that are.
-It must not know what happened inside: only what any client could have seen.
+never happened) or *unknown* (it may have happened, or may yet). An unknown one stays open to the
+end: taking it for a failure would report faults that are none and miss real ones. The module must
+not use what happened inside, only what a client could have seen.
 
-    R1  what was acknowledged is there for whoever looks later, until it is deleted
-    R2  what was refused, and what nobody asked for, is never seen
-    R6  who looks later sees no less: versions, ended states and successes never go back;
-        a request has one effect: a goal changes no more often than clients asked
+    R1  what was acknowledged is seen by every later read, until it is deleted
+    R2  what was refused, and what nobody requested, is never seen
+    R6  later reads see no less: versions, ended states and successes never go back;
+        a request has one effect: a goal changes no more often than clients requested
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused
 
 DELETED_S_MAX = 600.0
-"""Deletion is acknowledged when it is begun; a job with tasks takes a while to vanish."""
+"""Deletion is acknowledged when it begins; a job with tasks takes a while to disappear."""
 NO_JOB = Key("")
-"""What a listing is about: no job of its own."""
+"""The job of a listing: none."""
 
 
 class Asked(enum.Enum):
-    """What was asked for."""
+    """The kind of an operation."""
 
     CREATE = "create"
     STOP = "stop"
@@ -40,7 +40,7 @@ class Asked(enum.Enum):
 
 
 class Operation:
-    """One thing a client wanted; it may have been said several times under one request key."""
+    """One request of a client; it may have been sent several times under one request key."""
 
     def __init__(self, client: str, what: Asked, *, job: Key = NO_JOB, begun_s: float) -> None:
         self.client = client
@@ -53,21 +53,21 @@ class Operation:
 
     @property
     def known(self) -> bool:
-        """Whether it was answered for certain."""
+        """Whether it has a definite answer."""
         return self.ended_s is not None
 
     @property
     def refused(self) -> bool:
-        """Whether it certainly did not happen."""
+        """Whether it definitely did not happen."""
         return isinstance(self.answer, Refused)
 
     @property
     def done(self) -> bool:
-        """Whether it certainly happened: nobody was refused, or found nothing there."""
+        """Whether it definitely happened: it was neither refused nor answered with `Absent`."""
         return self.known and not isinstance(self.answer, Refused | Absent)
 
     def end(self, answer: Any, now: float) -> None:
-        """The answer."""
+        """Note the definite answer."""
         self.answer, self.ended_s = answer, now
 
     def __repr__(self) -> str:
@@ -77,19 +77,19 @@ class Operation:
 
 
 class Sight(NamedTuple):
-    """One job as somebody saw it, by a look or in a listing; without a summary: not there."""
+    """One job as a client saw it, by a get or in a listing; without a summary: absent."""
 
     begun_s: float
     ended_s: float
     summary: JobSummary | None
-    view: JobView | None  # of a look
+    view: JobView | None  # of a get
     by: Operation
 
 
 class JobHistory(NamedTuple):
-    """All that was wanted of one job, and all that was seen of it, in the order of the answers.
+    """All requests about one job, and all that was seen of it, in the order of the answers.
 
-    `may_leave`: what has ended may leave the listings, as it does where many jobs have ended.
+    `may_leave`: ended jobs may leave the listings, as they do where many jobs have ended.
     """
 
     wanted: list[Operation]
@@ -97,20 +97,20 @@ class JobHistory(NamedTuple):
     may_leave: bool
 
     def some(self, *what: Asked) -> list[Operation]:
-        """What may have happened: all that was not refused."""
+        """The requests of these kinds that may have happened: all that were not refused."""
         return [each for each in self.wanted if each.what in what and not each.refused]
 
     @property
     def reborn_s(self) -> float:
-        """From here on the job may be another of the same id: it was deleted, and then made by a
-        creation that was said again. Its versions begin anew."""
+        """From then on the job may be another of the same id: deleted, and created again by a
+        repeated creation. Its versions then start again."""
         deleted_s = _first_begun(self.some(Asked.DELETE))
         late = [e for e in self.some(Asked.CREATE) if e.ended_s is None or e.ended_s > deleted_s]
         return deleted_s if late else float("inf")
 
 
 def faults(history: list[Operation], *, may_leave: bool = False) -> list[str]:
-    """Everything that contradicts itself, each as a line."""
+    """Every contradiction, each as a line."""
     jobs: dict[Key, list[Operation]] = {}
     for operation in history:
         if operation.what is not Asked.LIST:
@@ -118,10 +118,10 @@ def faults(history: list[Operation], *, may_leave: bool = False) -> list[str]:
     lists = [_listed(each) for each in history if each.what is Asked.LIST and each.known]
     found: list[str] = []
     for job, some in jobs.items():
-        told = _of_job(_story(job, some, lists=lists)._replace(may_leave=may_leave))
-        found += [f"{job}: {text}" for text in told]
+        wrong = _of_job(_history_of(job, some, lists=lists)._replace(may_leave=may_leave))
+        found += [f"{job}: {text}" for text in wrong]
     for operation, listed in lists:
-        found += [f"R2 {job}: nobody made it, yet it is listed: {operation}" for job in listed
+        found += [f"R2 {job}: nobody created it, yet it is listed: {operation}" for job in listed
                   if job not in jobs]  # fmt: skip
     return found
 
@@ -130,7 +130,7 @@ def _listed(operation: Operation) -> tuple[Operation, dict[Key, JobSummary]]:
     return operation, {summary.job: summary for summary in operation.answer}
 
 
-def _story(
+def _history_of(
     job: Key,
     some: list[Operation],
     *,
@@ -158,7 +158,7 @@ def _of_job(story: JobHistory) -> Iterator[str]:
     yield from _never_goes_back(story)
     yield from _stays_stopped(story)
     yield from _parts_stay_stopped(story)
-    yield from _nobody_asked(story)
+    yield from _only_requested(story)
 
 
 def _first_begun(some: list[Operation]) -> float:
@@ -172,7 +172,7 @@ def _first_done(some: list[Operation]) -> float:
 
 
 def _is_there(story: JobHistory) -> Iterator[str]:
-    """R1 and R2: acknowledged is there until deleted; refused never is."""
+    """R1, R2: an acknowledged job exists until it is deleted; a refused one never does."""
     possible = story.some(Asked.CREATE)
     made_s, deleted_s = _first_done(possible), _first_begun(story.some(Asked.DELETE))
     gone_s = _first_done(story.some(Asked.DELETE)) + DELETED_S_MAX
@@ -183,13 +183,13 @@ def _is_there(story: JobHistory) -> Iterator[str]:
             if made_s < sight.begun_s and sight.ended_s < deleted_s:
                 yield f"R1 acknowledged at {made_s:.3f}, then absent: {sight.by}"
         elif sight.ended_s < _first_begun(possible):
-            yield f"R2 refused or not asked for, yet there: {sight.by}"
+            yield f"R2 refused or not requested, yet there: {sight.by}"
         elif sight.begun_s > gone_s and sight.ended_s < story.reborn_s:
             yield f"R1 deleted at {gone_s - DELETED_S_MAX:.3f}, yet there: {sight.by}"
 
 
 def _goes_on(story: JobHistory, sight: Sight) -> bool:
-    """Whether somebody who looked later saw that it had not ended by then."""
+    """Whether a later read saw that the job had not ended by then."""
     return any(
         later.begun_s > sight.ended_s
         and later.summary is not None
@@ -199,7 +199,7 @@ def _goes_on(story: JobHistory, sight: Sight) -> bool:
 
 
 class _Newest:
-    """The most that was seen by whoever was answered before."""
+    """The newest state that was seen by the answers until now."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -207,7 +207,7 @@ class _Newest:
         self.ended: JobStates | None = None
 
     def add(self, sight: Sight) -> None:
-        """It was seen; nobody who looks from now on may see less."""
+        """It was seen; no later read may see less."""
         if sight.summary is None:
             return
         self.succeeded = max(self.succeeded, _succeeded(sight.summary))
@@ -218,14 +218,14 @@ class _Newest:
 
 
 def _never_goes_back(story: JobHistory) -> Iterator[str]:
-    """R6, R13: who looks later sees no less; what has ended stays ended."""
-    newest, heard = _Newest(), 0
+    """R6, R13: later reads see no less; what has ended stays ended."""
+    newest, added = _Newest(), 0
     for later in sorted(story.sights, key=lambda sight: sight.begun_s):
         if later.ended_s >= story.reborn_s:
             continue
-        while story.sights[heard].ended_s < later.begun_s:
-            newest.add(story.sights[heard])
-            heard += 1
+        while story.sights[added].ended_s < later.begun_s:
+            newest.add(story.sights[added])
+            added += 1
         if later.summary is None:
             continue
         if later.view is not None and later.view.desired_state_version < newest.version:
@@ -243,7 +243,7 @@ def _succeeded(summary: JobSummary) -> int:
 
 
 def _stays_stopped(story: JobHistory) -> Iterator[str]:
-    """R1: a stop that was acknowledged is seen by whoever looks later."""
+    """R1: an acknowledged stop is seen by every later read."""
     stopped_s = _first_done(story.some(Asked.STOP))
     for sight in story.sights:
         if sight.summary is None or sight.begun_s <= stopped_s or sight.ended_s >= story.reborn_s:
@@ -254,7 +254,7 @@ def _stays_stopped(story: JobHistory) -> Iterator[str]:
 
 
 def _parts_stay_stopped(story: JobHistory) -> Iterator[str]:
-    """R1: likewise of a stop of some instances: each slice it touched names its last one."""
+    """R1: an acknowledged stop of some instances is seen in each slice that it touched."""
     for stop in story.some(Asked.STOP_SOME):
         if not isinstance(stop.answer, JobStopped) or stop.ended_s is None:
             continue
@@ -264,9 +264,9 @@ def _parts_stay_stopped(story: JobHistory) -> Iterator[str]:
             if view is None or not late or view.summary.state in TERMINAL_JOB_STATES:
                 continue
             if view.goal in (JobGoals.KILLED, JobGoals.DELETED):
-                continue  # of what is stopped as a whole no part is stopped
-            told = [number for number, _ in view.part_stops]
-            missing = [each for each in _slices(stop.answer) if each not in told]
+                continue  # the stop of the whole job replaces the stops of its parts
+            stopped = [number for number, _ in view.part_stops]
+            missing = [each for each in _slices(stop.answer) if each not in stopped]
             if missing:
                 yield f"R1 stopped in slices {missing} by {stop}, not seen by {sight.by}"
 
@@ -278,20 +278,20 @@ def _slices(answer: JobStopped) -> list[int]:
     return [*found]
 
 
-def _nobody_asked(story: JobHistory) -> Iterator[str]:
-    """R2, R6: nothing is stopped that nobody stopped, and no request is obeyed twice."""
+def _only_requested(story: JobHistory) -> Iterator[str]:
+    """R2, R6: nothing is stopped without a request, and no request has two effects."""
     goals = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
     parts = story.some(Asked.STOP_SOME)
     for sight in story.sights:
         if sight.summary is None:
             continue
-        asked = [each for each in goals if each.begun_s <= sight.ended_s]
-        if sight.summary.state in (JobStates.KILLED, JobStates.KILLING) and not asked:
+        requested = [each for each in goals if each.begun_s <= sight.ended_s]
+        if sight.summary.state in (JobStates.KILLED, JobStates.KILLING) and not requested:
             yield f"R2 {sight.summary.state.name}, and nobody stopped it: {sight.by}"
         if sight.view is None:
             continue
-        if sight.view.desired_state_version > 1 + len(asked):
+        if sight.view.desired_state_version > 1 + len(requested):
             changes = sight.view.desired_state_version - 1
-            yield f"R6 {len(asked)} changes were asked for, {changes} are seen: {sight.by}"
+            yield f"R6 {len(requested)} changes were requested, {changes} are seen: {sight.by}"
         if sight.view.part_stops and sight.ended_s < _first_begun(parts):
             yield f"R2 instances are stopped, and nobody stopped them: {sight.by}"

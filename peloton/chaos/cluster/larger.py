@@ -1,8 +1,8 @@
-"""What clients do in few storms: jobs above one slice, jobs said in pieces, orders of operators.
+"""What clients do in few storms: jobs of several slices, jobs sent in pieces, redrives.
 
-Turns a deed of a plan into operations of clients, like `workload.py`; but it costs more than an
-ordinary deed, or means little without another, so it is drawn apart and rarely. It must not judge
-an answer.
+Turns an action of a plan into operations of clients, like `workload.py`; these actions cost more
+than ordinary ones, or need another to mean anything, so they are drawn separately and rarely. It
+must not judge an answer.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from peloton.runtime.vocabulary import Key, Refused
 LITTLE = Resources(UNIT // 100, UNIT // 100, 0, 0)
 LARGE = (1_001, 1_500, 2_500)
 LARGE_NAME = "large"
-"""Runs of such a job last alike: each by itself they would take more steps than all else."""
+"""Runs of such a job have few durations: a thousand different ends would be too many steps."""
 LARGE_SHARE, PIECES_SHARE, STOPPED_SHARE = 0.02, 0.2, 0.05
 STOP_EARLY = "stop early"
 OWN_EVERY = (1, 40, 40, 250)
-"""Of so many instances of a job that is stopped early one has a config of its own."""
+"""One of so many instances of a job that is stopped early has its own config."""
 RESTART_S = (1.5, 6.0)
-"""Between a stop and the restart of the daemon that has the job: by then its slices have left."""
+"""Between a stop and the restart of the job's owner: by then its slices have left memory."""
 TRIES_MAX = 5
-"""A client whose pieces are lost again and again gives up."""
+"""A client whose pieces are dropped so often gives up."""
 
 
 def create_large(storm: Storm, action: StormAction) -> None:
-    """A job of several slices, each instance of which wants little."""
+    """A job of several slices; each instance requests few resources."""
     cluster = cluster_of(storm)
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
     cluster.create(action.count, client=CLIENTS[action.other % 3], name=name, resources=LITTLE)
 
 
 def create_in_pieces(storm: Storm, action: StormAction) -> None:
-    """A job whose instances' own configs come slice by slice, before the job itself."""
+    """A job whose overrides are sent slice by slice, before the job itself."""
     cluster = cluster_of(storm)
     default = TaskConfig(command=Command("x"), resources=LITTLE)
     own = TaskConfig(command=Command("y"), resources=NEED)
@@ -57,15 +57,14 @@ def create_in_pieces(storm: Storm, action: StormAction) -> None:
     spec = JobSpec("p", "me", STORM_POOL, action.count, default, own_configs=len(given))
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}" if action.count > SLICE_SIZE else ""
     job, client = cluster.draw_job(name), CLIENTS[action.other % 3]
-    _InPieces(storm, job, client=client, pieces=(spec, slices)).say()
+    _InPieces(storm, job, client=client, pieces=(spec, slices)).send()
 
 
 def stop_early(storm: Storm, action: StormAction) -> None:
-    """A job of several slices of which few run at once is stopped before the later ones began.
+    """A job of several slices with a low running limit is stopped before the later ones began.
 
-    After the stop the daemon that has the job dies; every second job is deleted shortly before or
-    after that. The stop is sent even when the storm is over by then: one by one the instances
-    would take hours.
+    After the stop the job's owner dies; every second job is deleted shortly before or after that.
+    The stop is sent even when the storm is over by then: one by one the instances would take hours.
     """
     cluster = cluster_of(storm)
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
@@ -93,11 +92,11 @@ def stop_early(storm: Storm, action: StormAction) -> None:
             delete_s = restart_s + (-0.5 if action.which % 2 else 5.0)
             storm.later(delete_s, lambda: cluster.clients.delete(client, job))
 
-    _InPieces(storm, job, client=client, pieces=(spec, slices), made=made).say()
+    _InPieces(storm, job, client=client, pieces=(spec, slices), made=made).send()
 
 
 def _restart(storm: Storm, job: Key) -> None:
-    """The daemon that has a job dies; its next process comes by itself."""
+    """The owner of a job's shard dies; its next process is started by the world."""
     shard = storm.world.sharding.shard_of(job)
     for daemon in [*storm.world.living()]:
         if shard in daemon.shards():
@@ -106,7 +105,7 @@ def _restart(storm: Storm, job: Key) -> None:
 
 
 class _InPieces:
-    """A client that says a job in pieces, and all of it anew when the pieces were forgotten."""
+    """A client that sends a job in pieces, and all of it again when the pieces were dropped."""
 
     def __init__(
         self,
@@ -123,30 +122,32 @@ class _InPieces:
         self._made = made
         self._tries = 0
 
-    def say(self) -> None:
-        """The first piece; each answer brings the next, and the last one the job."""
+    def send(self) -> None:
+        """Send the first piece; each answer triggers the next, and the last one the job."""
         self._tries += 1
         self._piece([*self._slices.items()])
 
     def _piece(self, left: list[tuple[int, tuple[Override, ...]]]) -> None:
         if not left:
             message = CreateJob(self._spec, (), len(self._slices))
-            self._clients.create(self._client, self._job, message=message, heard=self._heard)
+            self._clients.create(self._client, self._job, message=message, answered=self._created)
             return
         number, overrides = left[0]
 
-        def heard(answer: Any) -> None:
+        def answered(answer: Any) -> None:
             if not isinstance(answer, Refused):
                 self._piece(left[1:])
 
         piece = AddOverrides(number, overrides)
-        self._clients.command(self._client, self._job, message=piece, heard=heard, keyed=False)
+        self._clients.command(
+            self._client, self._job, message=piece, answered=answered, keyed=False
+        )
 
-    def _heard(self, answer: Any) -> None:
+    def _created(self, answer: Any) -> None:
         if isinstance(answer, JobCreated):
             self._made()
         elif isinstance(answer, Refused) and answer.again and self._tries < TRIES_MAX:
-            self.say()
+            self.send()
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {
@@ -157,13 +158,13 @@ WORK: dict[str, Callable[[Storm, StormAction], None]] = {
 
 
 def redrive(storm: Storm, action: StormAction) -> None:
-    """Two messages at which every turn raises, and later a person who has them tried again."""
+    """Two messages at which every turn raises, and later an operator who redrives them."""
     jobs = cluster_of(storm).jobs
     if not jobs:
         return
     job = jobs[action.which % len(jobs)]
     shard = storm.world.sharding.shard_of(job)
-    # Where it is owned: a letter to another daemon cannot carry what is not of its type.
+    # Sent at the owner: a batch to another daemon cannot encode a message of wrong types.
     daemon = next((each for each in storm.world.living() if shard in each.shards()), None)
     if daemon is None:
         return
@@ -180,13 +181,11 @@ def redrive(storm: Storm, action: StormAction) -> None:
     storm.later(max(2.0, action.for_s), then)
 
 
-STROKES = (
-    MomentaryFault("F31", "redrive", "what was set aside is tried again", redrive, 1, (2.0, 15.0)),
-)
+STROKES = (MomentaryFault("F31", "redrive", "dead letters are redriven", redrive, 1, (2.0, 15.0)),)
 
 
 def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Of few seeds one or two; their chance is their own, so all else stays what it was."""
+    """One or two actions of few seeds, from a generator of their own: all else stays as drawn."""
     chance = random.Random(f"{seed} larger")
     actions = []
     for name, share in (("create large", LARGE_SHARE), ("create in pieces", PIECES_SHARE)):
@@ -204,7 +203,7 @@ def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
 
 
 def _stopped(chance: random.Random, *, storm_s: float) -> list[StormAction]:
-    """Later than the others, so by a chance of its own."""
+    """Added later than the others, so from a generator of its own."""
     if chance.random() >= STOPPED_SHARE:
         return []
     return [

@@ -1,7 +1,7 @@
-"""The machines of a simulated world: they run what hosts order, as a script says.
+"""The machines of a simulated world: they run what hosts order, with the ends a script gives.
 
 Turns orders into starts and ends in virtual time, and keeps the truth of what really runs, which
-survives every crash of a shard. It must not be asked by actors for anything but `ListRuns`.
+survives every crash of a shard. Actors must not read anything of it but by `ListRuns`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CUT_SHORT = RunOutcome(End.LOST, reason="the machine was switched off")
 
 
 class Fate(NamedTuple):
-    """What becomes of a run: after so long it ends so; None: it runs until it is stopped."""
+    """How a run ends: its duration in s and its outcome; None: it runs until it is stopped."""
 
     duration_s: float | None = 1.0
     outcome: RunOutcome = SUCCESS
@@ -46,28 +46,28 @@ class Machines:
         self.fates = fates
         self.start_s = start_s
         self.stop_s = stop_s  # how long a process takes to die
-        self.deaf = False  # orders arrive and nothing is done: a launch that never starts
+        self.deaf = False  # launch orders are ignored: runs never start
         self.running: dict[str, MachineProcess] = {}
         self.ended: dict[str, tuple[Key, m.RunEnd]] = {}  # not yet forgotten by their host
         self.started: dict[str, Key] = {}  # every run that ever ran, and where
-        self.gone: dict[str, None] = {}  # vanished with their machine, which knows them no more
+        self.gone: dict[str, None] = {}  # lost with their machine, which does not list them
         self.results: dict[str, RunOutcome] = {}  # how every run ended in truth
         self.epochs: dict[Key, int] = {}
-        self.cut_off: dict[Key, None] = {}  # machines that run on but cannot be asked
+        self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
         self._count = 0
 
     @property
     def wake_at(self) -> float | None:
-        """When something starts or ends next."""
+        """When the next run starts or ends."""
         return self._events[0][0] if self._events else None
 
     def receive(self, message: Message, now: float) -> list[Envelope]:
-        """One order."""
+        """Carry out one order; returns its reports."""
         host: Key = message.host  # type: ignore[attr-defined]
         if host in self.cut_off:
-            asks = isinstance(message, m.ListRuns | m.PingBackend)
-            return [Envelope(host, m.BackendDown("out of reach"))] if asks else []
+            answers = isinstance(message, m.ListRuns | m.PingBackend)
+            return [Envelope(host, m.BackendDown("out of reach"))] if answers else []
         if isinstance(message, m.PingBackend):
             return [Envelope(host, m.BackendUp())]
         epoch = getattr(message, "epoch", None)
@@ -89,7 +89,7 @@ class Machines:
         return []
 
     def due(self, now: float) -> list[Envelope]:
-        """What has started or ended by now: one report of each per host."""
+        """Reports of what has started or ended by now: one of each per host."""
         starts: dict[Key, list[str]] = {}
         ends: dict[Key, list[m.RunEnd]] = {}
         while self._events and self._events[0][0] <= now:
@@ -104,16 +104,16 @@ class Machines:
             self.results[run] = outcome
             self.ended[run] = (process.host, m.RunEnd(run, outcome, at))
             ends.setdefault(process.host, []).append(self.ended[run][1])
-        words = [Envelope(host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()]
-        words += [Envelope(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
-        return [word for word in words if word.to not in self.cut_off]
+        reports = [Envelope(host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()]
+        reports += [Envelope(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
+        return [report for report in reports if report.to not in self.cut_off]
 
     def end(self, run: str, outcome: RunOutcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
         self._at(run, outcome, at=now)
 
     def vanish(self, host: Key) -> None:
-        """The machine is switched off: nobody will ever say how its runs ended."""
+        """The machine is switched off: the ends of its runs are never reported."""
         for run in [run for run, process in self.running.items() if process.host == host]:
             del self.running[run]
             self.results[run] = CUT_SHORT
@@ -122,7 +122,7 @@ class Machines:
         self.ended = {run: end for run, end in self.ended.items() if end[0] != host}
 
     def used(self, host: Key) -> Resources:
-        """What really runs on a machine."""
+        """The resources of all that really runs on a machine."""
         total = Resources()
         for process in self.running.values():
             if process.host == host:

@@ -1,13 +1,12 @@
-"""Three enemies of every goal loop: a missed event, old glasses, a stop in the middle.
+"""Three nemeses of every goal loop: a lost message, stale messages, a process stopped midway.
 
-Turns what entities say to each other into less of it, into something older, or into the end of the
-process that says it; and tells a second history, in which every kind has something to say to
-another shard. Whoever pursues a goal must get there all the same. What a nemesis strikes is named
-(this class, this occurrence), never drawn; and it must not touch what is in a frame, because that
-is no message any more.
+Turns the messages between entities into fewer, into older ones, or into the end of the process that
+sends them; and plays a second scripted history, in which every kind sends something to another
+shard. Every goal must be reached all the same. What a nemesis strikes is named (this class, this
+occurrence), never drawn. It must not touch sends within a frame: they are no messages.
 
     trouble = Troubles()
-    Missed("lot", "Ask", which=FIRST).haunt(trouble.cluster)
+    Missed("lot", "Enqueue", which=first).attach(trouble.cluster)
     trouble.run()
 """
 
@@ -31,61 +30,61 @@ Occurrences = Callable[[int], bool]
 """Of the occurrences of a message class for one receiver, counted from 1, which are struck."""
 
 SCENE_S_MAX = 1500.0
-"""Several times the longest interval after which a lost word is asked for again: that of a host
-that looks at its backend though nothing seems wrong."""
+"""In s: several times the longest interval after which a lost message is requested again, which is
+that of a host that checks its backend though nothing seems wrong."""
 QUIET_S = 60.0
-GLASSES_S_MAX = 12.0
-"""What glasses hold back comes at last, even if nothing new pushes it out."""
+STALE_S_MAX = 12.0
+"""A message held back is delivered after so long, even if no newer one releases it."""
 
 
 def first(count: int) -> bool:
-    """Only the first, of each receiver's."""
+    """Only the first of each receiver."""
     return count == 1
 
 
 def second(count: int) -> bool:
-    """Only the second, of each receiver's."""
+    """Only the second of each receiver."""
     return count == 2
 
 
 def every_other(count: int) -> bool:
-    """The first, the third, and so on: for good, as long as the history lasts."""
+    """The first, the third, and so on, as long as the history lasts."""
     return count % 2 == 1
 
 
 class Nemesis:
-    """Listens to all that leaves a shard, a machine or a client, in every life of every daemon."""
+    """Filters all that leaves a shard, a machine or a client, in every life of every daemon."""
 
-    def haunt(self, cluster: SimulatedCluster) -> None:
-        """From now on, in this cluster."""
+    def attach(self, cluster: SimulatedCluster) -> None:
+        """Filter the messages of this cluster from now on."""
         for daemon in cluster.world.daemons.values():
-            self._stand_behind(daemon)
+            self._attach(daemon)
 
-    def _stand_behind(self, daemon: SimulatedDaemon) -> None:
-        daemon.through = lambda envelopes, stamp: self.hear(daemon, envelopes, stamp=stamp)
+    def _attach(self, daemon: SimulatedDaemon) -> None:
+        daemon.outlet = lambda envelopes, stamp: self.filtered(daemon, envelopes, stamp=stamp)
 
-    def hear(
+    def filtered(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
-        """What is said in the end; of this one, all that was to be said."""
+        """What is really sent; of this nemesis, everything."""
         return envelopes
 
 
-class Ear(Nemesis):
-    """Harms nobody: counts what is said to whom, by (kind, message class)."""
+class MessageCounter(Nemesis):
+    """Changes nothing: counts what is sent, by (receiving kind, message class)."""
 
     def __init__(self) -> None:
-        self.heard: Counter[tuple[str, str]] = Counter()
+        self.counts: Counter[tuple[str, str]] = Counter()
 
-    def hear(
+    def filtered(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
-        self.heard.update(map(name_of, envelopes))
+        self.counts.update(map(name_of, envelopes))
         return envelopes
 
 
 class Missed(Nemesis):
-    """Some occurrences of one message class reach nobody, and nobody is told."""
+    """Some occurrences of one message class are lost silently."""
 
     def __init__(self, kind: str, message: str, *, which: Occurrences) -> None:
         self.name = (kind, message)
@@ -96,7 +95,7 @@ class Missed(Nemesis):
     def __str__(self) -> str:
         return f"{type(self).__name__} {'.'.join(self.name)}, {self.which.__name__}"
 
-    def hear(
+    def filtered(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         return [envelope for envelope in envelopes if not self._strikes(envelope)]
@@ -111,13 +110,13 @@ class Missed(Nemesis):
 
 
 class Stopped(Missed):
-    """The process that says it ends: before the word has left it, or right behind it."""
+    """The process that sends the message ends: before it was sent, or right after."""
 
     def __init__(self, kind: str, message: str, *, which: Occurrences, behind: bool) -> None:
         super().__init__(kind, message, which=which)
         self.behind = behind
 
-    def hear(
+    def filtered(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
         if not sum(self._strikes(envelope) for envelope in envelopes):
@@ -130,63 +129,63 @@ class Stopped(Missed):
         return []
 
 
-class OldGlasses(Nemesis):
-    """Words of these classes come when `behind` newer ones are there, in their order."""
+class StaleMessages(Nemesis):
+    """Messages of these classes arrive when `behind` newer ones were sent, in their order."""
 
     def __init__(self, *names: tuple[str, str], behind: int) -> None:
         self.names = names
         self.behind = behind
         self.struck = 0
         self._held: dict[tuple[str, Stamp | None, str], deque[Envelope]] = {}
-        self._through = False
+        self._releasing = False
 
-    def hear(
+    def filtered(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
-        if self._through:
+        if self._releasing:
             return envelopes
-        said: list[Envelope] = []
+        sent: list[Envelope] = []
         for envelope in envelopes:
             if name_of(envelope) not in self.names:
-                said.append(envelope)
+                sent.append(envelope)
                 continue
             assert daemon.process is not None
-            line = (daemon.process.name, stamp, envelope.to)
-            held = self._held.setdefault(line, deque())
+            route = (daemon.process.name, stamp, envelope.to)
+            held = self._held.setdefault(route, deque())
             held.append(envelope)
-            self._come_at_last(daemon, line, envelope=envelope)
+            self._deliver_at_last(daemon, route, envelope=envelope)
             if len(held) > self.behind:
-                said.append(held.popleft())
-        return said
+                sent.append(held.popleft())
+        return sent
 
-    def _come_at_last(
-        self, daemon: SimulatedDaemon, line: tuple[str, Stamp | None, str], *, envelope: Envelope
+    def _deliver_at_last(
+        self, daemon: SimulatedDaemon, route: tuple[str, Stamp | None, str], *, envelope: Envelope
     ) -> None:
-        def come() -> None:
-            held = self._held[line]
+        def deliver() -> None:
+            held = self._held[route]
             waits = any(each is envelope for each in held)
-            if not waits or daemon.process is None or daemon.process.name != line[0]:
+            if not waits or daemon.process is None or daemon.process.name != route[0]:
                 return
             self.struck += 1
-            said = [held.popleft()]
-            while said[-1] is not envelope:
-                said.append(held.popleft())
-            self._through = True
-            daemon.region.tell(said, line[1])
-            self._through = False
+            sent = [held.popleft()]
+            while sent[-1] is not envelope:
+                sent.append(held.popleft())
+            self._releasing = True
+            daemon.region.tell(sent, route[1])
+            self._releasing = False
 
-        daemon.world.later.at(daemon.world.now + GLASSES_S_MAX, come)
+        daemon.world.later.at(daemon.world.now + STALE_S_MAX, deliver)
 
 
 def name_of(envelope: Envelope) -> tuple[str, str]:
-    """The kind that is spoken to, and the class of the message."""
+    """The receiving kind, and the class of the message."""
     return kind_of(envelope.to), type(envelope.message).__name__
 
 
 # ---- the second history ----
 
 SIZES = {"jobmgr": 3, "resmgr": 1, "hostmgr": 2}
-"""So that the second slices of jobs n and i live in other shards than their jobs."""
+"""With these the second slices of jobs n and i live in other shards than their jobs."""
 SMALL = Resources(UNIT // 100, UNIT, 0, 0)
 LARGE = Resources(6 * UNIT, UNIT, 0, 0)
 WANTED_AFTER_SCENE: WantedJobs = {"n": (JobStates.SUCCEEDED, 1002), "h": (JobStates.SUCCEEDED, 12)}
@@ -198,7 +197,7 @@ def fates(run: str) -> Fate:
 
 
 class Troubles:
-    """A history in which there is too little room, a host out of reach, and a job of two slices."""
+    """A history with too few resources, a host out of reach, and jobs of two slices."""
 
     def __init__(self, *, seed: int = 5) -> None:
         setup = ClusterSetup(
@@ -207,8 +206,8 @@ class Troubles:
         self.cluster = SimulatedCluster(seed=seed, daemons=2, hosts=2, sizes=SIZES, setup=setup)
 
     def play(self, nemesis: Nemesis) -> list[str]:
-        """The history with this nemesis in it: what is wrong with it, a line for each fault."""
-        nemesis.haunt(self.cluster)
+        """The history with this nemesis: what is wrong afterwards, one line for each fault."""
+        nemesis.attach(self.cluster)
         try:
             self.run()
         except AssertionError as error:
@@ -216,39 +215,41 @@ class Troubles:
         return [*faults_of(self.cluster, WANTED_AFTER_SCENE)]
 
     def run(self) -> None:
-        """From the first claim to silence; raises `NotReached`."""
+        """From the first claim until nothing happens any more; raises `NotReached`."""
         cluster = self.cluster
         self._until("ready", cluster.ready)
         cluster.create(1002, name="n", resources=SMALL)
-        self._until("n is over: two slices, and not room for all at once", cluster.over)
+        self._until("n is over: two slices, which do not fit all at once", cluster.over)
         cluster.create(12, name="h")
         self._until("h is over: a queue", cluster.over)
         self._lose_a_host()
-        self._want_too_much()
+        self._request_too_much()
         cluster.world.run_for(QUIET_S)
         for job in cluster.jobs:
-            cluster.clients.look("c2", job)
+            cluster.clients.get("c2", job)
         self._until("over", cluster.over)
 
     def _lose_a_host(self) -> None:
-        """Its runs are given up, and killed when it is back; then the job is stopped."""
+        """Runs of a lost host are given up, and killed when it is back; then the job is stopped."""
         cluster = self.cluster
         job = cluster.create(3, name="f").job
         self._until("f runs", lambda: len(cluster.machines.running) >= 3)
         host = next(iter(cluster.machines.running.values())).host
-        cluster.floor.cut(host)
+        cluster.backend.cut(host)
         lost = {run for run, at in cluster.machines.running.items() if at.host == host}
         anew = lambda: len({*cluster.machines.running} - lost) >= 3  # noqa: E731
         self._until("f runs elsewhere", anew)
-        cluster.floor.mend(host)
-        self._until("what was given up is killed", lambda: not {*cluster.machines.running} & lost)
+        cluster.backend.mend(host)
+        self._until(
+            "the runs that were given up are killed", lambda: not {*cluster.machines.running} & lost
+        )
         cluster.clients.stop("c1", job)
         self._until("f is stopped", cluster.over)
         cluster.clients.delete("c1", job)
         self._until("f is gone", lambda: cluster.over() and not self._lives(job))
 
-    def _want_too_much(self) -> None:
-        """No host is large enough; then the job is deleted, and two slices of another with it."""
+    def _request_too_much(self) -> None:
+        """A job that fits no host is deleted, and with it another job of two slices."""
         cluster = self.cluster
         made = [
             cluster.create(1, name="g", resources=LARGE),
@@ -265,12 +266,12 @@ class Troubles:
         return [job for job in self.cluster.jobs if job[-1] in "gi"]
 
     def reconnect(self) -> list[str]:
-        """No nemesis any more, and every host lists its runs anew: what is wrong after that."""
+        """Remove the nemesis, let every host list its runs again: what is wrong after that."""
         cluster = self.cluster
-        Nemesis().haunt(cluster)
+        Nemesis().attach(cluster)
         for host in cluster.hosts:
-            cluster.floor.cut(host)
-            cluster.floor.mend(host)
+            cluster.backend.cut(host)
+            cluster.backend.mend(host)
         cluster.world.run_for(QUIET_S)
         return [*faults_of(cluster, WANTED_AFTER_SCENE)]
 

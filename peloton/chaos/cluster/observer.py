@@ -1,8 +1,8 @@
-"""Sees which rare branches a storm reached, from outside.
+"""Detects from outside which rare branches a storm reached.
 
 Turns committed frames, replies of the store, states of the world and the stories at the end into
-names of `branches.py`. It must not change anything, draw anything, or cost much: states are looked
-at every few steps only.
+names of `branches.py`. It must not change or draw anything, nor cost much: states are inspected
+every few steps only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Absent, Key, kind_of
 
-LOOK_STEPS = 20
+INSPECT_EVERY_STEPS = 20
 LONG_S = 60.0
 KEY_REUSED = "same key, other body: refused"
 HEALTH = {
@@ -48,7 +48,7 @@ LINKS = {
 
 
 class Observer:
-    """Listens to one stage."""
+    """Observes one storm run."""
 
     def __init__(self, storm: Storm, cluster: SimulatedCluster, *, checks: ClusterChecks) -> None:
         self._storm = storm
@@ -60,12 +60,12 @@ class Observer:
         self._vanished: dict[str, None] = {}
         self._never_begun: dict[ShardId, dict[Key, None]] = {}
         self.calm_at_s = 0.0
-        checks.core.hearers.append(self._hear)
+        checks.core.on_frame.append(self._committed)
         self._world.on_replies.append(self._replied)
-        self._world.checks.append(self._look)
+        self._world.checks.append(self._inspect)
 
     def reached(self, calm_s: float) -> tuple[str, ...]:
-        """All of them, once the storm is over and all goals are reached."""
+        """Names of all branches reached, once the storm is over and all goals are reached."""
         if calm_s == 0.0:
             self._state("nothing waits at the calm")
         if calm_s > LONG_S:
@@ -76,9 +76,9 @@ class Observer:
                 self._reason(kind_of(line.key), line.because)
         return tuple(sorted(name for name in self._reached if name in branches.BRANCHES))
 
-    # ---- what is told ----
+    # ---- events ----
 
-    def _hear(self, frame: DecodedFrame) -> None:
+    def _committed(self, frame: DecodedFrame) -> None:
         for entry in frame.entries:
             kind = kind_of(entry.key)
             for fact in entry.facts:
@@ -96,9 +96,9 @@ class Observer:
                     self._reached[branches.reason_name(of, reason)] = None
 
     def _replied(
-        self, daemon: SimulatedDaemon, said: list[tuple[Statement, StatementReply]]
+        self, daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]
     ) -> None:
-        for statement, reply in said:
+        for statement, reply in sent:
             for name in _hit_in_store(statement, self._limits):
                 self._hit(name)
             if isinstance(reply, StatementFailed | NotApplied):
@@ -115,10 +115,10 @@ class Observer:
         assert name in branches.STATES, name
         self._reached[f"world: {name}"] = None
 
-    # ---- what is seen ----
+    # ---- states ----
 
-    def _look(self) -> None:
-        if self._world.stepper.steps % LOOK_STEPS:
+    def _inspect(self) -> None:
+        if self._world.stepper.steps % INSPECT_EVERY_STEPS:
             return
         open_now: dict[ShardId, list[tuple[SimulatedDaemon, Shard]]] = {}
         for daemon in self._world.daemons.values():
@@ -197,7 +197,7 @@ class Observer:
 
     def _links(self, shell: PeerShell) -> None:
         if shell.counts["refused"]:
-            self._state("a letter for nobody")
+            self._state("a batch for no route")
         for link in shell.links.values():
             for counted, name in LINKS.items():
                 if link.counts[counted]:
@@ -212,12 +212,12 @@ class Observer:
             self._state("alive again")
 
     def _clients(self) -> None:
-        for said in self._cluster.clients.said:
-            operation = said.operation
+        for request in self._cluster.clients.requests:
+            operation = request.operation
             if not operation.known:
                 continue
             if operation.tries >= 3:
-                self._state("said three times")
+                self._state("sent three times")
             if (operation.ended_s or 0.0) > self.calm_at_s > operation.begun_s:
                 self._state("answered after the storm")
             if operation.what is Asked.LIST:
@@ -229,9 +229,9 @@ class Observer:
 
 
 def _never_began(entry: Entry) -> bool:
-    """Whether a slice is stopped that had opened before, and of which nothing had begun.
+    """Whether an open slice is stopped of which no member had begun.
 
-    The lowest member begins first; so if that one begins in order to end, none had.
+    The lowest member begins first: if it begins in the frame that stops the slice, none had begun.
     """
     facts = {type(fact): fact for fact in entry.facts}
     begun = facts.get(MembersBegun)
@@ -240,7 +240,7 @@ def _never_began(entry: Entry) -> bool:
 
 
 def _hit_in_store(statement: Statement, limits: Mapping[str, int | float]) -> Iterator[str]:
-    """Which limits are met by what is said to the store."""
+    """Which limits are met by a statement to the store."""
     if isinstance(statement, DeleteSegment) and "segment_frames" in limits:
         yield "segment_frames"
     if not isinstance(statement, InsertRow):

@@ -1,16 +1,16 @@
 """Every moment at which a daemon can die, numbered, and one death at each of them.
 
-Turns a small scripted history into a table of its port calls, by the path they lie on, and any of
-them into a run of the same history in which a process ends exactly there. A run answers with what
-is wrong afterwards: a goal not reached, an answer that makes no sense, something left behind. It
-must not draw a point: what is not tried is named by its number, never left to luck.
+Turns a small scripted history into a table of its port calls, by the path they belong to, and each
+of them into a replay of the same history in which a process ends exactly there. The result is what
+is wrong afterwards: a goal not reached, a contradictory answer, something left behind. It must not
+draw a point at random: points that are not tried are known by their numbers.
 
     table = points()                       the history once, nobody dies
     play(Deaths(table[17]))                once more, and one process ends at call 17
     play(Deaths(table[17], again=5))       and its next life at that life's fifth call
 
-Beside *before* and *after* a call there is a third side to a write, *under way*: it has left the
-process that dies, and is done later, if it still can be.
+Beside *before* and *after* a call a write has a third side, *under way*: it has left the process
+that dies, and is applied later, if its condition still holds.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from peloton.runtime.simulation.world import NotReached
 
 SEED = 4
 SCENE_S_MAX = 150.0
-"""A session's time, a restart and what is said again after it: more than that is a hang."""
+"""In s: a session timeout, a restart and its re-sends. More than that is a hang."""
 QUIET_S = 40.0
-"""Longer than anything waits before it is said again."""
+"""In s: longer than the longest re-send interval."""
 TINY = DaemonLimits(checkpoint_bytes_min=300)
 WANTED_AFTER_CRASH = {
     "a": (JobStates.SUCCEEDED, 3),
@@ -44,7 +44,7 @@ WANTED_AFTER_CRASH = {
     "e": (JobStates.KILLED, SLICE_SIZE + 1),
 }
 SECOND_MAX = 60
-"""A life begins with so many calls, about: membership, claims, recovery, first letters."""
+"""A life begins with about so many calls: membership, claims, recovery, first batches."""
 UNDER_WAY = StoreFaults(hold=1.0, reorder_plain=1.0, late_s=15.0)
 
 PATHS = {
@@ -68,17 +68,17 @@ PATHS = {
     ("backend", "StopRuns"): "kill",
     ("backend", "ForgetRuns"): "end",
     ("backend", "ListRuns"): "reconcile",
-    ("backend", "AskBackend"): "reconcile",
+    ("backend", "PingBackend"): "reconcile",
 }
-"""Of ports that are on one path only, the path is named after what they are for."""
+"""Calls of these ports are on one path only, named after the port's purpose."""
 PORTS = {"exchange": "parcels", "membership": "membership"}
-LOOKS = ("sure_for_s",)
-"""Calls that leave no trace anywhere: to die there is to die at the next one."""
+READS = ("sure_for_s",)
+"""Calls that leave no trace anywhere: a death there equals a death at the next call."""
 WRITES = ("append", "checkpoint", "floor", "cut", "claim", "release")
 
 
 class Side(enum.Enum):
-    """Where at a call the process ends."""
+    """On which side of a call the process ends."""
 
     BEFORE = "before"
     UNDER_WAY = "under way"
@@ -86,7 +86,7 @@ class Side(enum.Enum):
 
 
 class Point(NamedTuple):
-    """One place to die at: the number of a port call's moment in the history, and which it is."""
+    """One crash point: the number of a port call's moment in the history, and the call."""
 
     number: int
     call: PortCall
@@ -99,7 +99,7 @@ class Point(NamedTuple):
 
 
 def path_of(call: PortCall) -> str:
-    """The path a port call lies on."""
+    """The path a port call belongs to."""
     return PORTS.get(call.port) or PATHS.get((call.port, call.name), f"{call.port} {call.name}")
 
 
@@ -107,9 +107,9 @@ def path_of(call: PortCall) -> str:
 
 
 class Deaths:
-    """Strikes at one point; `again` counts from it to a second death, of the next life.
+    """A death at one point; `again` counts calls from it to a second death, in the next life.
 
-    `all_at_once`: every other daemon goes at the same moment, as in a power cut.
+    `all_at_once`: every other daemon dies at the same moment, as in a power cut.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Deaths:
         self._cluster: SimulatedCluster | None = None
 
     def watch(self, cluster: SimulatedCluster) -> None:
-        """From now on it listens."""
+        """Watch the port calls of this cluster."""
         self._cluster = cluster
         cluster.world.on_call = self.strikes
 
@@ -138,7 +138,7 @@ class Deaths:
         return len(self.struck) < due
 
     def strikes(self, call: PortCall) -> bool:
-        """As `World.on_call`."""
+        """Whether the process dies here; used as `World.on_call`."""
         assert self._cluster is not None
         world, first = self._cluster.world, self.first
         world.store.faults = StoreFaults()
@@ -174,13 +174,13 @@ class Deaths:
 
 @contextmanager
 def short_segments(frames: int = 2) -> Iterator[None]:
-    """So few frames a segment that even a small history leaves something to cut."""
+    """Segments of few frames, so that even a small history has segments to delete."""
     with tiny.rows({"segment_frames": frames}):
         yield
 
 
 def fates(run: str) -> Fate:
-    """Of job a an instance fails at its first try; job b runs until it is stopped."""
+    """An instance of job a fails at its first attempt; job b runs until it is stopped."""
     job, instance, number = run.rsplit("-", 2)
     if job.endswith("a") and (instance, number) == ("1", "1"):
         return Fate(1.0, FAILURE)
@@ -188,47 +188,47 @@ def fates(run: str) -> Fate:
 
 
 class ScriptedHistory:
-    """The history: one scene after the other, each until what it wants is so."""
+    """The history: one scene after the other, each until its condition holds."""
 
     def __init__(
         self,
         *,
         seed: int = SEED,
-        told: Callable[[str], None] = lambda scene: None,
+        on_scene: Callable[[str], None] = lambda scene: None,
         scene_s_max: float = SCENE_S_MAX,
     ) -> None:
         self.cluster = SimulatedCluster(
             seed=seed, daemons=2, hosts=2, setup=ClusterSetup(TINY, fates)
         )
         self.scene_s_max = scene_s_max
-        self._told = told
+        self._on_scene = on_scene
 
     def run(self) -> None:
-        """From the first bootstrap to silence; raises `NotReached`."""
+        """From the first bootstrap until nothing happens any more; raises `NotReached`."""
         self._until("ready", self.cluster.ready)
         self._fail_and_retry()
         self._stop_and_delete()
         self._stop_before_all_began()
         self._hand_over()
-        self._told("quiet")
+        self._on_scene("quiet")
         self.cluster.world.run_for(QUIET_S)
         for job in self.cluster.jobs:
-            self.cluster.clients.look("c2", job)
+            self.cluster.clients.get("c2", job)
         self._until("over", self.cluster.over)
 
     def _fail_and_retry(self) -> None:
         cluster = self.cluster
         job = cluster.create(3, name="a", max_failures=2).job
-        cluster.clients.look("c2", job)
+        cluster.clients.get("c2", job)
         self._until("a is over", cluster.over)
-        cluster.clients.look("c2", job)
+        cluster.clients.get("c2", job)
 
     def _stop_and_delete(self) -> None:
         cluster = self.cluster
         job = cluster.create(2, name="b").job
         self._until("b runs", lambda: len(cluster.machines.running) >= 2)
         cluster.clients.stop("c1", job)
-        cluster.clients.look("c2", job)
+        cluster.clients.get("c2", job)
         self._until("b is stopped", cluster.over)
         cluster.clients.delete("c1", job)
         self._until("b is gone", lambda: cluster.over() and not self._lives(job))
@@ -245,7 +245,7 @@ class ScriptedHistory:
         self._until("e is stopped", cluster.over)
 
     def _hand_over(self) -> None:
-        """A daemon leaves in good order, comes back, and gets its shards again; work goes on."""
+        """A daemon hands over, comes back, and gets its shards again, while jobs run."""
         cluster, world = self.cluster, self.cluster.world
         daemon = world.daemons["d1"]
         made = [cluster.create(2, name="c"), cluster.create(2, name="d")]
@@ -262,7 +262,7 @@ class ScriptedHistory:
         return job in self.cluster.world.cells("job")
 
     def _until(self, scene: str, reached: Callable[[], bool]) -> None:
-        self._told(scene)
+        self._on_scene(scene)
         try:
             self.cluster.world.run_until(reached, within_s=self.scene_s_max)
         except NotReached as error:
@@ -278,12 +278,12 @@ def _owns(daemon: SimulatedDaemon) -> bool:
 
 
 def points(seed: int = SEED) -> list[Point]:
-    """The history once, in peace: every moment of it at which a process could end."""
+    """The history once without deaths: every moment of it at which a process could end."""
     story, found = ScriptedHistory(seed=seed), list[Point]()
 
     def note(call: PortCall) -> bool:
         path, number = path_of(call), story.cluster.world.calls
-        if call.name in LOOKS:
+        if call.name in READS:
             return False
         side = Side.BEFORE if call.moment is Moment.BEFORE else Side.AFTER
         found.append(Point(number, call, path, side))
@@ -306,7 +306,7 @@ def play(
     seed: int = SEED,
     prepare: Callable[[SimulatedCluster], None] = lambda cluster: None,
 ) -> list[str]:
-    """The history with these deaths in it: what is wrong with it, one line for each fault."""
+    """The history with these deaths: what is wrong afterwards, one line for each fault."""
     story = ScriptedHistory(seed=seed)
     deaths.watch(story.cluster)
     prepare(story.cluster)
@@ -318,7 +318,7 @@ def play(
 
 
 def share(table: Sequence[Point], *, every: int) -> list[Point]:
-    """An even share; each kind of call begins elsewhere, so that none is left out."""
+    """Every n-th point; each kind of call starts at another offset, so that no kind is left out."""
     kinds: dict[tuple[str, str, Side], list[Point]] = {}
     for point in table:
         kinds.setdefault((point.path, point.call.name, point.side), []).append(point)
@@ -329,9 +329,9 @@ def share(table: Sequence[Point], *, every: int) -> list[Point]:
 
 
 def seconds(table: Sequence[Point], *, every: int, until: int = SECOND_MAX) -> Iterator[Deaths]:
-    """Second deaths: a first one of each kind of call, then the next life's calls, an even share.
+    """Second deaths: one first death of each kind of call, then every n-th call of the next life.
 
-    Each first death begins with another call, so that together they come close to every one.
+    Each first death starts at another offset, so that together they cover nearly every call.
     """
     firsts = share(table, every=len(table))
     for start, first in enumerate(firsts):

@@ -1,16 +1,16 @@
-"""Books of a simulated cluster, kept from committed facts alone, beside the actors.
+"""A second ledger of a simulated cluster, kept from committed facts alone, beside the actors.
 
-Turns frames into who may run where and on whose charge, and each fact that contradicts the books
-into a `Contradiction`. The books know less than the actors, and that is their use: they have no
-goals, no owed words and no deadlines, so a mistake there is not repeated here. They must not ask
-an actor for anything.
+Turns frames into which run may run where and which pool is charged for it, and each fact that
+contradicts this into a `Contradiction`. The ledger knows less than the actors on purpose: it has no
+goals, no owed sends and no deadlines, so a mistake there is not repeated here. It must not ask an
+actor for anything.
 
     R1   a request key has one effect
-    R8a  one intended run per instance, from its launching to its end
-    R8b  what ends an instance is how its current run really ended
-    R9   no host over its room, no run accepted twice, nothing started that was not accepted
+    R8a  one intended run per instance, from its launch to its end
+    R8b  the outcome of an instance is how its current run really ended
+    R9   no host over its capacity, no run accepted twice, nothing started that was not accepted
     R10  every launched run has a charge as long as it is intended; no pool over its limit
-    R11  whoever is forgotten has no charge left
+    R11  a deleted instance has no charge left
     R13  nothing happens to a run after its end
 """
 
@@ -41,10 +41,10 @@ STOPPING = (TaskGoals.KILLED, TaskGoals.DELETED)
 
 
 class SliceHoldings:
-    """The instances of one slice, as bitmaps, and the number of each one's run."""
+    """The instances of one slice as bitmaps, and the number of each one's run."""
 
     def __init__(self) -> None:
-        self.there = 0
+        self.existing = 0
         self.intended = 0  # launched, and not ended
         self.stopping = 0
         self.runs: dict[int, int] = {}
@@ -52,7 +52,7 @@ class SliceHoldings:
 
     @property
     def charges(self) -> int:
-        """Members that any lot holds room for."""
+        """Members that any lot holds resources for."""
         found = 0
         for raw in self.charged.values():
             found |= raw
@@ -60,16 +60,16 @@ class SliceHoldings:
 
 
 class HostHoldings:
-    """One host: what it has, and what is held of it by whom."""
+    """One host: its capacity, and the resources that each accepted run holds."""
 
     def __init__(self) -> None:
         self.capacity = Resources()
         self.used = Resources()
-        self.deferred: dict[str, Resources] = {}
+        self.runs: dict[str, Resources] = {}
 
 
 class ShadowLedger:
-    """All books of one cluster."""
+    """The ledger of one cluster."""
 
     def __init__(self, machines: Machines) -> None:
         self.tasks: dict[Key, SliceHoldings] = {}
@@ -78,26 +78,26 @@ class ShadowLedger:
         self.pools: dict[Key, tuple[Key, Resources]] = {}  # parent and limit
         self.use: dict[Key, Resources] = {}  # of a pool, by its own lots
         self.accepted: dict[str, Key] = {}  # run → the one host that may ever accept it
-        self.made: dict[Key, int] = {}  # jobs, and how often each id began to exist
-        self.forgotten: dict[Key, None] = {}
+        self.made: dict[Key, int] = {}  # jobs, and how often each id was created
+        self.deleted: dict[Key, None] = {}
         self.requests: dict[tuple[Key, str], None] = {}
-        """Requests with an effect, since the entity last began to exist."""
+        """Requests with an effect, since the entity was last created."""
         self.requests_refused: dict[tuple[Key, str], None] = {}
         self.requests_ever: dict[tuple[Key, str], None] = {}
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
 
-    def hear(self, frame: DecodedFrame) -> None:
-        """A frame was committed."""
+    def apply(self, frame: DecodedFrame) -> None:
+        """A frame was committed. Raises `Contradiction`."""
         for entry in frame.entries:
             for fact in entry.facts:
-                note = NOTES.get(type(fact))
-                if note is not None:
-                    note(self, entry, fact)
+                apply = APPLIED.get(type(fact))
+                if apply is not None:
+                    apply(self, entry, fact)
 
     def step(self) -> None:
-        """What machines began to run since the last look was accepted, for good, by their host."""
+        """Every run that machines started since the last step was accepted by that host."""
         started = self._machines.started
         if len(started) > self._started:
             for run, host in itertools.islice(started.items(), self._started, None):
@@ -109,44 +109,44 @@ class ShadowLedger:
     # ---- tasks ----
 
     def created(self, entry: Entry, fact: tf.TaskCreated) -> None:
-        """Instances begin to exist."""
+        """Instances are created."""
         tasks = self.tasks.setdefault(entry.key, SliceHoldings())
-        _none(entry, tasks.there, rule="R8a", text="exist already")
-        tasks.there |= entry.members
+        _none(entry, tasks.existing, rule="R8a", text="exist already")
+        tasks.existing |= entry.members
         self.goal(entry, fact)
         for member in Bits(entry.members):
             tasks.runs[member] = 1
 
     def goal(self, entry: Entry, fact: tf.TaskCreated | tf.TaskGoalSet) -> None:
-        """Whether what is refused is tried again."""
+        """Whether a refused launch is tried again."""
         tasks = self.tasks[entry.key]
         tasks.stopping &= ~entry.members
         if fact.goal in STOPPING:
             tasks.stopping |= entry.members
 
     def launching(self, entry: Entry, fact: Any) -> None:
-        """A run is intended from here on."""
+        """A run is intended from now on."""
         tasks = self.tasks[entry.key]
         _none(entry, tasks.intended, rule="R8a", text="run already")
-        _all(entry, tasks.there, rule="R8a", text="do not exist")
+        _all(entry, tasks.existing, rule="R8a", text="do not exist")
         _all(entry, tasks.charges, rule="R10", text="are launched without a charge")
         tasks.intended |= entry.members
 
-    def going(self, entry: Entry, fact: Any) -> None:
-        """Something becomes of a run that has not ended."""
-        text = f"have no run, yet: {type(fact).__name__}"
+    def in_progress(self, entry: Entry, fact: Any) -> None:
+        """A transition of a run that has not ended."""
+        text = f"have no intended run, but: {type(fact).__name__}"
         _all(entry, self.tasks[entry.key].intended, rule="R13", text=text)
 
     def refused(self, entry: Entry, fact: Any) -> None:
-        """The run never was; the next one has a new name."""
-        self.going(entry, fact)
+        """The run never started; the next one has a new id."""
+        self.in_progress(entry, fact)
         tasks = self.tasks[entry.key]
         tasks.intended &= ~entry.members
         self._count(tasks, entry.members & ~tasks.stopping)
 
     def ended(self, entry: Entry, fact: tf.RunEnded) -> None:
-        """The run is over, and what is believed of it is what happened."""
-        self.going(entry, fact)
+        """The run is over, and its journaled outcome is what really happened."""
+        self.in_progress(entry, fact)
         tasks, outcome = self.tasks[entry.key], fact.outcome
         tasks.intended &= ~entry.members
         if outcome.end not in (End.SUCCEEDED, End.FAILED) or outcome.system:
@@ -155,27 +155,27 @@ class ShadowLedger:
             run = pod_id(entry.key, member, run=tasks.runs[member])
             result = self._machines.results.get(run)
             if result != outcome:
-                raise Contradiction(f"R8b {run} counts as {outcome}, it ended as {result}")
+                raise Contradiction(f"R8b {run} is journaled as {outcome}, it ended as {result}")
 
-    def again(self, entry: Entry, fact: Any) -> None:
+    def retried(self, entry: Entry, fact: Any) -> None:
         """A new run, which is not launched yet."""
         tasks = self.tasks[entry.key]
-        _none(entry, tasks.intended, rule="R8a", text="are tried again while they run")
+        _none(entry, tasks.intended, rule="R8a", text="are retried while they run")
         self._count(tasks, entry.members)
 
     def withdrawn(self, entry: Entry, fact: Any) -> None:
-        """It ends without a run."""
-        text = f"run, yet: {type(fact).__name__}"
+        """The instance ends without a run."""
+        text = f"have an intended run, but: {type(fact).__name__}"
         _none(entry, self.tasks[entry.key].intended, rule="R8a", text=text)
 
     def vanished(self, entry: Entry, fact: Any) -> None:
-        """Instances exist no more: nothing of them may be left anywhere."""
+        """Instances are deleted: they may not hold anything any more."""
         self.withdrawn(entry, fact)
         tasks = self.tasks[entry.key]
-        _none(entry, tasks.charges, rule="R11", text="are forgotten with room in their pool")
-        tasks.there &= ~entry.members
+        _none(entry, tasks.charges, rule="R11", text="are deleted while their pool is charged")
+        tasks.existing &= ~entry.members
         for member in Bits(entry.members):
-            # Whoever makes a job of the same id anew gets the same names of runs.
+            # A new job of the same id will use the same run ids.
             for run in range(1, tasks.runs.pop(member) + 1):
                 self.accepted.pop(pod_id(entry.key, member, run=run), None)
 
@@ -186,60 +186,60 @@ class ShadowLedger:
     # ---- hosts ----
 
     def configured(self, entry: Entry, fact: hf.HostConfigured) -> None:
-        """What a machine has."""
+        """The capacity of a host."""
         self.hosts.setdefault(entry.key, HostHoldings()).capacity = fact.capacity
 
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
-        """A host holds room for runs."""
+        """A host reserves resources for runs."""
         host, need = self.hosts[entry.key], fact.spec.resources
         for _, pod in pods(fact.crowd, fact.members, run=fact.run):
             first = self.accepted.setdefault(pod, entry.key)
-            if first != entry.key or pod in host.deferred:
+            if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
-            host.deferred[pod] = need
+            host.runs[pod] = need
             host.used = host.used + need
         if not host.used.within(host.capacity):
-            raise Contradiction(f"R9 {entry.key} is over its room: {host.used}")
+            raise Contradiction(f"R9 {entry.key} is over its capacity: {host.used}")
 
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
-        """Runs are over, each once."""
+        """Runs ended, each once."""
         host = self.hosts[entry.key]
         for run in _runs(fact):
-            if run not in host.deferred:
+            if run not in host.runs:
                 raise Contradiction(f"R13 {run} ended on {entry.key}, which does not hold it")
-            host.used = host.used - host.deferred.pop(run)
+            host.used = host.used - host.runs.pop(run)
 
     def lost(self, entry: Entry, fact: Any) -> None:
-        """Everything on it counts as over."""
+        """All runs of the host count as ended."""
         host = self.hosts[entry.key]
-        host.deferred, host.used = {}, Resources()
+        host.runs, host.used = {}, Resources()
 
-    def unknown(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
-        """Ended or refused, and seen."""
-        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].deferred]
+    def dropped(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
+        """The host drops the rows of runs that ended or were refused, and whose task knows."""
+        kept = [run for run in _runs(fact) if run in self.hosts[entry.key].runs]
         if kept:
-            raise Contradiction(f"R11 {entry.key} forgets {kept[:3]} whose room it holds")
+            raise Contradiction(f"R11 {entry.key} drops {kept[:3]} whose resources it holds")
 
     # ---- pools ----
 
     def pool(self, entry: Entry, fact: pf.PoolCreated | pf.PoolUpdated) -> None:
-        """A pool has this config."""
+        """A pool was created or updated."""
         self.pools[entry.key] = (fact.config.parent, fact.config.limit)
 
-    def no_pool(self, entry: Entry, fact: Any) -> None:
-        """A pool is deleted."""
+    def pool_deleted(self, entry: Entry, fact: Any) -> None:
+        """A pool was deleted."""
         self.pools.pop(entry.key, None)
 
     def capacity(self, entry: Entry, fact: pf.CapacityChanged) -> None:
-        """What the cluster has."""
+        """The capacity of one inventory of the cluster."""
         self._capacity[fact.inventory] = fact.capacity
 
     def opened(self, entry: Entry, fact: lf.LotOpened) -> None:
-        """A lot of alike members of one slice."""
+        """A lot of alike members of one slice was opened."""
         self.lots[entry.key] = (fact.shape, fact.crowd)
 
     def admitted(self, entry: Entry, fact: lf.LotAdmitted) -> None:
-        """A pool has room for members of a lot."""
+        """A pool admits members of a lot: it is charged for them."""
         shape, crowd = self.lots[entry.key]
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
         if tasks.charges & fact.members.raw:
@@ -252,13 +252,13 @@ class ShadowLedger:
                 raise Contradiction(f"R10 {above} uses {used} of {limit}")
 
     def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued) -> None:
-        """Members of a lot hold no room any more: they left, or ask anew."""
+        """Members of a lot hold no resources any more: released, or queued again."""
         shape, crowd = self.lots[entry.key]
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
         before = tasks.charged.get(entry.key, 0)
         gone = before & fact.members.raw
         if gone & tasks.intended:
-            text = f"{entry.key} lets go of {Bits(gone & tasks.intended)}, which run"
+            text = f"{entry.key} releases {Bits(gone & tasks.intended)} while they run"
             raise Contradiction(f"R10 {text}")
         tasks.charged[entry.key] = before & ~gone
         self._charge(shape, -gone.bit_count())
@@ -292,32 +292,33 @@ class ShadowLedger:
     # ---- clients ----
 
     def make(self, entry: Entry, fact: jf.JobMade) -> None:
-        """A job begins to exist."""
+        """A job was created."""
         self.made[entry.key] = self.made.get(entry.key, 0) + 1
-        if self.made[entry.key] > 1 and entry.key not in self.forgotten:
-            raise Contradiction(f"R1 {entry.key} was made twice")
+        if self.made[entry.key] > 1 and entry.key not in self.deleted:
+            raise Contradiction(f"R1 {entry.key} was created twice")
 
     def unmake(self, entry: Entry, fact: jf.JobForgotten) -> None:
-        """Nothing of the job exists any more, and nobody remembers what was asked of it."""
-        self.forgotten[entry.key] = None
+        """The job is deleted, and the answers to its requests with it."""
+        self.deleted[entry.key] = None
         for request in [each for each in self.requests if each[0] == entry.key]:
             del self.requests[request]
 
     def request(self, entry: Entry, fact: RequestAnswered) -> None:
-        """A request had an effect: its only one. One that stands alone was refused."""
+        """A request was answered: with facts beside the answer it had an effect, alone it was
+        refused. A request may have one effect only."""
         name = (entry.key, fact.request)
         if all(type(each) is RequestAnswered for each in entry.facts):
             self.requests_refused[name] = None
             return
         if name in self.requests_refused:
-            raise Contradiction(f"R2 request {fact.request} was refused, and done to {entry.key}")
+            raise Contradiction(f"R2 request {fact.request} was refused, but changed {entry.key}")
         if name in self.requests:
-            raise Contradiction(f"R1 request {fact.request} had an effect on {entry.key} again")
+            raise Contradiction(f"R1 request {fact.request} changed {entry.key} a second time")
         self.requests[name] = self.requests_ever[name] = None
 
 
 def _runs(fact: Any) -> list[str]:
-    """The runs that a host's fact is about, by name or as a set."""
+    """The runs of a host's fact, which names them by id or as a set."""
     if isinstance(fact, hf.ProcessesEnded):
         return [end.run for end in fact.ends]
     if isinstance(fact, hf.RunsForgotten):
@@ -326,27 +327,27 @@ def _runs(fact: Any) -> list[str]:
 
 
 def _all(entry: Entry, members: int, *, rule: str, text: str) -> None:
-    """Every member of the entry is one of these."""
+    """Every member of the entry is one of `members`; raises `Contradiction` otherwise."""
     others = entry.members & ~members
     if others:
         raise Contradiction(f"{rule} {entry.key}: {[*Bits(others)][:5]} {text}")
 
 
 def _none(entry: Entry, members: int, *, rule: str, text: str) -> None:
-    """No member of the entry is one of these."""
+    """No member of the entry is one of `members`; raises `Contradiction` otherwise."""
     _all(entry, ~members, rule=rule, text=text)
 
 
-NOTES: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
+APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskCreated: ShadowLedger.created,
     tf.TaskGoalSet: ShadowLedger.goal,
     tf.TaskLaunching: ShadowLedger.launching,
-    tf.LaunchAccepted: ShadowLedger.going,
-    tf.TaskStarted: ShadowLedger.going,
-    tf.TaskKilling: ShadowLedger.going,
+    tf.LaunchAccepted: ShadowLedger.in_progress,
+    tf.TaskStarted: ShadowLedger.in_progress,
+    tf.TaskKilling: ShadowLedger.in_progress,
     tf.LaunchRefused: ShadowLedger.refused,
     tf.RunEnded: ShadowLedger.ended,
-    tf.TaskRetried: ShadowLedger.again,
+    tf.TaskRetried: ShadowLedger.retried,
     tf.TaskWithdrawn: ShadowLedger.withdrawn,
     tf.TaskForgotten: ShadowLedger.vanished,
     hf.HostConfigured: ShadowLedger.configured,
@@ -355,11 +356,11 @@ NOTES: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     hf.SetEnded: ShadowLedger.stopped,
     hf.HostLost: ShadowLedger.lost,
     hf.HostRemoved: ShadowLedger.lost,
-    hf.RunsForgotten: ShadowLedger.unknown,
-    hf.SetForgotten: ShadowLedger.unknown,
+    hf.RunsForgotten: ShadowLedger.dropped,
+    hf.SetForgotten: ShadowLedger.dropped,
     pf.PoolCreated: ShadowLedger.pool,
     pf.PoolUpdated: ShadowLedger.pool,
-    pf.PoolDeleted: ShadowLedger.no_pool,
+    pf.PoolDeleted: ShadowLedger.pool_deleted,
     pf.CapacityChanged: ShadowLedger.capacity,
     lf.LotOpened: ShadowLedger.opened,
     lf.LotEnqueued: ShadowLedger.left,
@@ -369,13 +370,13 @@ NOTES: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     jf.JobForgotten: ShadowLedger.unmake,
     RequestAnswered: ShadowLedger.request,
 }
-UNNOTED = (
-    tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskThrottled,
-    tf.TaskUnschedulable,
+NOT_APPLIED = (
+    tf.AdmissionRequested, tf.AdmissionQueued, tf.AdmissionGranted, tf.AdmissionReleasing,
+    tf.AdmissionReleased, tf.TaskThrottled, tf.TaskUnschedulable,
     hf.RunsRefused, hf.ProcessesStarted, hf.SetStarted, hf.KillOrdered,
     hf.HostUnreachable, hf.HostReachable, hf.HostReconciled,
     jf.OverridesGiven, jf.StopOrdered, jf.InstancesStopped, jf.DeletionOrdered, jf.SliceConfirmed,
     jf.JobTallied, jf.SliceVanished, jf.GrantsRaised,
 )  # fmt: skip
-"""Facts that change nothing the books hold. A new fact is in neither list until somebody has
-thought of it: books that do not know of it would be wrong without a word."""
+"""Facts that change nothing in this ledger. A test fails for a fact that is in neither list: a
+ledger that ignored a new fact would be wrong silently."""

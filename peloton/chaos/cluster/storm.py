@@ -1,9 +1,9 @@
 """One storm over a whole cluster: drawn from a seed or read from a file, played, judged.
 
-Turns a plan into a history: a calm until everything stands, the storm, a calm in which every goal
-is to be reached within a bounded time, and a quiet point at which nothing may be left behind. What
-is wrong raises `StormFailed`, which has the plan and the cluster as it was. It must not mend
-anything, nor go on after something was found.
+Turns a plan into a history: a calm until the cluster is ready, the storm, a calm in which every
+goal must be reached within a bounded time, and a quiet point at which nothing may be left behind.
+What is wrong raises `StormFailed`, which has the plan and the cluster as it was. It must not repair
+anything, nor continue after a failure.
 
     played = play(draw(7))
 """
@@ -29,13 +29,13 @@ from peloton.runtime.simulation.world import NotReached
 
 READY_S_MAX = 120.0
 REACHED_S_MAX = 450.0
-"""An end whose word was lost is found by the host's own look, five minutes after the last one; a
-host that was lost, a takeover behind a slow session and a few slow re-sends fit well."""
+"""In s. A lost report of an end is found by the host's own check, five minutes after its last one;
+a lost host, a takeover after a slow session and a few slow re-sends fit into the rest."""
 MOVING_S_MAX = 30.0
 QUIET_S = 40.0
-"""Longer than anything waits before it is said again."""
+"""In s: longer than the longest re-send interval."""
 STEPS_MAX = 300_000
-"""A hundred times an ordinary storm: somebody is busy for ever, and virtual time stands still."""
+"""A hundred times an ordinary storm: beyond it something loops, and virtual time stops."""
 CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
 POISON = ("poison", "redrive")
 ADDED_SHARE = 0.12
@@ -43,7 +43,7 @@ STRENGTHS = (0.2, 0.5, 1.0)
 
 
 class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan over a cluster; `duration_s` is how long runs last at most."""
+    """A plan over a cluster; runs last at most `duration_s`."""
 
     hosts: int = 3
     duration_s: float = 2.0
@@ -75,26 +75,26 @@ class StormFailed(AssertionError):
 
 
 def sort_of(error: Exception) -> str:
-    """What shrinking has to keep: the class of the error, and the rule where it names one."""
+    """What shrinking must keep: the class of the error, and its rule if it names one."""
     first = str(error).split(" ", 1)[0]
     is_rule = len(first) <= 4 and first[:1] == "R" and first[1:2].isdigit()
     return f"{type(error).__name__} {first}" if is_rule else type(error).__name__
 
 
 def draw(seed: int) -> ClusterPlan:
-    """The plan of a seed: which faults there are, then how strong, then when."""
+    """The plan of a seed: first which faults, then their strengths, then their times."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
     names = [*some_of(chance, [name for name in ALL_FAULTS if name not in ADDED])]
     faults, actions = _faults(chance, names, storm_s=storm_s)
     actions += workload.drawn(chance, actions=chance.randint(3, 14), storm_s=storm_s)
-    # What was added later has a chance of its own: the seeds of before mean what they meant.
+    # What was added later has a generator of its own: older seeds keep their storms.
     more = random.Random(f"{seed} added")
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
     actions += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
     limits = tiny.drawn(seed)
     if any(action.count > SLICE_SIZE for action in actions):
-        # A thousand words a few at a time, each few half a minute after the last, is no stop.
+        # A thousand messages, a few at a time and half a minute apart, would never end the job.
         limits.pop("link_bytes_max", None)
     return ClusterPlan(
         seed=seed,
@@ -120,7 +120,7 @@ def draw(seed: int) -> ClusterPlan:
 def _faults(
     chance: random.Random, names: list[str], *, storm_s: float
 ) -> tuple[dict[str, float], list[StormAction]]:
-    """How strong those are that last, and when the others strike."""
+    """The strengths of lasting faults, and the times of the momentary ones."""
     faults: dict[str, float] = {}
     actions: list[StormAction] = []
     for name in names:
@@ -133,7 +133,7 @@ def _faults(
 
 
 def _late(seed: int) -> float:
-    """When machines are registered; drawn apart, like limits, so that all else stays as it was."""
+    """How late services are registered; drawn separately, so that older seeds keep their storms."""
     return random.Random(f"{seed} furnish").choice((0.0, 0.0, 0.05, 3.0))
 
 
@@ -149,7 +149,7 @@ def _fates(plan: ClusterPlan) -> RunFates:
 
 
 class StormRun:
-    """A cluster, its checks and its storm: all that a run of one plan needs."""
+    """A cluster, its checks and its storm: all that one plan needs."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
@@ -168,11 +168,11 @@ class StormRun:
         self.checks.core.poisoned = any(action.name in POISON for action in plan.actions)
         self.storm = Storm(self.cluster.world, plan, faults=ALL_FAULTS, about=self.cluster)
         self.storm.actions.update(CLUSTER_ACTIONS)
-        self.cluster.world.checks.append(self._goes_on)
+        self.cluster.world.checks.append(self._is_bounded)
         self.observer = Observer(self.storm, self.cluster, checks=self.checks)
 
     def play(self) -> Played:
-        """All of it."""
+        """Play the whole plan; raises `StormFailed`."""
         try:
             with tiny.rows(self.plan.limits):
                 calm_s = self._play()
@@ -185,14 +185,14 @@ class StormRun:
             calm_s=calm_s,
             steps=world.stepper.steps,
             struck=dict(sorted(storm.struck.items())),
-            operations=len(self.cluster.clients.said),
+            operations=len(self.cluster.clients.requests),
             trace=world.stepper.trace(),
             reached=self.observer.reached(calm_s),
         )
 
-    def _goes_on(self) -> None:
+    def _is_bounded(self) -> None:
         if self.cluster.world.stepper.steps > STEPS_MAX:
-            raise NotReached(f"after {STEPS_MAX} steps nobody has come to rest")
+            raise NotReached(f"the world is not at rest after {STEPS_MAX} steps")
 
     def _play(self) -> float:
         world = self.cluster.world
@@ -204,7 +204,7 @@ class StormRun:
         calm(self.cluster)
         calm_s = world.run_until(self.cluster.over, within_s=REACHED_S_MAX)
         world.run_for(QUIET_S)
-        # A daemon that was unfit for a while takes its shards back, which lasts a moment.
+        # A daemon that was unfit for a while takes its shards back now, which takes a moment.
         world.run_until(self.cluster.over, within_s=MOVING_S_MAX)
         self.checks.quiet()
         assert not self.storm.broken, f"{self.storm.broken[0]}"
@@ -221,7 +221,7 @@ def play(plan: ClusterPlan) -> Played:
 
 
 def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
-    """What shrinking may try that only a cluster has."""
+    """Smaller plans, by what only a cluster has."""
     for hosts in (1, plan.hosts // 2, plan.hosts - 1):
         if 1 <= hosts < plan.hosts:
             yield changed(plan, hosts=hosts)

@@ -1,8 +1,8 @@
-"""The limits that storms make tiny, one by one, and how it is seen that one was met.
+"""The limits that storms make tiny, one by one, and how a check sees that one was met.
 
-Turns a chance into limits by name, names into the values that a daemon, its kinds or the rows of
-its store are given, and what counts its refusals into "it was hit". A limit that is large hides
-its edge from any number of histories. The module must not patch a limit that can be handed in.
+Turns a seed into limits by name, names into the values that a daemon, its kinds or the rows of its
+store get, and counters into "it was hit". A large limit is never reached in a simulated history, so
+its handling would never be tested. The module must not patch a limit that can be passed in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Number = int | float
 
 
 class Tiny(NamedTuple):
-    """One limit: what it may be, what happens at it, and who has counted that."""
+    """One limit: its tiny values, what happens at it, and whether that has happened."""
 
     values: tuple[Number, ...]
     what: str
@@ -40,11 +40,11 @@ class Tiny(NamedTuple):
 SHARDS: dict[str, Tiny] = {
     "part_bytes": Tiny((100, 1_000), "a checkpoint has several parts",
                        lambda core: core.checkpointer.counts["parts"]),
-    "piece_bytes_max": Tiny((50, 300), "a thing is cut to fit a checkpoint's part",
+    "piece_bytes_max": Tiny((50, 300), "a value is split to fit a checkpoint's part",
                             lambda core: core.checkpointer.counts["pieces"]),
     "frame_bytes_soft": Tiny((1, 200, 2_000), "a frame takes no more bytes",
                              lambda core: core.pump.counts["full"]),
-    "turns_per_frame_max": Tiny((1, 2, 4), "the turns of a frame are up",
+    "turns_per_frame_max": Tiny((1, 2, 4), "a frame takes no more turns",
                                 lambda core: core.pump.counts["spent"]),
     "commands_max": Tiny((1, 2, 4), "a full mailbox refuses a command",
                          lambda core: core.deferred.full),
@@ -52,31 +52,31 @@ SHARDS: dict[str, Tiny] = {
                                  lambda core: core.endings.full),
     "redriven_per_frame_max": Tiny((1,), "a redrive takes several frames",
                                    lambda core: core.redrives.waited),
-    "changes_max": Tiny((1, 8), "the change feed lets old changes go",
+    "changes_max": Tiny((1, 8), "the change feed drops old changes",
                         lambda core: core.changes.dropped),
-    "lines_max": Tiny((100,), "a story forgets its oldest lines",
+    "lines_max": Tiny((100,), "a story drops its oldest lines",
                       lambda core: len(core.turns.story._lines) >= core.limits.lines_max),
     "cold_after_s": Tiny((0.2, 1.0, 5.0), "an idle entity is packed",
                          lambda core: core.population.cells.cold or core.population.crowds.cold),
-    "cold_per_look_max": Tiny((1, 2), "more are idle than one look packs",
+    "cold_per_look_max": Tiny((1, 2), "more are idle than one pass packs",
                               lambda core: core.idleness.full),
 }  # fmt: skip
-"""Of a shard, counted by its core. How much of what is said within a shard a frame takes is not
-among them: what a parent told its children belongs into the frame that says so."""
+"""Limits of a shard, counted by its core. The sends within a shard have none: what a parent sends
+to its children belongs into the same frame."""
 SHELLS: dict[str, Tiny] = {
     "waiting_mail_max": Tiny((0, 1, 3), "a recovering shard takes no more mail",
                              lambda shell: isinstance(shell, ShardShell) and shell.refused),
     "held_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
                           lambda shell: isinstance(shell, EphemeralShell) and shell.dropped),
-    "letter_bytes": Tiny((1, 500), "what is for one place takes several letters",
+    "batch_bytes": Tiny((1, 500), "the mail for one route takes several batches",
                          lambda shell: isinstance(shell, PeerShell) and shell.counts["split"]),
 }  # fmt: skip
 LINKS: dict[str, Tiny] = {
-    "parcel_bytes": Tiny((1, 1_000), "letters take several parcels",
+    "parcel_bytes": Tiny((1, 1_000), "batches take several parcels",
                          lambda link: link.counts["split"]),
     "window_parcels": Tiny((1, 2), "a window is full", lambda link: link.counts["waits"]),
     "window_bytes": Tiny((1, 1_000), "a window is full", lambda link: link.counts["waits"]),
-    "link_bytes_max": Tiny((3_000, 10_000), "a letter finds no room to wait",
+    "link_bytes_max": Tiny((3_000, 10_000), "a batch does not fit into the queue of a link",
                            lambda link: link.counts["dropped"]),
 }  # fmt: skip
 STORE: dict[str, Tiny] = {
@@ -84,7 +84,7 @@ STORE: dict[str, Tiny] = {
     "segment_frames": Tiny((1, 2, 8), "a segment is cut"),
     "frame_part_bytes_max": Tiny((40, 200), "a frame takes several rows"),
 }
-"""Seen in what is said to the store."""
+"""Limits that are seen in the statements to the store."""
 ALL_TINY = {**SHARDS, **SHELLS, **LINKS, **STORE}
 USUAL_NUMBERS: dict[str, Number] = {
     **{name: getattr(DaemonLimits(), name) for name in (*SHARDS, *SHELLS, *LINKS)},
@@ -93,11 +93,11 @@ USUAL_NUMBERS: dict[str, Number] = {
     "frame_part_bytes_max": FRAME_PART_BYTES_MAX,
 }
 COLD_LOOK_S = 0.5
-"""Who is to be packed early is looked for early."""
+"""In s: entities that are packed early are searched for often."""
 
 
 def drawn(seed: int) -> dict[str, Number]:
-    """Of half of all storms some. Their chance is their own: faults stay what they were."""
+    """Half of all storms have some, drawn by a generator of their own: faults stay as drawn."""
     chance = random.Random(f"{seed} limits")
     if chance.random() < 0.5:
         return {}
@@ -105,7 +105,7 @@ def drawn(seed: int) -> dict[str, Number]:
 
 
 def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> DaemonLimits:
-    """Those of a daemon."""
+    """The limits of a daemon."""
     own: dict[str, Any] = {name: value for name, value in drawn.items() if name not in STORE}
     if "cold_after_s" in own or "cold_per_look_max" in own:
         own = {"cold_after_s": 1.0, **own, "cold_look_s": COLD_LOOK_S}
@@ -114,10 +114,10 @@ def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> DaemonL
 
 @contextlib.contextmanager
 def rows(drawn: Mapping[str, Number]) -> Iterator[None]:
-    """How the rows of a store are cut, for as long as one world is played.
+    """Set how frames are split into segments and rows, while one world is played.
 
-    All who ever read a store have to agree upon that, so nobody can be handed his own: it is a
-    constant of the program, and another program is played here.
+    All readers of a store have to agree on these numbers, so they are constants of the program and
+    cannot be passed to a daemon; here the constants are changed.
     """
     segment, part = drawn.get("segment_frames"), drawn.get("frame_part_bytes_max")
     before = [
@@ -136,12 +136,12 @@ def rows(drawn: Mapping[str, Number]) -> Iterator[None]:
 
 
 def hit_in_shard(core: Shard, names: Mapping[str, Number]) -> Iterator[str]:
-    """Which of these a shard has met."""
+    """Which of these limits a shard has met."""
     yield from (name for name in names if name in SHARDS and SHARDS[name].hit(core))
 
 
 def hit_in_shell(shell: Shell, names: Mapping[str, Number]) -> Iterator[str]:
-    """Which of these a shell, or one of its links, has met."""
+    """Which of these limits a shell, or one of its links, has met."""
     yield from (name for name in names if name in SHELLS and SHELLS[name].hit(shell))
     links: list[Link] = [*shell.links.values()] if isinstance(shell, PeerShell) else []
     yield from (

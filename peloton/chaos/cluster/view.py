@@ -1,8 +1,8 @@
-"""What is seen of a cluster, whatever it is made of, and whether all of it is over.
+"""The read-only view that checks have of a cluster, and whether all its jobs are over.
 
 Turns cells, crowds and machines into a yes or no. A `ClusterView` is anything that has those
-three: a fleet of daemons, or a handful of single cores. It must not import any of them, so that
-all may import it.
+three: a fleet of daemons, or a few single cores. It must not import any of them, so that all may
+import it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peloton.runtime.vocabulary import Key
 
 
 class ClusterView(Protocol):
-    """What there is, as the newest owners see it."""
+    """The state of a cluster, as the newest owners have it."""
 
     @property
     def machines(self) -> Machines:
@@ -41,7 +41,7 @@ def over(view: ClusterView) -> bool:
     if any(lot.waiting or lot.admitted for lot in view.cells("lot").values()):
         return False
     return all(
-        state.state in ENDED and state.room == Admission.NONE
+        state.state in ENDED and state.admission == Admission.NONE
         for crowd in view.crowds().values()
         for state in crowd.classes
     )

@@ -1,8 +1,8 @@
-"""What clients do during a storm, as deeds by name: create, stop, delete, look, and worse.
+"""What clients do during a storm, as actions by name: create, stop, delete, look, and worse.
 
-Turns a deed of a plan into operations of clients. Sizes and choices come from the deed's numbers,
-so the same deed means the same whatever else the plan holds. It must not judge an answer, except
-where only one answer is right at all.
+Turns an action of a plan into operations of clients. Sizes and choices come from the action's
+numbers, so an action means the same whatever else the plan contains. It must not judge an answer,
+except where only one answer can be right.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJob
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.messages import UpdatePool
-from peloton.chaos.cluster.cluster import NEED, ROOM, STORM_POOL, SimulatedCluster
+from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.machines import FAILURE
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.plan import StormAction
@@ -27,7 +27,7 @@ SIZES = (1, 1, 2, 3, 5, 12)
 
 
 def cluster_of(storm: Storm) -> SimulatedCluster:
-    """What the storm is about."""
+    """The cluster that the storm is played on."""
     found = storm.about
     assert isinstance(found, SimulatedCluster)
     return found
@@ -43,7 +43,7 @@ def _client(action: StormAction) -> str:
 
 
 def create(storm: Storm, action: StormAction) -> None:
-    """A job of `count` instances; the deed's numbers say of which form."""
+    """A job of `count` instances; the action's numbers choose its form."""
     forms: tuple[dict[str, Any], ...] = (
         {},
         {},
@@ -56,7 +56,7 @@ def create(storm: Storm, action: StormAction) -> None:
 
 
 def create_limited(storm: Storm, action: StormAction) -> None:
-    """A job with a limit on how many run at once, and one instance with a config of its own."""
+    """A job with a limit of running instances, and one instance with its own config."""
     cluster = cluster_of(storm)
     count = max(2, action.count)
     default = TaskConfig(command=Command("x"), resources=NEED)
@@ -76,14 +76,14 @@ def create_limited(storm: Storm, action: StormAction) -> None:
 
 
 def stop(storm: Storm, action: StormAction) -> None:
-    """All of a job."""
+    """Stop all of a job."""
     job = _job(storm, action)
     if job is not None:
         cluster_of(storm).clients.stop(_client(action), job)
 
 
 def stop_some(storm: Storm, action: StormAction) -> None:
-    """Some instances of a job."""
+    """Stop some instances of a job."""
     job = _job(storm, action)
     if job is not None:
         some = ((0, 1 + action.other % 3),)
@@ -91,21 +91,21 @@ def stop_some(storm: Storm, action: StormAction) -> None:
 
 
 def delete(storm: Storm, action: StormAction) -> None:
-    """A job, ended or not."""
+    """Delete a job, ended or not."""
     job = _job(storm, action)
     if job is not None:
         cluster_of(storm).clients.delete(_client(action), job)
 
 
 def look(storm: Storm, action: StormAction) -> None:
-    """How is a job?"""
+    """Get the state of a job."""
     job = _job(storm, action)
     if job is not None:
-        cluster_of(storm).clients.look(_client(action), job)
+        cluster_of(storm).clients.get(_client(action), job)
 
 
 def list_jobs(storm: Storm, action: StormAction) -> None:
-    """How are all of them?"""
+    """List all jobs."""
     cluster_of(storm).clients.list_jobs(_client(action))
 
 
@@ -125,7 +125,7 @@ WEIGHTS = {
 
 
 def drawn(chance: random.Random, *, actions: int, storm_s: float) -> list[StormAction]:
-    """A workload; the first deed is always a job."""
+    """A workload; the first action always creates a job."""
     names = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=actions)
     return [
         StormAction(
@@ -143,13 +143,13 @@ def drawn(chance: random.Random, *, actions: int, storm_s: float) -> list[StormA
 
 
 def at_once(storm: Storm, action: StormAction) -> None:
-    """Stop, delete and look at one job at one instant, by three clients."""
+    """Stop, delete and get one job at one instant, by three clients."""
     job = _job(storm, action)
     if job is not None:
         storm.strike(action.name, job)
         clients = cluster_of(storm).clients
         for at in range(3):
-            do = (clients.stop, clients.delete, clients.look)[(at + action.other) % 3]
+            do = (clients.stop, clients.delete, clients.get)[(at + action.other) % 3]
             do(CLIENTS[at], job)
 
 
@@ -161,34 +161,34 @@ def burst(storm: Storm, action: StormAction) -> None:
 
 
 def same_key(storm: Storm, action: StormAction) -> None:
-    """A request key that made a job is said again with another body: only a refusal is right."""
+    """A request key that created a job is used with another body: this must be refused."""
     cluster = cluster_of(storm)
     made = [
         each
-        for each in cluster.clients.said
+        for each in cluster.clients.requests
         if isinstance(each.message, CreateJob) and isinstance(each.operation.answer, JobCreated)
     ]
     daemon = storm.daemon(action.other)
     if not made or daemon is None:
         return
-    said = made[action.which % len(made)]
-    assert said.request is not None
-    name = said.request[0]
+    first = made[action.which % len(made)]
+    assert first.request is not None
+    name = first.request[0]
     storm.strike(action.name, name)
 
-    def heard(future: Future[Any]) -> None:
+    def answered(future: Future[Any]) -> None:
         if isinstance(future.result(), JobStopped):
-            storm.broken.append(f"request {name} made a job, then stopped one")
+            storm.broken.append(f"request {name} created a job, then stopped one")
         elif isinstance(future.result(), Refused):
             storm.strike(f"{action.name}: refused")
 
     request = (name, b"other")
-    asked = daemon.region.ask(said.operation.job, StopJob(), request=request)
-    asked.add_done_callback(heard)
+    future = daemon.region.ask(first.operation.job, StopJob(), request=request)
+    future.add_done_callback(answered)
 
 
 def bad_request(storm: Storm, action: StormAction) -> None:
-    """What can only be refused, for good: no instances, or a job nobody made."""
+    """A request that must be refused: a job without instances, or an unknown job."""
     clients = cluster_of(storm).clients
     storm.strike(action.name)
     if action.other % 2:
@@ -196,15 +196,15 @@ def bad_request(storm: Storm, action: StormAction) -> None:
         return
     nothing = JobSpec("j", "me", STORM_POOL, 0, TaskConfig(command=Command("x"), resources=NEED))
 
-    def heard(answer: Any) -> None:
+    def answered(answer: Any) -> None:
         if not isinstance(answer, Refused):
-            storm.broken.append(f"a job of no instances was answered with {answer}")
+            storm.broken.append(f"a job without instances was answered with {answer}")
 
-    clients.command("c3", cluster_of(storm).nobody, message=CreateJob(nothing), heard=heard)
+    clients.command("c3", cluster_of(storm).nobody, message=CreateJob(nothing), answered=answered)
 
 
 def poison(storm: Storm, action: StormAction) -> None:
-    """A message at which every turn raises. It harms its actor's queue, and nobody else."""
+    """A message at which every turn raises. Only the mailbox of its actor may suffer from it."""
     job = _job(storm, action)
     daemon = storm.daemon(action.other)
     if job is not None and daemon is not None:
@@ -214,7 +214,7 @@ def poison(storm: Storm, action: StormAction) -> None:
 
 
 def shrink_pool(storm: Storm, action: StormAction) -> None:
-    """The pool is given less room while its jobs are under way; later all of it again."""
+    """The pool's limit is lowered while its jobs run, and later raised again."""
     cluster = cluster_of(storm)
     storm.strike(action.name)
     update_pool(cluster, hosts=max(1, len(cluster.hosts) // 3))
@@ -222,14 +222,14 @@ def shrink_pool(storm: Storm, action: StormAction) -> None:
 
 
 def update_pool(cluster: SimulatedCluster, *, hosts: int) -> None:
-    """The pool may use the room of so many hosts."""
-    config = cluster.pool_config(ROOM.times(hosts))
+    """Set the pool's limit to the capacity of so many hosts."""
+    config = cluster.pool_config(HOST_CAPACITY.times(hosts))
     message: Message = UpdatePool(config, force=True)
     cluster.clients.command("operator", STORM_POOL, message=message)
 
 
 def crash_program(storm: Storm, action: StormAction) -> None:
-    """A run fails, whatever its fate was."""
+    """A run fails now, whatever its fate was."""
     machines = cluster_of(storm).machines
     runs = sorted(machines.running)
     if runs:
@@ -239,10 +239,10 @@ def crash_program(storm: Storm, action: StormAction) -> None:
 
 
 STROKES = (
-    MomentaryFault("F44", "all at once", "stop, delete and look at one instant", at_once),
+    MomentaryFault("F44", "all at once", "stop, delete and get at one instant", at_once),
     MomentaryFault("F41", "burst", "many jobs at one instant", burst, 1, (1.0, 1.0), 12),
     MomentaryFault("F22", "same key, other body", "a request key with another body", same_key),
-    MomentaryFault("F37", "bad request", "what can only be refused", bad_request),
+    MomentaryFault("F37", "bad request", "a request that must be refused", bad_request),
     MomentaryFault("F31", "poison", "a message at which every turn raises", poison, 1),
     MomentaryFault("F43", "pool shrinks", "a pool changes with jobs in flight", shrink_pool, 2),
     MomentaryFault("F1", "program crashes", "a run fails", crash_program),

@@ -1,8 +1,8 @@
-"""Who belongs to the cluster, who owns what, and under which epoch: as the servers tell it.
+"""The members of the cluster, the owners of shards and their epochs, as the servers have them.
 
 Turns the nodes of ZooKeeper and the registers of the journals into one value, and two of those into
-the shards that moved. It must not believe a daemon, nor a node alone: a shard has moved when
-another member stands in its node *and* its register has a later epoch.
+the shards that moved. It must not believe a daemon, nor a node alone: a shard has moved when its
+node names another member *and* its register has a later epoch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from peloton.runtime.ports import JournalError, MemberNode, ShardId
 
 
 class Census(NamedTuple):
-    """What was so at one moment, or nearly."""
+    """The cluster at one moment, nearly."""
 
     members: Mapping[str, MemberNode]
     owners: Mapping[ShardId, str]
     epochs: Mapping[ShardId, int]
 
     def missing(self, wanted: Iterable[DaemonProcess]) -> str:
-        """What is not yet as it should be: exactly these are members, each shard is its first's."""
+        """What is not yet as wanted: exactly these members, and each shard at its first rank."""
         marks = {mark_of(daemon): daemon.name for daemon in wanted}
         there = {name for member in self.members for mark, name in marks.items() if mark in member}
         if there != {*marks.values()} or len(self.members) != len(marks):
@@ -38,12 +38,12 @@ class Census(NamedTuple):
         return ""
 
     def of(self, daemon: DaemonProcess) -> list[ShardId]:
-        """What it owns."""
+        """The shards that a daemon owns."""
         mark = mark_of(daemon)
         return [shard for shard in SHARD_IDS if mark in self.owners.get(shard, "")]
 
     def unfit(self, daemon: DaemonProcess) -> tuple[str, ...]:
-        """The groups that it says it cannot serve."""
+        """The groups that a daemon announces it cannot serve."""
         mark = mark_of(daemon)
         return tuple(
             group for member, node in self.members.items() if mark in member for group in node.unfit
@@ -64,7 +64,7 @@ class Census(NamedTuple):
 
 
 def take(outside: NemesisServers, epochs: Callable[[], Mapping[ShardId, int]]) -> Census | None:
-    """One, or none while a server does not answer."""
+    """Take a census; None while a server does not answer."""
     paths = Paths(CLUSTER)
     try:
         members = outside.owners(paths.members)

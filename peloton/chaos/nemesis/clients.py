@@ -1,9 +1,9 @@
-"""Clients that note what they say and hear: the history of a storm over real daemons.
+"""Clients that record their requests and answers: the history of a storm over real daemons.
 
-Turns a seed into creates, looks, stops, deletes and listings through the SDK, to any daemon, and
-each into an operation of the history. A client that hears nothing certain says the same again, to
-another daemon; what stays uncertain stays open. It must not look into the cluster, nor believe
-that a call which failed did nothing.
+Turns a seed into creates, gets, stops, deletes and listings through the SDK, to any daemon, and
+each into an operation of the history. A client without a definite answer repeats the request at
+another daemon; what stays indefinite stays open. It must not inspect the cluster, nor assume that a
+failed call had no effect.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from peloton.sdk.client import Client as Peloton
 from peloton.sdk.errors import PelotonError, ServerError
 
 TRY_S = 5.0
-"""After so long without an answer a client asks another daemon."""
+"""After so long without an answer a client tries another daemon."""
 PAUSE_S = 0.3
 GIVE_UP_S = 60.0
-"""So long a client says the same; then it stays open, and the client goes on."""
+"""A client repeats a request for so long; then the operation stays open."""
 PACE_S = (0.2, 1.0)
 ACTIVE_MAX = 25
 SLOW_S = 10.0
-"""What took longer than this is in the timeline, for whoever wants to know why."""
+"""Operations that took longer are written to the timeline."""
 LASTS_S = (0.2, 0.5, 1.0, 2.0, 4.0, 60.0)
 CPUS = (0.5, 0.5, 1.5, 2.5)
-"""Two of the large ones fit on no host, so room is short before the pool's limit is reached."""
+"""No host fits two of the large ones, so hosts are full before the pool's limit is reached."""
 SHARES = {"create": 30, "look": 30, "stop": 14, "delete": 10, "list": 8, "twice": 4, "vain": 4}
 
 
@@ -47,7 +47,7 @@ class WantedJob(NamedTuple):
 
 
 class SharedRecord:
-    """What all clients of a storm know of each other."""
+    """The record that all clients of a storm share."""
 
     def __init__(self, addresses: list[str], timeline: Timeline) -> None:
         self.history: list[Operation] = []
@@ -56,12 +56,12 @@ class SharedRecord:
         self.stopped: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
         self.kept: list[str] = []
-        """Jobs that nobody deletes: others ask for them to learn whether anybody answers."""
+        """Jobs that are never deleted: probes get them to learn whether their shards answer."""
         self.over = threading.Event()
         self.timeline = timeline
         self.addresses = addresses
         self.open: Callable[[], list[str]] = lambda: addresses
-        """Of those that belong to the cluster now, as an operator would tell clients."""
+        """The addresses of the present members, as an operator would publish them."""
         self._lock = threading.Lock()
 
     def begin(self, client: str, what: Asked, *, job_id: str = "") -> tuple[Operation, str]:
@@ -74,25 +74,25 @@ class SharedRecord:
             return operation, f"{client}-{len(self.history)}"
 
     def active(self) -> list[WantedJob]:
-        """Jobs that are there and of which nobody has seen the end."""
+        """Jobs that were created and that no client has seen ended."""
         with self._lock:
             gone = self.ended.keys() | self.deleted.keys()
             known = [wish for wish in self.wishes.values() if wish.create.done]
             return [wish for wish in known if wish.job_id not in gone]
 
     def some(self, which: dict[str, Any]) -> list[str]:
-        """Their ids; other threads add to them meanwhile."""
+        """Their ids, without deleted ones; other threads may add to them meanwhile."""
         with self._lock:
             return [job_id for job_id in which if job_id not in self.deleted]
 
     def note(self, which: dict[str, Any], job_id: str, *, value: Any = None) -> None:
-        """One more of these."""
+        """Add a job to one of the collections."""
         with self._lock:
             which[job_id] = value
 
 
 class NemesisClient:
-    """One client: one thing at a time."""
+    """One client, with one request at a time."""
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class NemesisClient:
         self._last = ""
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for each in self._peloton.values():
             each.close()
 
     def work(self) -> None:
-        """Until the storm is over."""
+        """Send requests until the storm is over."""
         while not self.record.over.wait(self.chance.uniform(*PACE_S)):
             (what,) = self.chance.choices([*SHARES], [*SHARES.values()])
             self._one(what)
@@ -124,7 +124,7 @@ class NemesisClient:
         chance, record = self.chance, self.record
         active = record.active()
         ids = record.some(record.wishes)
-        # Of a creation that was said twice the first copy may still be on its way.
+        # A creation that was sent twice may still have a copy on its way.
         ended = [i for i in record.some(record.ended) if record.wishes[i].create.tries == 1]
         ended = [i for i in ended if i not in record.kept]
         if what == "create" and len(active) < ACTIVE_MAX:
@@ -141,18 +141,18 @@ class NemesisClient:
         elif what == "vain":
             self.create(self.new_id(), 1, lasts_s=0.1, cpus=10_000.0)
         elif ids:
-            self.look(chance.choice(ids))
+            self.get(chance.choice(ids))
 
     def new_id(self) -> str:
-        """Of the seed, so that the same jobs fall into the same shards."""
+        """A job id drawn from the seed, so that a seed has its jobs in the same shards."""
         return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
 
-    # ---- single wishes ----
+    # ---- single requests ----
 
     def create(
         self, job_id: str, instances: int, *, lasts_s: float, cpus: float = 0.5
     ) -> Operation:
-        """A job of that id; of an id that is taken, it must be refused."""
+        """Create a job of that id; for an existing id this must be refused."""
         operation, key = self.record.begin(self.name, Asked.CREATE, job_id=job_id)
         if job_id not in self.record.wishes:
             wish = WantedJob(job_id, instances, lasts_s, operation)
@@ -160,13 +160,13 @@ class NemesisClient:
         spec = operations.job_spec(instances, lasts_s=lasts_s, cpus=cpus)
 
         def call(peloton: Peloton) -> JobCreated:
-            said = peloton.jobs.create(operations.POOL, spec, wanted_id=job_id, request_key=key)
-            return JobCreated(job_key(said.jobId.value))
+            made = peloton.jobs.create(operations.POOL, spec, wanted_id=job_id, request_key=key)
+            return JobCreated(job_key(made.jobId.value))
 
-        return self._say(operation, call, keyed=True)
+        return self._send(operation, call, keyed=True)
 
     def stop(self, job_id: str) -> Operation:
-        """All of a job."""
+        """Stop all of a job."""
         operation, _ = self.record.begin(self.name, Asked.STOP, job_id=job_id)
         self.record.note(self.record.stopped, job_id)
 
@@ -174,10 +174,10 @@ class NemesisClient:
             peloton.tasks.stop(job_id)
             return JobStopped(())
 
-        return self._say(operation, call)
+        return self._send(operation, call)
 
     def delete(self, job_id: str) -> Operation:
-        """A job that has ended."""
+        """Delete a job that has ended."""
         operation, _ = self.record.begin(self.name, Asked.DELETE, job_id=job_id)
         self.record.note(self.record.deleted, job_id)
 
@@ -185,31 +185,31 @@ class NemesisClient:
             peloton.jobs.delete(job_id)
             return JobDeleted()
 
-        return self._say(operation, call)
+        return self._send(operation, call)
 
-    def look(self, job_id: str) -> Operation:
-        """How is it?"""
+    def get(self, job_id: str) -> Operation:
+        """Get the state of a job."""
         operation, _ = self.record.begin(self.name, Asked.GET, job_id=job_id)
-        self._say(operation, lambda peloton: operations.view(peloton.jobs.get(job_id)))
+        self._send(operation, lambda peloton: operations.view(peloton.jobs.get(job_id)))
         if operations.has_ended(operation.answer):
             self.record.note(self.record.ended, job_id)
         return operation
 
     def list_jobs(self) -> Operation:
-        """All there are."""
+        """List all jobs."""
         operation, _ = self.record.begin(self.name, Asked.LIST)
-        ask = operations.EVERYTHING
-        return self._say(operation, lambda peloton: operations.listing(peloton.jobs.query(ask)))
+        query = operations.EVERYTHING
+        return self._send(operation, lambda peloton: operations.listing(peloton.jobs.query(query)))
 
     def why(self, job_id: str) -> str:
-        """What a daemon says keeps the job, for the timeline; no part of the history."""
+        """Why the job is not at its goal, by a daemon; for the timeline, no part of the history."""
         try:
             return str(self._another().ops.why(job_id))
         except PelotonError as error:
             return str(error)
 
     def instances(self, job_id: str) -> int | None:
-        """How many instances of a job somebody can show; None where there is no such job."""
+        """How many instances of a job are listed; None if there is no such job."""
         until_s = self.record.timeline.now_s + self.patient_s
         while self.record.timeline.now_s < until_s:
             try:
@@ -220,25 +220,25 @@ class NemesisClient:
                 threading.Event().wait(PAUSE_S)
         return 0
 
-    # ---- saying it ----
+    # ---- sending ----
 
     def _another(self) -> Peloton:
-        """A daemon that was not asked last."""
+        """A client of another daemon than the last one used."""
         known = self.record.open()
         self._last = self.chance.choice([each for each in known if each != self._last] or known)
         return self._peloton[self._last]
 
-    def _say(
+    def _send(
         self, operation: Operation, call: Callable[[Peloton], Any], *, keyed: bool = False
     ) -> Operation:
-        until_s, told = self.record.timeline.now_s + self.patient_s, ""
+        until_s, failure = self.record.timeline.now_s + self.patient_s, ""
         while self.record.timeline.now_s < until_s:
             operation.tries += 1
             try:
                 answer = call(self._another())
             except PelotonError as error:
                 if operations.uncertain(error):
-                    told = f"{type(error).__name__} {error.message}"
+                    failure = f"{type(error).__name__} {error.message}"
                     threading.Event().wait(PAUSE_S)
                     continue
                 if isinstance(error, ServerError):
@@ -247,12 +247,12 @@ class NemesisClient:
                 answer = operations.raised(operation, error)
             refused = isinstance(answer, Refused | Absent)
             if refused and operation.what is Asked.LIST:
-                break  # which is found already, and no listing
+                break  # a finding already, and no listing
             if isinstance(answer, Refused) and not keyed and operation.tries > 1:
-                break  # an earlier one may have done it: that is no certain "no"
+                break  # an earlier try may have done it: this refusal is not definite
             operation.end(answer, self.record.timeline.now_s)
             break
         if self.record.timeline.now_s - operation.begun_s > SLOW_S:
-            last = f"; at last it heard: {told}" if told else ""
-            self.record.timeline.say(f"slow, {operation.tries} times said: {operation}{last}")
+            last = f"; last error: {failure}" if failure else ""
+            self.record.timeline.log(f"slow, {operation.tries} tries: {operation}{last}")
         return operation

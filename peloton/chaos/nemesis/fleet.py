@@ -1,12 +1,12 @@
 """Daemons of one cluster as processes, each behind links of its own that can be cut.
 
-Turns a folder and two servers into processes that are started, killed, frozen and left. Between a
-daemon and ZooKeeper, Cassandra and its peers stands a proxy each: the pair that a cut parts. It
-must not leave a process behind, whatever happens to whoever runs it.
+Turns a folder and two servers into processes that are started, killed, frozen and stopped. A proxy
+each is between a daemon and ZooKeeper, Cassandra and its peers, and can cut that connection. It
+must not leave a process behind, whatever happens to its caller.
 
-Proxies, and no packet filter: they need neither root nor a kernel module. A cut at the door for
-peers is "nobody reaches this one, and it reaches all"; to part one pair and no other, both shut
-the other one out (`door.py`).
+Proxies instead of a packet filter: they need neither root nor a kernel module. Cutting the proxy
+for peers means that no peer reaches this daemon while it reaches all; to partition a single pair,
+each of the two blocks the other (`proxy.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LINKS = ("zookeeper", "cassandra", "peers")
 CHECKPOINT_BYTES_MIN = 64 * 1024
 """Small, so that a storm of minutes has takeovers from checkpoints."""
 CANNOT_START = 69
-"""With this a daemon ends that finds no ZooKeeper or no Cassandra when it starts."""
+"""The exit code of a daemon that finds no ZooKeeper or no Cassandra when it starts."""
 
 
 class ServerProcess(Protocol):
@@ -58,7 +58,7 @@ class ServerProcess(Protocol):
         """Thaw it."""
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill it, as a crash would."""
 
 
 class ProxiedLink(Protocol):
@@ -67,31 +67,31 @@ class ProxiedLink(Protocol):
     port: int
 
     def cut(self) -> None:
-        """Connections end, and none begins."""
+        """Connections are closed, and new ones, too."""
 
     def silence(self) -> None:
-        """Connections stand, and nothing passes."""
+        """Connections stay open, and nothing passes."""
 
     def mend(self) -> None:
-        """All passes."""
+        """Forward everything again."""
 
     def close(self) -> None:
         """For good."""
 
 
 class NemesisServers(NamedTuple):
-    """What the daemons stand on; both servers are running."""
+    """The two servers, both running, and how to reach them."""
 
     zookeeper: ServerProcess
     cassandra: ServerProcess
     link: Callable[[int], ProxiedLink]
     ports: Callable[[int], list[int]]
     owners: Callable[[str], Mapping[str, bytes]]
-    """Nodes below a path of ZooKeeper, with what stands in them. Raises OSError."""
+    """Nodes below a path of ZooKeeper, with their data. Raises OSError."""
 
 
 class DaemonProcess:
-    """One of them, over all its lives."""
+    """One daemon, over all its processes."""
 
     def __init__(
         self, name: str, folder: Path, *, outside: NemesisServers, session_s: float
@@ -100,9 +100,9 @@ class DaemonProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
         self.resting = False
-        """Nobody expects it to run."""
+        """It is not expected to run."""
         self.code = REPOSITORY
-        """The folder of the program that its next life is of."""
+        """The folder of the program for its next process."""
         self.lives = 0
         self._file = folder / f"{name}.yaml"
         self._errors = folder / f"{name}.log"
@@ -118,13 +118,13 @@ class DaemonProcess:
         self._file.write_text(yaml.safe_dump(settings))
 
     def start(self) -> None:
-        """A new life. Call it from the main thread: a life ends with the thread that began it."""
-        assert not self.alive, f"{self.name} lives already"
+        """Start a process. Only from the main thread: it ends with the thread that started it."""
+        assert not self.alive, f"{self.name} runs already"
         self.lives, self.frozen, self.resting = self.lives + 1, False, False
-        words = [sys.executable, "-m", "peloton", "daemon", "--config", str(self._file)]
+        command = [sys.executable, "-m", "peloton", "daemon", "--config", str(self._file)]
         with self._errors.open("ab") as log:
             self.process = subprocess.Popen(
-                [*_bound(), *words],
+                [*_bound(), *command],
                 cwd=self.code, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
@@ -136,11 +136,11 @@ class DaemonProcess:
 
     @property
     def pid(self) -> int:
-        """Of its newest life."""
+        """Of its newest process."""
         return self.process.pid if self.process is not None else 0
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kill it, as a crash would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -151,12 +151,12 @@ class DaemonProcess:
         self._signal(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """It keeps all its connections, and does nothing."""
+        """Freeze it: it keeps its connections, and does nothing."""
         self._signal(signal.SIGSTOP)
         self.frozen = True
 
     def thaw(self) -> None:
-        """It goes on as if no time had passed."""
+        """It continues as if no time had passed."""
         self._signal(signal.SIGCONT)
         self.frozen = False
 
@@ -166,7 +166,7 @@ class DaemonProcess:
         for link in self.links.values():
             link.close()
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line of its log."""
         lines = self._errors.read_text(errors="replace").splitlines()
         return lines[-1][:300] if lines else ""
@@ -198,13 +198,13 @@ class DaemonProcess:
 
 
 def _bound() -> Sequence[str]:
-    """What stands before a command so that it ends with us, even if we are killed."""
+    """The prefix of a command that lets it end with this process, even if that is killed."""
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
 
 
 class NemesisFleet:
-    """All daemons of the cluster. They share a keeper, so whoever owns a host finds its runs."""
+    """All daemons of the cluster. They share a keeper, so every owner of a host finds its runs."""
 
     def __init__(
         self, folder: Path, outside: NemesisServers, *, daemons: int, session_s: float
@@ -213,7 +213,7 @@ class NemesisFleet:
         self.keeper = folder / "keeper"
         self.session_s = session_s
         self.codes = [REPOSITORY]
-        """The programs that its daemons may be of: more than one while an upgrade is under way."""
+        """The folders of the versions that daemons may run."""
         self.daemons = [
             DaemonProcess(f"d{number}", folder, outside=outside, session_s=session_s)
             for number in range(daemons + SPARES)
@@ -235,7 +235,7 @@ class NemesisFleet:
         return [daemon for daemon in self.daemons if daemon.alive and not daemon.frozen]
 
     def close(self) -> None:
-        """Nothing of the cluster runs afterwards."""
+        """Kill all processes of the cluster."""
         for daemon in self.daemons:
             daemon.close()
         end_keeper(self.keeper)
@@ -244,13 +244,14 @@ class NemesisFleet:
 def end_keeper(folder: Path) -> None:
     """Kill the keeper of this folder and its runs: they name the folder, or work in it.
 
-    Told by the folder, which is ours alone: the keeper was started by a daemon, and outlives it.
+    They are found by the folder, which belongs to this storm alone: the keeper was started by a
+    daemon, and outlives it.
     """
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_bytes()
-            place = os.readlink(entry / "cwd")
-            if str(folder).encode() in words.split(b"\0") or place.startswith(f"{folder}/"):
+            command = (entry / "cmdline").read_bytes()
+            cwd = os.readlink(entry / "cwd")
+            if str(folder).encode() in command.split(b"\0") or cwd.startswith(f"{folder}/"):
                 os.kill(int(entry.name), signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The journal of a running cluster, read beside its owners: what was committed, and what follows.
+"""The journal of a running cluster, read beside its owners: committed frames and their state.
 
 Turns a Cassandra into committed frames, kept from the first one on, and into shards as a next
 owner would recover them. It uses the scan of the simulated world over rows that are really read,
-so each rule of the journal stands written once. It must not claim, nor write anything.
+so each rule of the journal is written only once. It must not claim, nor write anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from peloton.runtime.simulation.scan import Contradiction, Maker, Scan
 from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Key, kind_of
 
-LOOK_S = 1.0
+POLL_S = 1.0
 SHARD_IDS = tuple(ShardId(group, at) for group, count in SHARDS.items() for at in range(count))
 
 
@@ -36,14 +36,14 @@ def again(codec: Codec, body: bytes) -> bytes:
 
 
 class Registers:
-    """All registers, as of the last look."""
+    """All registers, as of the last poll."""
 
     def __init__(self) -> None:
         self.registers: dict[ShardId, RegisterRow] = {}
 
 
 class Store:
-    """What a scan asks of a simulated store, answered by a real one."""
+    """A real store with the methods of a simulated one that a scan uses."""
 
     def __init__(self, rows: Rows) -> None:
         self.registers = Registers()
@@ -57,16 +57,16 @@ class Store:
             if rows and isinstance(rows[0], RegisterRow):
                 self.registers.registers[shard] = rows[0]
 
-    def read(self, ask: Statement) -> tuple[object, ...]:
+    def read(self, statement: Statement) -> tuple[object, ...]:
         """Rows as they are now. Raises Unreachable."""
-        (reply,) = self._rows.run([ask])
+        (reply,) = self._rows.run([statement])
         if not isinstance(reply, RowsFound):
             raise Unreachable(str(reply))
         return reply.rows
 
 
 class JournalWatch:
-    """Looks at all journals once a second, from a thread of its own."""
+    """Polls all journals once a second, from a thread of its own."""
 
     def __init__(self, rows: Rows, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -80,19 +80,19 @@ class JournalWatch:
         self._thread = threading.Thread(target=self._run, name="journal watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to poll."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._over.set()
         self._thread.join()
 
-    def look(self) -> None:
-        """All that was committed since the last look. Raises Unreachable."""
+    def poll(self) -> None:
+        """Read all that was committed since the last poll. Raises Unreachable."""
         self._store.refresh()
         try:
-            self.scan.look()
+            self.scan.poll()
         except Contradiction as wrong:
             self._timeline.find(str(wrong))
 
@@ -106,19 +106,19 @@ class JournalWatch:
         return found
 
     def _run(self) -> None:
-        while not self._over.wait(LOOK_S):
+        while not self._over.wait(POLL_S):
             try:
-                self.look()
+                self.poll()
             except Unreachable:
-                pass  # paused or killed just now; what is missed is read at the next look
+                pass  # paused or killed just now; the next poll reads what was missed
 
-    # ---- what follows from it ----
+    # ---- what follows from the frames ----
 
     def frames(self) -> list[DecodedFrame]:
-        """All of all shards, in the order in which they were made.
+        """The frames of all shards, in the order in which they were made.
 
-        All daemons of one machine have one clock, and what a frame says leaves only when it is
-        committed: so whoever heard of it made its own frame later.
+        All daemons of one machine have one clock, and sends leave only when their frame is
+        committed: so a frame that was caused by another one has a later time.
         """
         codec = Codec(self.kinds)
         found = []
@@ -129,15 +129,15 @@ class JournalWatch:
         return sorted(found, key=lambda frame: (frame.at, frame.shard, frame.position))
 
     def foreign(self) -> int:
-        """How many frames say more than this program understands: they are of a later version."""
+        """How many frames contain more than this program understands: those of a later version."""
         codec = Codec(self.kinds)
         bodies = [frame.body for shard in SHARD_IDS for frame in self.scan.frames.get(shard, [])]
         return sum(again(codec, body) != body for body in bodies)
 
     def recovered(self) -> dict[ShardId, Shard]:
-        """Every shard as its next owner would find it; read twice, and made from nothing as well.
+        """Every shard as its next owner would recover it.
 
-        Finds where the three differ.
+        Each is recovered twice, and replayed from its first frame; a difference is a finding.
         """
         made = {}
         for shard in SHARD_IDS:
@@ -147,7 +147,7 @@ class JournalWatch:
             if digest(core) != digest(again):
                 self._timeline.find(f"R5 {shard}: two recoveries differ")
             if digest(core) != digest(whole):
-                text = "a replay from nothing is not what its checkpoint and tail say"
+                text = "a replay of all frames differs from its checkpoint and tail"
                 self._timeline.find(f"R5 {shard}: {text}")
             self.scan.reread(shard)
             made[shard] = core
@@ -155,7 +155,7 @@ class JournalWatch:
 
 
 class Recovered:
-    """The recovered shards, as checks of a quiet cluster look at them."""
+    """The recovered shards, as a `ClusterView` for the checks of a quiet cluster."""
 
     def __init__(self, shards: dict[ShardId, Shard], machines: Machines) -> None:
         self.machines = machines

@@ -1,7 +1,7 @@
-"""What clients say, and what they hear, as the values that histories are made of.
+"""Requests and answers of clients, as the values that histories are made of.
 
-Turns wishes into specs, and what the SDK answers or raises into `JobCreated`, `JobView`, `Absent`
-and their like. It must not keep anything, nor guess: a word that it does not know is an error.
+Turns sizes into specs, and what the SDK returns or raises into `JobCreated`, `JobView`, `Absent`
+and their like. It must not keep anything, nor guess: an unknown answer is an error.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ JOBS_MAX = 100_000
 EVERYTHING = JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)
 POOL = "/work"
 MARK = "ran"
-"""In its sandbox a run notes when it begins and when it ends by itself."""
+"""The file in its sandbox in which a run notes when it begins and when it ends by itself."""
 CANCELLED = "CANCELLED"
-"""What a server that leaves says of the calls under way; they may have been heard."""
+"""How a leaving server answers the calls under way; they may have had an effect."""
 
-# ---- said ----
+# ---- requests ----
 
 
 def pool_spec() -> dict[str, Any]:
-    """A pool that may use all there is, so that hosts have to say no as well as the pool."""
+    """A pool that may use the whole cluster, so that hosts have to refuse, too."""
     limits = {"cpu": HOST_CPUS * len(HOSTS), "memory": 8192.0, "disk": 80000.0, "gpu": 0.0}
     resources = [
         {"kind": kind, "reservation": 0, "limit": limit, "share": 1}
@@ -39,7 +39,7 @@ def pool_spec() -> dict[str, Any]:
 
 
 def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
-    """A job of processes that note their beginning and their end, and end well."""
+    """A job of processes that note their beginning and their end, and succeed."""
     note = f"date +%s.%N >> {MARK}"
     return {
         "name": "nemesis",
@@ -53,33 +53,33 @@ def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
     }
 
 
-# ---- heard ----
+# ---- answers ----
 
 
 def uncertain(error: PelotonError) -> bool:
-    """Whether it may have happened, or may yet."""
+    """Whether the request may have had an effect, or may yet."""
     left = isinstance(error, ServerError) and error.kind == CANCELLED
     return left or isinstance(error, ServiceUnavailable | TryLater)
 
 
 def raised(operation: Operation, error: PelotonError) -> Any:
-    """What an exception says for certain."""
+    """The definite answer of an exception."""
     if isinstance(error, NotFound) and operation.what is not Asked.CREATE:
         return Absent(operation.job)
     return Refused(error.kind or type(error).__name__, error.message)
 
 
 def has_ended(answer: Any) -> bool:
-    """Whether a look found a job at its end."""
+    """Whether the answer of a get is a job that has ended."""
     return isinstance(answer, JobView) and answer.summary.state in TERMINAL_JOB_STATES
 
 
 def view(answer: Any) -> JobView:
-    """A job, as a look shows it."""
+    """The answer of a get, as a view."""
     runtime = answer.jobInfo.runtime
     return JobView(
         summary=_summary(answer.jobInfo.id.value, runtime),
-        spec=cast(JobSpec, None),  # no history asks for it
+        spec=cast(JobSpec, None),  # no history uses it
         goal=JobGoals.SUCCEEDED,
         desired_state_version=runtime.desiredStateVersion,
         slices=1,
@@ -88,7 +88,7 @@ def view(answer: Any) -> JobView:
 
 
 def listing(answer: Any) -> tuple[JobSummary, ...]:
-    """All jobs of a listing."""
+    """The answer of a listing, as summaries."""
     return tuple(_summary(line.id.value, line.runtime) for line in answer.results)
 
 

@@ -1,11 +1,11 @@
 """What operators do to a cluster under load, one thing after the other, each measured.
 
-Turns words into daemons that are added, taken out, restarted one by one, upgraded and taken back,
-into shards that move away from a daemon that cannot serve them, and into a pair that is parted;
-and each into figures: how long until the cluster was at rest again, and how long nobody answered
-meanwhile. It must not go on before the cluster is at rest, and not take that from a daemon's word:
-every shard has the owner that all rank first, every shard that moved has a later epoch, and a
-client was answered about each since.
+Turns names of steps into daemons that are added, removed, restarted one by one, upgraded and
+downgraded, into shards that move away from a daemon that cannot serve them, and into a partitioned
+pair; and each into figures: how long until the cluster was at rest again, and how long shards did
+not answer meanwhile. It must not continue before the cluster is at rest, nor believe a daemon that
+it is: every shard has the owner that all rank first, every shard that moved has a later epoch, and
+a client was answered about each since.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from peloton.chaos.nemesis.storm import LEAVE_S_MAX, NemesisStorm
 from peloton.runtime.ports import ShardId
 
 REST_S_MAX = 120.0
-"""So long a cluster may need to come to rest; far more than it does on a quiet machine."""
+"""The cluster must be at rest within so long; far more than it needs on a quiet machine."""
 MIXED_S = 6.0
-"""So long daemons of two versions work side by side, after each that changed its version."""
+"""Daemons of two versions work side by side for so long, after each change of a version."""
 PARTED_S = 8.0
 COME_AGAIN_MAX = 5
-"""One who comes may by chance be first for no shard; then it leaves and comes again."""
+"""An added daemon may by chance rank first for no shard; then it is removed and added again."""
 
 
 class Figures(NamedTuple):
-    """Of one step."""
+    """The figures of one step."""
 
     what: str
     seconds: float  # until the cluster was at rest
@@ -42,11 +42,11 @@ class Figures(NamedTuple):
 
 
 class PlannedStepFailed(Exception):
-    """A step did not come to its end: those after it would say nothing."""
+    """A step did not finish: figures of later steps would mean nothing."""
 
 
 class Planned:
-    """The steps, by their words."""
+    """The steps, by their names."""
 
     def __init__(
         self,
@@ -67,21 +67,21 @@ class Planned:
         self._census = census
         self._timeline = record.timeline
 
-    def play(self, words: Sequence[str]) -> None:
-        """All of them; after one that failed the others are left out."""
+    def play(self, steps: Sequence[str]) -> None:
+        """Play these steps; after one that failed the others are left out."""
         try:
             self._rest("the beginning")
-            for word in words:
-                self._timeline.count(word, f"planned: {word}")
-                WORDS[word](self)
+            for step in steps:
+                self._timeline.count(step, f"planned: {step}")
+                STEPS[step](self)
         except PlannedStepFailed as failed:
             self._timeline.find(f"R15 {failed}")
         finally:
             for link in [link for each in self._fleet.daemons for link in each.links.values()]:
                 link.mend()
 
-    def told(self) -> str:
-        """The figures, in words."""
+    def summary(self) -> str:
+        """The figures as text."""
         parts = []
         for what in dict.fromkeys(each.what for each in self.found):
             some = [each for each in self.found if each.what == what]
@@ -96,38 +96,38 @@ class Planned:
             )
         return "; ".join(parts)
 
-    # ---- words ----
+    # ---- steps ----
 
     def add(self) -> None:
-        """A daemon more, which is first for some shards."""
+        """Add a daemon that ranks first for some shards."""
         for _ in range(COME_AGAIN_MAX):
             added = self._fleet.resting()[0]
             if self._come(added, "add"):
                 return
-            self._timeline.say(f"{added.name} is first for no shard: it comes again")
+            self._timeline.log(f"{added.name} ranks first for no shard: it is added again")
             self._leave(added, "remove")
         raise PlannedStepFailed(f"nothing moved to a daemon that was added {COME_AGAIN_MAX} times")
 
     def remove(self) -> None:
-        """A daemon less: it does not come back."""
+        """Remove a daemon; it does not come back."""
         self._leave(self._busiest(), "remove")
 
     def roll(self) -> None:
-        """All are restarted, one after another."""
+        """Restart all daemons, one after another."""
         for daemon in self._fleet.wanted():
             self._leave(daemon, "roll")
             self._come(daemon, "return")
 
     def upgrade(self) -> None:
-        """All become of the later version, one after another, and work together meanwhile."""
+        """Restart all daemons as the later version, one after another, mixed meanwhile."""
         self._become(self.later, "upgrade")
 
     def downgrade(self) -> None:
-        """And all become of the earlier one again."""
+        """Restart all daemons as the earlier version again."""
         self._become(REPOSITORY, "downgrade")
 
     def move(self) -> None:
-        """One that cannot reach the store gives its shards up, and takes them back later."""
+        """A daemon that cannot reach the store gives its shards up, and takes them back later."""
         daemon = self._busiest()
         before, begun_s = self._rest("a move"), self._timeline.now_s
         daemon.links["cassandra"].silence()
@@ -140,7 +140,7 @@ class Planned:
         self._note("move back", begun_s, moved=moved)
 
     def part(self) -> None:
-        """Two do not reach each other, and both reach all else: that is no reason to move."""
+        """Partition two daemons that both reach all else: no shard may move."""
         one, other = self._fleet.wanted()[:2]
         before, begun_s = self._rest("a parting"), self._timeline.now_s
         one.door.part(other.pid, silent=True)
@@ -150,43 +150,45 @@ class Planned:
         other.door.mend()
         moved, _ = self._rest("a parting").moved(before)
         if moved:
-            self._timeline.find(f"R3 {moved} moved though only two daemons were parted")
+            self._timeline.find(f"R3 {moved} moved though only two daemons were partitioned")
         self._note("part", begun_s, moved=moved)
 
-    # ---- what they are made of ----
+    # ---- parts of steps ----
 
     def _become(self, code: Path, what: str) -> None:
         for daemon in self._fleet.wanted():
             self._leave(daemon, what)
             daemon.code = code
             self._come(daemon, "return")
-            place = Path(f"/proc/{daemon.pid}/cwd").resolve()
-            if place != code.resolve():
-                self._timeline.find(f"{daemon.name} should be of {code}, and is of {place}")
+            folder = Path(f"/proc/{daemon.pid}/cwd").resolve()
+            if folder != code.resolve():
+                self._timeline.find(f"{daemon.name} should run {code}, and runs {folder}")
             self._pass(MIXED_S)
 
     def _leave(self, daemon: DaemonProcess, what: str) -> None:
-        """It hands over what it owns, and ends well."""
+        """A daemon hands over its shards, and ends without an error."""
         before, begun_s = self._rest(what), self._timeline.now_s
         daemon.resting = True
         daemon.leave()
-        self._timeline.say(f"{what}: SIGTERM to {daemon.name} (pid {daemon.pid})")
+        self._timeline.log(f"{what}: SIGTERM to {daemon.name} (pid {daemon.pid})")
         while daemon.alive and self._timeline.now_s < begun_s + LEAVE_S_MAX:
             self._storm.tick()
         if daemon.process is None or daemon.process.poll() != 0:
-            raise PlannedStepFailed(f"{daemon.name} did not leave well: {daemon.last_words()}")
-        if "warning" in daemon.last_words():
-            self._timeline.find(f"{daemon.name} left: {daemon.last_words()}")
+            raise PlannedStepFailed(
+                f"{daemon.name} did not leave without an error: {daemon.last_line()}"
+            )
+        if "warning" in daemon.last_line():
+            self._timeline.find(f"{daemon.name} left: {daemon.last_line()}")
         moved, _ = self._rest(what, before).moved(before)
         if moved != before.of(daemon):
-            self._timeline.say(f"{daemon.name} had {before.of(daemon)}, and {moved} moved")
+            self._timeline.log(f"{daemon.name} had {before.of(daemon)}, and {moved} moved")
         self._note(what, begun_s, moved=moved)
 
     def _come(self, daemon: DaemonProcess, what: str) -> bool:
-        """It starts, and takes what it is first for; whether that is anything."""
+        """A daemon starts, and takes the shards it ranks first for; whether there are any."""
         before = self._rest(what, settled=False)
         daemon.start()
-        self._timeline.say(f"{what}: {daemon.name} is started (pid {daemon.pid})")
+        self._timeline.log(f"{what}: {daemon.name} is started (pid {daemon.pid})")
         self._rest(what, until=lambda now: len(now.members) > len(before.members), settled=False)
         begun_s = self._timeline.now_s
         moved, _ = self._rest(what, before).moved(before)
@@ -194,7 +196,7 @@ class Planned:
         return bool(moved)
 
     def _busiest(self) -> DaemonProcess:
-        census = self._rest("a look")
+        census = self._rest("a census")
         return max(
             self._fleet.wanted(),
             key=lambda each: (sum(s.group == "jobmgr" for s in census.of(each)), each.name),
@@ -208,14 +210,14 @@ class Planned:
         until: Callable[[Census], bool] = lambda now: True,
         settled: bool = True,
     ) -> Census:
-        """Wait until the cluster is at rest, and `until` is so. What moved `since` is looked at."""
+        """Wait until the cluster is at rest and `until` holds; check what moved `since`."""
         begun_s, why = self._timeline.now_s, ""
         while self._timeline.now_s < begun_s + REST_S_MAX:
             now = self._census()
             if now is None:
                 why = "a server does not answer"
             elif not until(now):
-                why = "what is waited for is not so yet"
+                why = "the condition does not hold yet"
             elif not settled:
                 return now
             else:
@@ -224,9 +226,7 @@ class Planned:
                 if not why and self._probe.answered_since(begun_s):
                     return now
             self._storm.tick()
-        raise PlannedStepFailed(
-            f"{what}: not at rest within {REST_S_MAX} s: {why or 'nobody answers'}"
-        )
+        raise PlannedStepFailed(f"{what}: not at rest within {REST_S_MAX} s: {why or 'no answers'}")
 
     def _pass(self, seconds: float) -> None:
         until_s = self._timeline.now_s + seconds
@@ -248,19 +248,19 @@ class Planned:
         some = tuple(silences[shard] for shard in of)
         found = Figures(what, now_s - begun_s, len(moved), some, slowest_s)
         self.found.append(found)
-        self._timeline.say(
+        self._timeline.log(
             f"{what}: {found.moved} shards moved, at rest after {found.seconds:.2f} s, "
             f"no answer for {max(some):.2f} s, slowest call {slowest_s:.2f} s"
         )
 
 
 def _fled(now: Census, daemon: DaemonProcess) -> bool:
-    """Whether it is unfit for some groups, and has none of the shards of theirs that it had."""
+    """Whether a daemon is unfit for some groups, and has given up their shards."""
     groups = now.unfit(daemon)
     return bool(groups) and not any(shard.group in groups for shard in now.of(daemon))
 
 
-WORDS: Mapping[str, Callable[[Planned], None]] = {
+STEPS: Mapping[str, Callable[[Planned], None]] = {
     "roll": Planned.roll,
     "add": Planned.add,
     "remove": Planned.remove,

@@ -1,7 +1,7 @@
 """One storm over real daemons from beginning to end: `script/nemesis`.
 
 Turns a length and a seed into a verdict and a last line. It must not end before all that it
-started has ended, nor say "nothing found" of a storm in which nothing happened.
+started has ended, nor report "nothing found" of a storm in which nothing happened.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ CALM_S_MAX = 150.0
 DATA_CENTRE = "dc1"
 JOIN_S_MAX = 90.0
 ASK_S = 5.0
-LOOK_AGAIN_S = 2.0
+RECHECK_S = 2.0
 PATIENT_S = 10.0
 WHY_CHARS = 300
 
 
 class NemesisPlan(NamedTuple):
-    """What was asked for."""
+    """The options of one storm."""
 
     seed: int
     minutes: float
@@ -55,9 +55,9 @@ class NemesisPlan(NamedTuple):
     session_s: float = 6.0
     menu: Menu = Menu()
     planned: tuple[str, ...] = ()
-    """Instead of a storm: what operators do, one thing after the other."""
+    """Instead of a storm: steps of operators, one after the other."""
     later: Path | None = None
-    """The folder of another version: daemons may be of it."""
+    """The folder of another version, which daemons may run."""
 
 
 class NeverReady(Exception):
@@ -128,27 +128,27 @@ class NemesisRun:
             self._planned.play(self._plan.planned)
             self._probe.stop()
         else:
-            self._timeline.say(f"storm of {self._plan.minutes} minutes, seed {self._plan.seed}")
+            self._timeline.log(f"storm of {self._plan.minutes} minutes, seed {self._plan.seed}")
             self._storm.rage(self._timeline.now_s + self._plan.minutes * 60)
-        self._timeline.say("calm")
+        self._timeline.log("calm")
         self._storm.calm()
         calm_s = self._timeline.now_s
         self._record.over.set()
         self._tend(lambda: not any(t.is_alive() for t in self._threads), JOIN_S_MAX)
         self._settle()
-        self._timeline.say(f"all answered {self._timeline.now_s - calm_s:.1f} s after the calm")
+        self._timeline.log(f"all answered {self._timeline.now_s - calm_s:.1f} s after the calm")
         self._takeovers.stop()
         self._watch.stop()
-        self._watch.look()
+        self._watch.poll()
         if not self._timeline.counts:
             self._timeline.find("the nemesis did nothing, so nothing is proved")
-        said = "".join(f"{operation}\n" for operation in self._record.history)
-        self._fleet.keeper.with_name("history.log").write_text(said)
-        looked = verdict_of(self._record, self._watch, runs=self._fleet.keeper / "runs")
-        return self._timeline.findings, self._line(looked)
+        history = "".join(f"{operation}\n" for operation in self._record.history)
+        self._fleet.keeper.with_name("history.log").write_text(history)
+        inspected = verdict_of(self._record, self._watch, runs=self._fleet.keeper / "runs")
+        return self._timeline.findings, self._line(inspected)
 
     def close(self) -> None:
-        """Let go of everything but the daemons."""
+        """Close everything but the daemons."""
         self._record.over.set()
         for client in (*self._clients, self._last):
             client.close()
@@ -172,25 +172,25 @@ class NemesisRun:
 
     def _make_pool(self) -> None:
         """The pool of all jobs."""
-        told, until_s = "", self._timeline.now_s + BOOT_S_MAX
+        failure, until_s = "", self._timeline.now_s + BOOT_S_MAX
         with Client(self._fleet.daemons[0].address, timeout_s=ASK_S) as peloton:
             while self._timeline.now_s < until_s:
                 try:
-                    # Each time under another key: until all hosts are known the pool's limit may
-                    # be more than there is, and a key is answered for long as it was at first.
+                    # With a new request key each time: until all hosts are known the pool's limit
+                    # may exceed the capacity, and a request key keeps its first answer.
                     peloton.pools.create(operations.POOL, operations.pool_spec())
                     break
                 except AlreadyExists:
-                    break  # an earlier one, of which we did not hear
+                    break  # by an earlier try, whose answer was lost
                 except PelotonError as error:
-                    told = error.message
+                    failure = error.message
                     self._storm.tick()
             else:
-                raise NeverReady(f"no pool within {BOOT_S_MAX} s: {told}")
-        self._timeline.say("there is a pool")
+                raise NeverReady(f"no pool within {BOOT_S_MAX} s: {failure}")
+        self._timeline.log("there is a pool")
 
     def _settle(self) -> None:
-        """Stop what would run on, and look at every job until it is where it should be."""
+        """Stop jobs that would run long, and poll every job until it is at its goal."""
         until_s = self._timeline.now_s + CALM_S_MAX
         left = [*self._record.wishes]
         for wish in self._record.active():
@@ -200,56 +200,56 @@ class NemesisRun:
             left = [job_id for job_id in left if not self._is_over(job_id, until_s)]
             if left:
                 why = " ".join(self._last.why(left[0]).split())
-                self._timeline.say(f"{len(left)} jobs to go; {left[0]}: {why[:WHY_CHARS]}")
-                self._tend(lambda: False, LOOK_AGAIN_S)
+                self._timeline.log(f"{len(left)} jobs to go; {left[0]}: {why[:WHY_CHARS]}")
+                self._tend(lambda: False, RECHECK_S)
         if left:
             self._timeline.find(f"R15 not at their goals {CALM_S_MAX} s after the calm: {left[:5]}")
             return
         for job_id in self._record.wishes:
-            self._last.look(job_id)
+            self._last.get(job_id)
         self._last.list_jobs()
         for wish, there in self._counted():
             if there not in (None, wish.instances):
                 self._timeline.find(f"R1 {wish.job_id} has {there} of {wish.instances} instances")
 
     def _counted(self) -> Iterator[tuple[WantedJob, int | None]]:
-        """How many instances there are of each job whose id was said once: it is the one wanted."""
-        said = Counter(each.job for each in self._record.history if each.what is Asked.CREATE)
+        """How many instances there are of each job whose id was used only once."""
+        created = Counter(each.job for each in self._record.history if each.what is Asked.CREATE)
         for wish in self._record.wishes.values():
-            if said[job_key(wish.job_id)] == 1:
+            if created[job_key(wish.job_id)] == 1:
                 yield wish, self._last.instances(wish.job_id)
 
     def _is_over(self, job_id: str, until_s: float) -> bool:
-        """Whether it is where it should be; nobody is asked any more once the time is over."""
+        """Whether a job is at its goal; not polled any more once the time is over."""
         if self._timeline.now_s >= until_s:
             return False
-        answer = self._last.look(job_id).answer
+        answer = self._last.get(job_id).answer
         return isinstance(answer, Absent) or operations.has_ended(answer)
 
     def _tend(self, done: Callable[[], bool], within_s: float) -> None:
-        """Keep the daemons running until something has come to be; or not, in time."""
+        """Keep the daemons running until the condition holds or the time is over."""
         until_s = self._timeline.now_s + within_s
         while not done() and self._timeline.now_s < until_s:
             self._storm.tick()
 
     def _died(self, args: threading.ExceptHookArgs) -> None:
-        """A thread that dies unnoticed would make the storm a little milder, and say nothing."""
+        """A finding: a thread that died unnoticed would only make the storm milder."""
         name = args.thread.name if args.thread is not None else "?"
         self._timeline.find(
             f"{name} of the nemesis died: {args.exc_type.__name__} {args.exc_value}"
         )
 
-    # ---- words ----
+    # ---- the last line ----
 
-    def _line(self, looked: Inspected) -> str:
+    def _line(self, inspected: Inspected) -> str:
         history, findings = self._record.history, self._timeline.findings
         done = ", ".join(f"{count} {what}" for what, count in self._timeline.counts.items())
         unknown = sum(not each.known for each in history)
         lost = sum("R1 " in text for text in findings)
-        told = self._planned.told() or f"takeover {self._takeovers.told()}"
+        figures = self._planned.summary() or f"takeover {self._takeovers.summary()}"
         later = f" ({self._watch.foreign()} of a later version)" if self._plan.later else ""
         return (
             f"nemesis: {done or 'nothing done'}; {len(history)} operations ({unknown} unknown), "
-            f"{looked.jobs} jobs, {looked.runs} runs, {looked.frames} frames{later}; {lost} lost, "
-            f"{len(findings)} findings; {told}"
+            f"{inspected.jobs} jobs, {inspected.runs} runs, {inspected.frames} frames{later}; "
+            f"{lost} lost, {len(findings)} findings; {figures}"
         )

@@ -1,9 +1,9 @@
-"""How long nobody answers: every daemon is asked all the time about a job of each job shard.
+"""How long shards do not answer: every daemon is polled for a job of each job shard.
 
-Turns answers into the longest time without one, by shard, within a span of time. A thread for each
-pair, so that a daemon which hangs, or does not listen yet, hides no answer of another: what one
-client that asks in turn has to wait is another question, and the clients of the storm answer it.
-It must not count a refusal as an answer.
+Turns answers into the longest time without one, by shard, within a span of time. There is a thread
+for each pair of daemon and shard, so that a daemon which hangs, or does not listen yet, hides no
+answer of another; how long a client waits that tries them in turn, the clients of the storm
+measure. It must not count a refusal as an answer.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ AGAIN_S = 0.25
 
 
 class Probe:
-    """Begins to ask at `start`; `canaries` has a job for each shard."""
+    """Polls from `start` to `stop`; `canaries` has a job for each shard."""
 
     def __init__(self, fleet: NemesisFleet, timeline: Timeline) -> None:
         self._fleet = fleet
         self._timeline = timeline
-        self._heard: dict[ShardId, list[float]] = {}
+        self._answers: dict[ShardId, list[float]] = {}
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self, canaries: Mapping[ShardId, str]) -> None:
-        """From now on."""
+        """Begin to poll."""
         for shard, job_id in canaries.items():
-            self._heard[shard] = []
+            self._answers[shard] = []
             for daemon in self._fleet.daemons:
-                asking = partial(self._ask, shard, job_id, daemon=daemon)
-                thread = threading.Thread(target=asking, daemon=True)
+                polling = partial(self._poll, shard, job_id, daemon=daemon)
+                thread = threading.Thread(target=polling, daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
     def stop(self) -> None:
-        """No more."""
+        """Stop polling."""
         self._over.set()
         for thread in self._threads:
             thread.join(ASK_S * 5)
 
     def answered_since(self, since_s: float) -> bool:
         """Whether there was an answer about every shard since then."""
-        return all(heard and heard[-1] > since_s for heard in self._heard.values())
+        return all(times and times[-1] > since_s for times in self._answers.values())
 
     def silences(self, since_s: float, until_s: float) -> dict[ShardId, float]:
-        """The longest time without an answer that had to do with this span, by shard."""
+        """The longest time without an answer that overlaps this span, by shard."""
         found = {}
-        for shard, heard in self._heard.items():
-            known = sorted(heard)
+        for shard, answers in self._answers.items():
+            known = sorted(answers)
             before = [at_s for at_s in known if at_s <= since_s][-1:] or [since_s]
             within = [at_s for at_s in known if since_s < at_s <= until_s]
             times = [*before, *within, until_s]
             found[shard] = max(b - a for a, b in zip(times, times[1:], strict=False))
         return found
 
-    def _ask(self, shard: ShardId, job_id: str, *, daemon: DaemonProcess) -> None:
+    def _poll(self, shard: ShardId, job_id: str, *, daemon: DaemonProcess) -> None:
         with Client(daemon.address, timeout_s=ASK_S) as client:
             while not self._over.wait(AGAIN_S):
                 if not daemon.alive or daemon.frozen:
@@ -71,5 +71,5 @@ class Probe:
                 try:
                     client.jobs.get(job_id)
                 except PelotonError:
-                    continue  # another may know better
-                self._heard[shard].append(self._timeline.now_s)
+                    continue  # another daemon may answer
+                self._answers[shard].append(self._timeline.now_s)

@@ -1,11 +1,11 @@
-"""The door through which a daemon's peers come in: it knows who they are, and shuts out just one.
+"""A TCP proxy in front of a daemon's port, which can block a single peer process.
 
-Turns connections to a port into connections to the daemon behind it, each with the process at its
-other end. It must not look into what passes, nor guess who comes: a connection whose process is
-not found belongs to nobody, and passes.
+Turns connections to a port into connections to the daemon behind it, and finds the process at the
+other end of each. It must not inspect what passes, nor guess the process: a connection whose
+process is not found is not blocked.
 
-Without it a pair of daemons could not be parted: all come from the same address, and what tells
-them apart is only who holds the socket. The kernel says so to anybody who may look at the process.
+Without it a pair of daemons could not be partitioned: all have the same address, and only the
+process that holds a socket distinguishes them. The kernel lists the sockets of a process in /proc.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
-"""127.0.0.1 as the kernel writes it, plain and within the wider address family."""
+"""127.0.0.1 as the kernel writes it, as IPv4 and mapped into IPv6."""
 
 
 class Passage:
@@ -29,14 +29,14 @@ class Passage:
         self.passes.set()
 
     def begin(self) -> None:
-        """From now on what comes in at one end goes out at the other."""
+        """Forward in both directions from now on."""
         for source, sink in ((self.near, self.far), (self.far, self.near)):
-            with contextlib.suppress(OSError):  # shut out already
+            with contextlib.suppress(OSError):  # closed already
                 source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
 
     def close(self) -> None:
-        """It ends, also for those who wait."""
+        """Close both ends, also while the passage is silenced."""
         self.passes.set()
         for one in (self.near, self.far):
             _close(one)
@@ -61,20 +61,20 @@ class Door:
         self.accepted = 0
         self._open: list[Passage] = []
         self._shut: dict[int | None, bool] = {}
-        """Who does not pass, and whether silently; None: nobody does."""
+        """The blocked process ids, and whether silently; None: all processes."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def address(self) -> str:
-        """Where to knock."""
+        """The address to connect to."""
         return f"127.0.0.1:{self.port}"
 
     def cut(self) -> None:
-        """Connections end, and none begins."""
+        """Connections are closed, and new ones, too."""
         self._bar(None, silent=False)
 
     def silence(self) -> None:
-        """Connections stand, and nothing passes."""
+        """Connections stay open, and nothing passes."""
         self._bar(None, silent=True)
 
     def part(self, pid: int, *, silent: bool) -> None:
@@ -82,14 +82,14 @@ class Door:
         self._bar(pid, silent=silent)
 
     def mend(self) -> None:
-        """All passes."""
+        """Forward everything again."""
         with self._lock:
             self._shut.clear()
             for passage in self._open:
                 passage.passes.set()
 
     def close(self) -> None:
-        """For good."""
+        """Stop for good."""
         _close(self._listener)
         with self._lock:
             for passage in self._open:
@@ -102,7 +102,7 @@ class Door:
                 self._judge(passage)
 
     def _judge(self, passage: Passage) -> None:
-        """Let it pass, stand or end, as whose it is."""
+        """Forward, silence or close a connection, depending on its process."""
         for pid, silent in self._shut.items():
             if pid is None or _holds(pid, passage.near):
                 if silent:
@@ -145,15 +145,15 @@ def _holds(pid: int, near: socket.socket) -> bool:
 
 
 def _inode(port: int, to: int) -> str:
-    """Of the socket on this machine that is bound to `port` and connected to `to`."""
+    """The inode of the socket on this machine that is bound to `port` and connected to `to`."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
             for line in Path(table).read_text().splitlines()[1:]:
-                words = line.split()
-                here, _, ours = words[1].partition(":")
-                ends = ours == f"{port:04X}" and words[2].endswith(f":{to:04X}")
+                fields = line.split()
+                here, _, ours = fields[1].partition(":")
+                ends = ours == f"{port:04X}" and fields[2].endswith(f":{to:04X}")
                 if ends and here in LOOPBACK:
-                    return words[9]
+                    return fields[9]
     return "none"
 
 

@@ -1,10 +1,9 @@
 """What a nemesis does to real daemons and their servers, drawn from a seed.
 
-Turns a seed and a clock into kills, pauses, restarts, expired sessions and cuts, one target at a
-time, each with its end; and into what operators do while such things happen: daemons that are
-added, taken out, and restarted one after another, into another version where there are two. It must
-not judge; and it works in one thread, the main one, because the life of what it starts is bound to
-the thread that started it.
+Turns a seed and a clock into kills, pauses, restarts, expired sessions and cuts, each with a target
+and an end; and into what operators do meanwhile: daemons that are added, removed, and restarted one
+after another, as another version if there are two. It must not judge. It runs in the main thread
+only, because a process that it starts ends with the thread that started it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from peloton.chaos.nemesis.timeline import Timeline
 
 TICK_S = 0.1
 GAP_S = (1.0, 6.0)
-"""Between two deeds; many last longer, so some overlap."""
+"""Between two actions, in s; many last longer, so some overlap."""
 ALONE_S = 8.0
-"""After each deed that is to be measured alone: who came back takes over what it is first for."""
+"""After an action that is measured alone, in s: the daemon that came back takes its shards back."""
 TROUBLED_MAX = 2
-"""So many targets at a time; beyond it there is no work that a fault could spoil."""
+"""Targets at a time; with more, the cluster does no work that a fault could disturb."""
 NEMESIS_ACTIONS = {
     "kill": 5,
     "pause": 4,
@@ -59,9 +58,9 @@ SERVE_S_MAX = 120.0
 
 
 class Menu(NamedTuple):
-    """Which deeds there are, with their shares; `alone`: one after the other, each slept off.
+    """Which actions there are, with their shares; `alone`: one at a time, with a recovery each.
 
-    `times`: so often each, in turn, and then the storm is over.
+    `times`: each action so often, in turn, and then the storm is over.
     """
 
     actions: Mapping[str, int] = MappingProxyType(NEMESIS_ACTIONS)
@@ -70,18 +69,18 @@ class Menu(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Who is told when a daemon can do nothing any more."""
+    """Is notified when a daemon is lost."""
 
     @property
     def waiting(self) -> bool:
-        """Whether some shard of theirs has no other owner yet."""
+        """Whether some shard of a lost daemon has no new owner yet."""
 
     def lost(self, daemon: DaemonProcess, why: str) -> None:
-        """Its shards need another owner."""
+        """The shards of this daemon need a new owner."""
 
 
 class NemesisStorm:
-    """Deeds and their ends, in the order of their times."""
+    """Actions and their ends, in the order of their times."""
 
     def __init__(
         self,
@@ -103,11 +102,11 @@ class NemesisStorm:
 
     @property
     def troubled(self) -> bool:
-        """Whether anything is out of order now."""
+        """Whether any fault is on now."""
         return bool(self._busy)
 
     def rage(self, until_s: float) -> None:
-        """Deeds until then; what has not ended by then ends in `calm`."""
+        """Act until that time; what has not ended by then ends in `calm`."""
         next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
         turns = itertools.cycle(self._menu.actions)
         left = self._menu.times * len(self._menu.actions)
@@ -118,18 +117,18 @@ class NemesisStorm:
             elif self._timeline.now_s < next_s:
                 continue
             elif not self._menu.times:
-                self._deed(
+                self._act(
                     *self._chance.choices([*self._menu.actions], [*self._menu.actions.values()])
                 )
                 next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
             elif left:
-                self._deed(next(turns))
+                self._act(next(turns))
                 left -= 1
             else:
                 return
 
     def calm(self) -> None:
-        """All deeds end now, and everything runs; an end that waits for something is waited for."""
+        """End all actions now, also those that wait for something; then everything runs."""
         while self._later:
             _, _, end = heapq.heappop(self._later)
             end()
@@ -137,7 +136,7 @@ class NemesisStorm:
         self.tick()
 
     def tick(self) -> None:
-        """A little time passes: what is due ends, and who died by itself is started again."""
+        """Wait a little: end what is due, and restart daemons that ended by themselves."""
         threading.Event().wait(TICK_S)
         while self._later and self._later[0][0] <= self._timeline.now_s:
             _, _, end = heapq.heappop(self._later)
@@ -147,18 +146,18 @@ class NemesisStorm:
                 self._ended(daemon)
 
     def _ended(self, daemon: DaemonProcess) -> None:
-        """Nobody ended it: that is right for one that found no store, and for no other."""
+        """A daemon ended by itself: that is right only if it found no server at its start."""
         code = daemon.process.returncode if daemon.process is not None else None
-        text = f"{daemon.name} ended by itself with {code}: {daemon.last_words()}"
+        text = f"{daemon.name} ended by itself with {code}: {daemon.last_line()}"
         if code == CANNOT_START:
             self._timeline.count("vain starts", text)
         else:
             self._timeline.find(f"R18 {text}")
         self._start(daemon)
 
-    # ---- deeds ----
+    # ---- actions ----
 
-    def _deed(self, what: str) -> None:
+    def _act(self, what: str) -> None:
         daemon = self._chance.choice(self._fleet.wanted())
         seconds = self._chance.random()
         link = self._chance.choice(LINKS)
@@ -188,7 +187,7 @@ class NemesisStorm:
 
     def _kill(self, daemon: DaemonProcess, down_s: float) -> None:
         daemon.kill()
-        self._watcher.lost(daemon, "kill")  # not before: it would answer for itself
+        self._watcher.lost(daemon, "kill")  # not before: it would still answer itself
         text = f"kill -9 {daemon.name} (pid {daemon.pid}), down {down_s:.1f} s"
         self._timeline.count("kills", text)
         self._until(down_s, daemon.name, end=lambda: self._start(daemon))
@@ -197,16 +196,16 @@ class NemesisStorm:
         daemon.freeze()
         if seconds > self._fleet.session_s:
             self._watcher.lost(daemon, "pause")
-        self._timeline.count(f"{what}s", f"{what}: {daemon.name} stands still {seconds:.1f} s")
+        self._timeline.count(f"{what}s", f"{what}: {daemon.name} is frozen for {seconds:.1f} s")
 
         def end() -> None:
             daemon.thaw()
-            self._timeline.say(f"{daemon.name} goes on")
+            self._timeline.log(f"{daemon.name} continues")
 
         self._until(seconds, daemon.name, end=end)
 
     def _restart(self, daemon: DaemonProcess, *, then: Sequence[DaemonProcess] = ()) -> None:
-        """It hands over, ends and comes back; then those after it, one after another."""
+        """Restart a daemon with a hand-over; then those after it, one after another."""
 
         def end() -> None:
             daemon.code = self._chance.choice(self._fleet.codes)
@@ -222,21 +221,21 @@ class NemesisStorm:
         self._watcher.lost(daemon, HAND_OVER)
         daemon.leave()
         self._timeline.count(what, f"SIGTERM to {daemon.name} (pid {daemon.pid})")
-        asked_s = self._timeline.now_s
+        begun_s = self._timeline.now_s
 
-        def look() -> None:
-            late = self._timeline.now_s - asked_s > LEAVE_S_MAX
+        def poll() -> None:
+            late = self._timeline.now_s - begun_s > LEAVE_S_MAX
             if daemon.alive and not late:
-                self._until(TICK_S, daemon.name, end=look)
+                self._until(TICK_S, daemon.name, end=poll)
                 return
             if late:
                 self._timeline.find(f"{daemon.name} did not leave within {LEAVE_S_MAX} s")
                 daemon.kill()
             code = daemon.process.returncode if daemon.process is not None else None
-            self._timeline.say(f"{daemon.name} has left with {code}")
+            self._timeline.log(f"{daemon.name} has left with {code}")
             end()
 
-        self._until(TICK_S, daemon.name, end=look)
+        self._until(TICK_S, daemon.name, end=poll)
 
     def _roll(self, first: DaemonProcess) -> None:
         others = [each for each in self._fleet.wanted() if each is not first]
@@ -254,10 +253,10 @@ class NemesisStorm:
             added = self._chance.choice(spares)
             added.code = self._chance.choice(self._fleet.codes)
             self._start(added)
-            self._timeline.count("additions", f"{added.name} is one of them now")
+            self._timeline.count("additions", f"{added.name} is a member now")
 
     def _part(self, one: DaemonProcess, seconds: float) -> None:
-        """Two of them do not reach each other; all else reaches both."""
+        """Partition two daemons: they do not reach each other, all others reach both."""
         others = [each for each in self._fleet.living() if each is not one]
         if not others or not one.alive:
             return
@@ -274,7 +273,7 @@ class NemesisStorm:
         def end() -> None:
             one.door.mend()
             other.door.mend()
-            self._timeline.say(f"{one.name} and {other.name} reach each other")
+            self._timeline.log(f"{one.name} and {other.name} reach each other")
 
         self._until(seconds, target, end=end)
 
@@ -291,7 +290,7 @@ class NemesisStorm:
 
         def end() -> None:
             link.mend()
-            self._timeline.say(f"link of {daemon.name} with {name} is mended")
+            self._timeline.log(f"link of {daemon.name} with {name} is mended")
 
         # The daemon itself may be struck meanwhile.
         self._until(seconds, f"{daemon.name} {name}", end=end)
@@ -299,11 +298,11 @@ class NemesisStorm:
     def _pause_server(self, name: str, seconds: float) -> None:
         server = self._server(name)
         server.pause()
-        self._timeline.count(f"{name} pauses", f"{name} stands still {seconds:.1f} s")
+        self._timeline.count(f"{name} pauses", f"{name} is frozen for {seconds:.1f} s")
 
         def end() -> None:
             server.go_on()
-            self._timeline.say(f"{name} goes on")
+            self._timeline.log(f"{name} continues")
 
         self._until(seconds, name, end=end)
 
@@ -313,17 +312,17 @@ class NemesisStorm:
         self._timeline.count(f"{name} restarts", f"kill -9 {name}, down {down_s:.1f} s")
         begun_s = self._timeline.now_s + down_s
 
-        def look() -> None:
+        def poll() -> None:
             if server.answers():
-                self._timeline.say(f"{name} serves again")
+                self._timeline.log(f"{name} serves again")
             elif self._timeline.now_s - begun_s > SERVE_S_MAX:
                 self._timeline.find(f"{name} did not come back within {SERVE_S_MAX} s")
             else:
-                self._until(TICK_S, name, end=look)
+                self._until(TICK_S, name, end=poll)
 
         def end() -> None:
             server.launch()
-            self._until(TICK_S, name, end=look)
+            self._until(TICK_S, name, end=poll)
 
         self._until(down_s, name, end=end)
 
@@ -335,10 +334,10 @@ class NemesisStorm:
 
     def _start(self, daemon: DaemonProcess) -> None:
         daemon.start()
-        self._timeline.say(f"{daemon.name} is started (pid {daemon.pid})")
+        self._timeline.log(f"{daemon.name} is started (pid {daemon.pid})")
 
     def _until(self, seconds: float, target: str, *, end: Callable[[], None]) -> None:
-        """Trouble with the target, until `end`, which may be the beginning of more of it."""
+        """Mark the target busy for so long; then call `end`, which may mark it again."""
         self._busy[target] = None
 
         def over() -> None:
@@ -354,7 +353,7 @@ PLANNED: Mapping[str, Callable[[NemesisStorm, DaemonProcess], None]] = {
     "remove": NemesisStorm._remove,
     "roll": NemesisStorm._roll,
 }
-"""What an operator does, by the deed's name."""
+"""What an operator does, by the action's name."""
 
 
 def _between(bounds: tuple[float, float], share: float) -> float:

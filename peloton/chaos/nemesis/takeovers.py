@@ -1,9 +1,9 @@
-"""How long a shard answers nobody after its owner is gone.
+"""How long a shard is unavailable after its owner is lost.
 
 Turns the loss of a daemon into seconds, one figure for each job shard it owned: from the loss to
-the first answer about a job of that shard by any other daemon. Who hands over answers meanwhile:
-there the figure is the longest time without an answer until the shard has another owner. It must
-not be asked to explain them: a figure taken while other faults struck is kept apart as such.
+the first answer about a job of that shard by any other daemon. During a hand-over the old owner
+still answers: there the figure is the longest time without an answer until the shard has another
+owner. It must not explain the figures; those taken while other faults struck are kept separately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from peloton.runtime.ports import ShardId
 from peloton.sdk.client import Client
 from peloton.sdk.errors import ServiceUnavailable
 
-LOOK_S = 0.5
+POLL_S = 0.5
 ASK_S = 1.0
 AGAIN_S = 0.05
 GIVE_UP_S = 120.0
@@ -32,7 +32,7 @@ HAND_OVER = "hand-over"
 
 
 def mark_of(daemon: DaemonProcess) -> str:
-    """What stands in the names of all members that its present life ever was."""
+    """The part that is in all member names of its present process."""
     return f"-{daemon.pid}-"
 
 
@@ -46,7 +46,7 @@ class Takeover(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A daemon that can answer no more, and how much had been done by then."""
+    """A lost daemon, and how many actions there had been by then."""
 
     daemon: DaemonProcess
     mark: str  # in the names of its members
@@ -57,22 +57,22 @@ class Loss(NamedTuple):
 
 
 class Takeovers:
-    """Owners as ZooKeeper names them, and what became of their shards."""
+    """The owners by ZooKeeper, and the takeovers of their shards."""
 
     def __init__(self, fleet: NemesisFleet, timeline: Timeline, *, sharding: Sharding) -> None:
         self.found: list[Takeover] = []
         self.others: Callable[[], bool] = lambda: False
-        """Whether another fault strikes right now."""
+        """Whether another fault is on right now."""
         self.canaries: dict[ShardId, str] = {}
         self._fleet = fleet
         self._timeline = timeline
         self._sharding = sharding
         self._owners: dict[ShardId, str] = {}
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._look, name="owners", daemon=True)]
+        self._threads = [threading.Thread(target=self._watch, name="owners", daemon=True)]
 
     def start(self) -> None:
-        """Begin to look at the owners."""
+        """Begin to watch the owners."""
         self._threads[0].start()
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ class Takeovers:
             thread.join(ASK_S + 5)
 
     def choose(self, chance: random.Random) -> list[str]:
-        """Ids of new jobs, one in each job shard, that are there to be asked about."""
+        """Ids of new jobs, one in each job shard, for the probes."""
         while len(self.canaries) < SHARDS["jobmgr"]:
             job_id = str(uuid.UUID(int=chance.getrandbits(128), version=4))
             self.canaries.setdefault(self._sharding.shard_of(job_key(job_id)), job_id)
@@ -99,16 +99,16 @@ class Takeovers:
         return sum(1 for owner in self._owners.values() if owner)
 
     def lost(self, daemon: DaemonProcess, why: str) -> None:
-        """From now on somebody else has to answer for what it owned."""
+        """Measure from now on until another daemon answers for each of its shards."""
         mark = mark_of(daemon)
-        loss = Loss(daemon, mark, why, self._timeline.now_s, self._deeds, self.others())
+        loss = Loss(daemon, mark, why, self._timeline.now_s, self._actions, self.others())
         for shard in [s for s in self.canaries if mark in self._owners.get(s, "")]:
-            thread = threading.Thread(target=self._ask, args=(shard, loss), daemon=True)
+            thread = threading.Thread(target=self._measure, args=(shard, loss), daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def told(self) -> str:
-        """The figures, in words."""
+    def summary(self) -> str:
+        """The figures as text."""
         parts = []
         for why in dict.fromkeys(each.why for each in self.found):
             for name, some in (
@@ -122,12 +122,12 @@ class Takeovers:
         return "; ".join(parts) or "none measured"
 
     @property
-    def _deeds(self) -> int:
+    def _actions(self) -> int:
         return self._timeline.counts.total()
 
-    def _ask(self, shard: ShardId, loss: Loss) -> None:
+    def _measure(self, shard: ShardId, loss: Loss) -> None:
         clients: dict[str, Client] = {}
-        turn, silence_s, heard_s = 0, 0.0, loss.at_s
+        turn, silence_s, answered_s = 0, 0.0, loss.at_s
         while not self._over.is_set() and self._timeline.now_s < loss.at_s + GIVE_UP_S:
             others = [each for each in self._fleet.living() if each is not loss.daemon]
             turn += 1
@@ -138,34 +138,34 @@ class Takeovers:
                 try:
                     clients[address].jobs.get(self.canaries[shard])
                 except ServiceUnavailable:
-                    pass  # nobody answers for it yet
+                    pass  # the shard has no owner yet
                 else:
                     now_s = self._timeline.now_s
-                    silence_s, heard_s = max(silence_s, now_s - heard_s), now_s
+                    silence_s, answered_s = max(silence_s, now_s - answered_s), now_s
                     if loss.why != HAND_OVER or loss.mark not in self._owners[shard]:
                         self._note(shard, loss, seconds=silence_s)
                         break
             self._over.wait(AGAIN_S)
         else:
             if not self._over.is_set():
-                self._timeline.find(f"{shard}: nobody answers {GIVE_UP_S} s after {loss.why}")
+                self._timeline.find(f"{shard}: no answer {GIVE_UP_S} s after {loss.why}")
         for client in clients.values():
             client.close()
 
     def _note(self, shard: ShardId, loss: Loss, *, seconds: float) -> None:
         if loss.why == "pause" and not loss.daemon.frozen:
             return  # it came back before anybody took over
-        clean = not loss.among_others and self._deeds == loss.actions + 1
+        clean = not loss.among_others and self._actions == loss.actions + 1
         self.found.append(Takeover(loss.why, shard, seconds, clean))
         name = f"{shard.group}-{shard.number}"
-        self._timeline.say(f"{name} answers again after {seconds:.2f} s: {loss.why}")
+        self._timeline.log(f"{name} answers again after {seconds:.2f} s: {loss.why}")
 
-    def _look(self) -> None:
-        while not self._over.wait(LOOK_S):
+    def _watch(self) -> None:
+        while not self._over.wait(POLL_S):
             try:
                 owners = self._fleet.outside.owners(Paths(CLUSTER).owners)
             except OSError:
-                continue  # ZooKeeper is paused or killed: the last word counts
+                continue  # ZooKeeper is paused or killed: the last known owners count
             for name, data in owners.items():
                 shard = shard_of(name)
                 if shard is not None:

@@ -1,7 +1,7 @@
-"""The log of one storm: what was done and found, when, as lines in a file.
+"""The log of one storm: actions and findings with their times, as lines in a file.
 
 Turns events of many threads into one order. It must not decide what counts as a finding; it only
-keeps what others found, each text once.
+keeps the findings of others, each text once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Timeline:
-    """Seconds are counted from its beginning, on the clock that every client uses as well."""
+    """A log; its seconds since the beginning are the clock of all clients, too."""
 
     def __init__(self, file: Path) -> None:
         self.findings: list[str] = []
@@ -27,19 +27,19 @@ class Timeline:
         """Since the beginning."""
         return time.monotonic() - self._begun_s
 
-    def say(self, text: str) -> None:
-        """One line."""
+    def log(self, text: str) -> None:
+        """Write one line."""
         with self._lock:
             self._write(text)
 
     def count(self, what: str, text: str) -> None:
-        """One line, and one more of these."""
+        """Write one line, and count one more of these events."""
         with self._lock:
             self.counts[what] += 1
             self._write(text)
 
     def find(self, text: str) -> None:
-        """Something is wrong."""
+        """Write down a finding: something is wrong."""
         with self._lock:
             if text not in self.findings:
                 self.findings.append(text)
@@ -50,6 +50,6 @@ class Timeline:
         self._file.close()
 
     def _write(self, text: str) -> None:
-        if not self._file.closed:  # a late thread has nothing to say any more
+        if not self._file.closed:  # a thread may be late
             self._file.write(f"{self.now_s:9.3f}  {text}\n")
             self._file.flush()

@@ -1,13 +1,14 @@
 """What is wrong after a storm over real daemons, and how much was looked at.
 
 Turns the history of the clients, the journals of all shards and the notes of the runs themselves
-into findings. The rules are those of the simulated world, asked of what really happened. It must
-not change anything: the daemons run, and nobody asks them for anything more.
+into findings. The rules are those of the simulated world, applied to what really happened. It must
+not change anything, nor send the daemons any request: they still run.
 
     R1 R2 R6 R13   the history makes sense, and agrees with the journals
     R3 R4          one owner per epoch, no gap, an unbroken chain (found by the watch, all the time)
     R5             recovered twice, and made from nothing: three equal digests
-    R8 R9 R10 R11  the books: one run per instance, no run accepted twice, no host over its room
+    R8 R9 R10 R11  the shadow ledger: one run per instance, no run accepted twice, no host over its
+                   capacity
     runs           what ran began once, was accepted, and no two runs of an instance overlapped
 """
 
@@ -34,13 +35,13 @@ from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Absent
 
 DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError)
-"""What a fact raises that meets another state than it was written for: a finding, not our end."""
-BOOKS_WRONG_MAX = 5
-"""Books that were wrong once are wrong about all that follows."""
+"""What a fact raises that does not fit the state it is applied to: a finding, no crash here."""
+CONTRADICTIONS_MAX = 5
+"""A ledger that was wrong once is wrong about all that follows."""
 
 
 class Inspected(NamedTuple):
-    """How much was looked at."""
+    """How much was checked."""
 
     frames: int
     runs: int
@@ -48,7 +49,7 @@ class Inspected(NamedTuple):
 
 
 def verdict_of(record: SharedRecord, watch: JournalWatch, *, runs: Path) -> Inspected:
-    """All checks; what is wrong goes to the timeline."""
+    """Make all checks; findings go to the timeline."""
     find = record.timeline.find
     for text in faults(record.history):
         find(f"clients saw: {text}")
@@ -57,18 +58,18 @@ def verdict_of(record: SharedRecord, watch: JournalWatch, *, runs: Path) -> Insp
     ledger, frames = _ledger(watch, find)
     view = _recovered(watch, ledger, find=find)
     questions: list[Callable[[], None]] = [
-        lambda: checks.acknowledged_stands(ledger, record.history)
+        lambda: checks.answers_equal_the_journal(ledger, record.history)
     ]
     if view is not None:
         recovered = view
         for quiet in (
-            checks.hosts_keep_their_room,
+            checks.hosts_keep_their_capacity,
             checks.lots_equal_the_tasks,
             checks.tallies_equal_the_tasks,
             checks.nobody_waits_who_fits,
         ):
             questions.append(lambda quiet=quiet: quiet(recovered))  # type: ignore[misc]
-        questions.append(lambda: checks.books_equal_the_actors(ledger, recovered))
+        questions.append(lambda: checks.ledger_equals_the_actors(ledger, recovered))
     for question in questions:
         try:
             question()
@@ -88,29 +89,29 @@ def verdict_of(record: SharedRecord, watch: JournalWatch, *, runs: Path) -> Insp
 
 
 def goals_missed(record: SharedRecord) -> Iterator[str]:
-    """What the last look at each job shows must be what was wanted of it."""
+    """The last answer about each job must show the state that was requested of it."""
     by_job: dict[str, list[Operation]] = {}
     for operation in record.history:
         by_job.setdefault(operation.job, []).append(operation)
     for job_id, wish in record.wishes.items():
         some = by_job[job_key(job_id)]
-        looks = [each for each in some if each.what is Asked.GET and each.known]
-        last = looks[-1].answer if looks else None
+        gets = [each for each in some if each.what is Asked.GET and each.known]
+        last = gets[-1].answer if gets else None
         if isinstance(last, JobView):
             state, stopped = last.summary.state.name, job_id in record.stopped
             wanted = ("SUCCEEDED", "KILLED") if stopped else ("SUCCEEDED",)
             if state not in wanted:
                 yield f"R15 {wish.job_id} is {state}, wanted {' or '.join(wanted)}"
-            if _gone_for_good(some, looks[-1]):
+            if _gone_for_good(some, gets[-1]):
                 yield f"R1 {wish.job_id} was deleted, and is there at the end"
         elif not isinstance(last, Absent):
-            yield f"R15 nobody answers for {wish.job_id}: {looks[-1:]}"
+            yield f"R15 no answer about {wish.job_id}: {gets[-1:]}"
 
 
-def _gone_for_good(some: list[Operation], look: Operation) -> bool:
-    """Deleted for certain before that look, and no copy of a creation was on its way by then."""
+def _gone_for_good(some: list[Operation], get: Operation) -> bool:
+    """Definitely deleted before that get, with no copy of a creation on its way by then."""
     deletes = [each for each in some if each.what is Asked.DELETE and each.done]
-    deletes = [each for each in deletes if (each.ended_s or 0.0) <= look.begun_s]
+    deletes = [each for each in deletes if (each.ended_s or 0.0) <= get.begun_s]
     creates = [each for each in some if each.what is Asked.CREATE]
     if not deletes or any(each.tries > 1 for each in creates):
         return False
@@ -128,17 +129,17 @@ def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLed
     for frame in frames:
         _note_ends(machines, frame)
         try:
-            ledger.hear(frame)
+            ledger.apply(frame)
         except Contradiction as contradiction:
             find(f"{contradiction} ({frame.shard} at {frame.position})")
             wrong += 1
-            if wrong >= BOOKS_WRONG_MAX:
+            if wrong >= CONTRADICTIONS_MAX:
                 break
     return ledger, len(frames)
 
 
 def _note_ends(machines: Machines, frame: DecodedFrame) -> None:
-    """How a run ended is what its host first wrote down of it: its task has to say the same."""
+    """A run ended as its host first journaled; its task must have the same outcome."""
     for entry in frame.entries:
         for fact in entry.facts:
             if isinstance(fact, hf.ProcessesEnded):
@@ -163,10 +164,10 @@ def _recovered(
 
 
 class Noted(NamedTuple):
-    """What a run wrote down itself."""
+    """The notes of a run itself."""
 
     run: str
-    lines: tuple[float, ...]  # its beginning, and its end if it came to that
+    lines: tuple[float, ...]  # its beginning, and its end if it ended by itself
 
 
 def _noted(runs: Path) -> Iterator[Noted]:
@@ -180,12 +181,12 @@ def _wrong(noted: Noted, ledger: ShadowLedger) -> Iterator[str]:
     if len(noted.lines) > 2:
         yield f"R8 {noted.run} began more than once: {noted.lines}"
     job = job_key(noted.run[:36])
-    if noted.lines and noted.run not in ledger.accepted and job not in ledger.forgotten:
+    if noted.lines and noted.run not in ledger.accepted and job not in ledger.deleted:
         yield f"R9 {noted.run} ran, and no host had accepted it"
 
 
 def overlaps(notes: Iterator[Noted]) -> Iterator[str]:
-    """Two runs of one instance, of which the earlier had not ended when the later began."""
+    """Pairs of runs of one instance that overlap in time."""
     instances: dict[str, list[tuple[int, Noted]]] = {}
     for noted in notes:
         instance, _, number = noted.run.rpartition("-")

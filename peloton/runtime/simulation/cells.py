@@ -1,9 +1,9 @@
 """Plain rows as a fleet's store keeps them: every cell has a time, and the later time wins.
 
-Turns inserts and deletes with the time of whoever sent them into the rows that a read finds, no
-matter in which order they arrive. A delete is a mark on its whole partition: what is older stays
-dead, though it arrives later; what a fast clock dated beyond it comes back. It must not know the
-register, which conditional writes alone touch, nor decide when anything arrives (`store`).
+Turns inserts and deletes with the times of their senders into the rows that a read finds, in
+whatever order they arrive. A delete is a tombstone on its whole partition: an older row stays
+deleted although it arrives later; a row that a fast clock dated later is visible again. It must not
+know the registers, which take conditional writes only, nor decide when anything arrives (`store`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RowKey = tuple[int, ...]
 
 
 class Partition(NamedTuple):
-    """What a delete takes as a whole, and a read looks into."""
+    """The unit that a delete removes and a read searches."""
 
     table: str
     shard: ShardId
@@ -37,7 +37,7 @@ class Partition(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A row, and when its writer believed to have written it."""
+    """A row with the time of its write by its writer's clock."""
 
     stamp_us: int
     row: PlainRow
@@ -51,7 +51,7 @@ class Cells:
         self.deleted: dict[Partition, int] = {}
 
     def write(self, statement: PlainWrite, stamp_us: int) -> None:
-        """A plain statement of this time arrives, now or for the second time."""
+        """A plain statement of this time arrives, possibly again."""
         where = partition(statement)
         if isinstance(statement, InsertRow):
             self._insert(where, Cell(stamp_us, statement.row))
@@ -77,14 +77,14 @@ class Cells:
         return self.rows.get(where, {})
 
     def read(self, statement: ReadSegment | ReadBucket | ReadEnded) -> Iterator[PlainRow]:
-        """Rows in the order of their keys; of ended rows the last."""
+        """Rows in the order of their keys; of ended rows only the last."""
         cells = self.at(partition(statement))
         keys = sorted(cells)
         for key in keys[-1:] if isinstance(statement, ReadEnded) else keys:
             yield cells[key].row
 
     def sizes(self, shard: ShardId) -> Sizes:
-        """What the shard takes."""
+        """Rows and bytes of the shard."""
         counts: dict[str, int] = {}
         for where, cells in self.rows.items():
             if where.shard == shard:
@@ -95,7 +95,7 @@ class Cells:
         return Sizes(**counts)
 
     def copy(self) -> Cells:
-        """As they are now; what happens later changes one of the two only."""
+        """A copy that later writes do not change."""
         twin = Cells()
         twin.rows = {where: dict(cells) for where, cells in self.rows.items()}
         twin.deleted = dict(self.deleted)
@@ -103,7 +103,7 @@ class Cells:
 
 
 def partition(statement: PlainWrite | ReadSegment | ReadBucket | ReadEnded) -> Partition:
-    """Where a statement acts."""
+    """The partition of a statement."""
     if isinstance(statement, (ReadSegment, DeleteSegment)):
         return Partition("journal", statement.shard, (statement.segment,))
     if isinstance(statement, (ReadBucket, DeleteBucket)):
@@ -122,8 +122,8 @@ def partition(statement: PlainWrite | ReadSegment | ReadBucket | ReadEnded) -> P
 
 
 def row_key(row: PlainRow) -> RowKey:
-    """The clustering key. The epoch is part of a frame's: without it a late row of an old owner
-    would take the place of a committed one."""
+    """The clustering key. That of a frame has the epoch: otherwise a late row of an old owner
+    would replace a committed one."""
     if isinstance(row, FrameRow):
         return (row.position, -row.epoch, row.part)
     if isinstance(row, PartRow):

@@ -1,18 +1,18 @@
-"""Checkers of a simulated fleet, whatever its kinds are: what holds always, and what when quiet.
+"""Checks of a simulated fleet of any kinds: those that hold always, and those at a quiet point.
 
-Turns a world into a `Contradiction` that names the rule, or nothing. After each step they look at
-what has changed since the last one, and at nothing else: a look that costs more than the step it
-follows would halve the number of histories that are ever seen. They must not change the world, nor
-believe a daemon what the store can tell.
+Turns a world into a `Contradiction` that names the rule, or nothing. After each step they check
+only what has changed since the last one: a check that costs more than the step would halve the
+number of histories that can be searched. They must not change the world, nor believe a daemon what
+the store can answer.
 
     checkers = Checkers(world)            before the first step
-    checkers.hearers.append(...)          told of every frame, once, when it is committed
+    checkers.on_frame.append(...)         called with every frame, once, when it is committed
     checkers.quiet()                      when no fault strikes any more
 
-    always   R3 one committer, R4 frozen prefix, R5 replay identity at the first rest of each owner,
+    always   R3 one committer, R4 frozen prefix, R5 replay identity when an owner first rests,
              R5 no cell under the key of a crowd, no crowd without its parent,
              R17 bounded queues, R18 no turn fails, no shell breaks, no shard is damaged
-    quiet    every shard open, at rest, and knowing all that was committed; R4 all rows read again;
+    quiet    every shard open, at rest and up to date with its journal; R4 all rows read again;
              R5 of all shards, from checkpoint and from nothing; every index equal to its rebuild
 """
 
@@ -36,12 +36,12 @@ from peloton.runtime.simulation.scan import CommittedFrame, Contradiction, Maker
 from peloton.runtime.simulation.world import World
 
 CLOSER_FRAMES = 8
-"""Every so many frames of a shard it is looked at more closely: all indexes, all bounds."""
+"""The expensive checks of a shard (indexes, bounds) are made once in so many frames."""
 CLOSER_STEPS = 32
-"""Every so many steps all inboxes are counted."""
+"""All inboxes are counted once in so many steps."""
 REST_S_MAX = 120.0
 DEATH = "Died"
-"""How the exception of a simulated death is named in the reason of an exit."""
+"""The name of the exception of a simulated death, in the reason of an exit."""
 
 
 class DecodedFrame(NamedTuple):
@@ -54,30 +54,30 @@ class DecodedFrame(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """R17: what may wait at most; beyond it somebody's queue grows instead of refusing."""
+    """R17: the most that may wait; beyond it some queue grows without bound."""
 
-    letters_max: int = 2_000  # of one shell
-    mail_max: int = 20_000  # of one shard, in all its mailboxes
-    owing_max: int = 20_000  # who owes something, of one shard
+    messages_max: int = 2_000  # in the inbox of one shell
+    mail_max: int = 20_000  # in all mailboxes of one shard
+    owing_max: int = 20_000  # actors of one shard with owed sends
 
 
 class Life:
-    """One process of a daemon, as far as it is watched."""
+    """What is watched of one process of a daemon."""
 
     def __init__(self, root: Root, *, shell: RootShell, claim: ClaimShell) -> None:
         self.root = root
         self.shell = shell
         self.claim = claim
-        self.heard = ""  # the last trouble of its health
+        self.trouble = ""  # the last one in its health
 
 
 def as_it_is(index: Any) -> Any:
-    """The contents of an index whose instances can be compared by themselves."""
+    """The contents of an index whose instances can be compared directly."""
     return index
 
 
 class Checkers:
-    """All domain-blind checks of one world; they run after each of its steps from now on."""
+    """All checks of one world that know no kind; they run after each of its steps."""
 
     def __init__(
         self,
@@ -87,13 +87,11 @@ class Checkers:
         bounds: Bounds = Bounds(),  # noqa: B008
     ) -> None:
         self.scan = Scan(world.store)
-        self.hearers: list[Callable[[DecodedFrame], None]] = []
-        self.poisoned = False
-        """Whether a storm says what nobody can take: turns may fail then, and all else holds."""
+        self.on_frame: list[Callable[[DecodedFrame], None]] = []
         self.checked: Counter[str] = Counter()
-        """How often each check was made: one that never was proves nothing."""
+        """How often each check was made: a check that was never made proves nothing."""
         self.poisoned = False
-        """Whether somebody says what no turn can take: then turns fail, as they should."""
+        """Whether the storm sends messages at which turns raise: failed turns are right then."""
         self._world = world
         self._maker = Maker(world.store, world.kinds, sharding=world.sharding)
         self._contents = contents
@@ -101,31 +99,31 @@ class Checkers:
         self._lives: dict[str, Life] = {}
         self._steps = 0
         self._compared: dict[ShardId, int] = {}  # the epoch whose owner was compared
-        self._looked: dict[ShardId, int] = {}  # the position at the last closer look
+        self._inspected: dict[ShardId, int] = {}  # the position at the last expensive check
         world.checks.append(self.step)
 
     # ---- always ----
 
     def step(self) -> None:
-        """What one step may have broken."""
+        """Check what one step may have broken. Raises `Contradiction`."""
         self._steps += 1
-        for shard, committed in self.scan.look():
-            self._hear(shard, committed)
+        for shard, committed in self.scan.poll():
+            self._committed(shard, committed)
         for daemon in self._world.daemons.values():
             self._daemon(daemon)
             for shard, core in daemon.shards().items():
                 self._core(shard, core)
 
-    def _hear(self, shard: ShardId, committed: CommittedFrame) -> None:
+    def _committed(self, shard: ShardId, committed: CommittedFrame) -> None:
         self.checked["frame"] += 1
-        if self.hearers:
+        if self.on_frame:
             at, entries = self._world.codec.decode_frame(committed.body)
             frame = DecodedFrame(shard, committed.position, at, entries)
-            for hearer in self.hearers:
-                hearer(frame)
+            for call in self.on_frame:
+                call(frame)
 
     def _daemon(self, daemon: SimulatedDaemon) -> None:
-        """No shell breaks and no shard is damaged: no fault of the world excuses either."""
+        """No shell breaks and no shard is damaged: no fault of the world may cause either."""
         name, root = daemon.name, daemon.root
         life = self._lives.get(name)
         if root is not (life.root if life is not None else None):
@@ -136,14 +134,14 @@ class Checkers:
             return
         troubles = life.root.region.status.troubles
         if life.shell._breaks:
-            text = life.heard or "; ".join(life.root.region.health()[1])
+            text = life.trouble or "; ".join(life.root.region.health()[1])
             raise Contradiction(f"R18 {name}: a shell broke: {text}")
         for shard, text in life.claim.handoff.damaged.items():
             raise Contradiction(f"R4 {name}: {shard} is damaged: {text}")
         if troubles:
-            life.heard = "; ".join(f"{shell}: {text}" for shell, text in troubles.items())
+            life.trouble = "; ".join(f"{shell}: {text}" for shell, text in troubles.items())
         if self._steps % CLOSER_STEPS == 0:
-            self._nobody_is_swamped(daemon)
+            self._inboxes_are_bounded(daemon)
 
     def _begun(self, daemon: SimulatedDaemon) -> Life | None:
         """A process has begun, if there is one."""
@@ -155,19 +153,19 @@ class Checkers:
         life = self._lives[daemon.name] = Life(daemon.root, shell=shell, claim=claim)
         return life
 
-    def _nobody_is_swamped(self, daemon: SimulatedDaemon) -> None:
+    def _inboxes_are_bounded(self, daemon: SimulatedDaemon) -> None:
         if daemon.process is None or daemon.process.frozen:
-            return  # who stands still reads no letters
+            return  # a frozen process reads nothing
         for shell in daemon.process.shells:
             waiting = shell.actor_inbox.qsize()
-            if waiting > self._bounds.letters_max:
-                raise Contradiction(f"R17 {daemon.name}: {waiting} letters wait for {shell.name}")
+            if waiting > self._bounds.messages_max:
+                raise Contradiction(f"R17 {daemon.name}: {waiting} messages wait for {shell.name}")
 
     def _has_ended(self, name: str, life: Life | None) -> None:
         if life is not None and life.root.exited.done():
             reason = life.root.exited.result()
             if DEATH not in reason:
-                raise Contradiction(f"R18 {name}: the process gave up: {reason}")
+                raise Contradiction(f"R18 {name}: the process ended itself: {reason}")
 
     def _core(self, shard: ShardId, core: Shard) -> None:
         held = core.deferred
@@ -175,33 +173,34 @@ class Checkers:
             self.no_turn_failed(shard, core)
         newest = self._compared.get(shard, 0)
         if newest < core.epoch == self._register(shard).epoch and self.rests(shard, core):
-            # R5 on takeover: the state that the new owner made of the journal, and goes on from.
+            # R5 on takeover: the state that the new owner recovered from the journal.
             self._compared[shard] = core.epoch
             self._replays(shard, core)
             self.closer(shard, core)
-        elif core.position >= self._looked.get(shard, 0) + CLOSER_FRAMES:
+        elif core.position >= self._inspected.get(shard, 0) + CLOSER_FRAMES:
             self.closer(shard, core)
 
     def no_turn_failed(self, shard: ShardId, core: Shard) -> None:
-        """R18: the program is right, so nothing in it raises."""
+        """R18: no turn raises."""
         held, lines = core.deferred, core.turns.story._lines
         failed = [line for line in lines if "failed:" in line.because]
         stopped = [*held.retrying, *held.dead_letters, *held.quarantined]
         if (failed or stopped) and not self.poisoned:
-            told = [f"{line.key} {line.cause}: {line.because}" for line in failed[:3]]
-            raise Contradiction(f"R18 {shard}: a turn failed: {told or stopped[:3]}")
+            texts = [f"{line.key} {line.cause}: {line.because}" for line in failed[:3]]
+            raise Contradiction(f"R18 {shard}: a turn failed: {texts or stopped[:3]}")
 
     def closer(self, shard: ShardId, core: Shard) -> None:
-        """What is too dear to be looked at after every step."""
-        self._looked[shard] = core.position
+        """The checks that are too expensive after every step."""
+        self._inspected[shard] = core.position
         self.checked["closer"] += 1
-        self.all_live_where_they_belong(shard, core)
+        self.cells_and_crowds_are_apart(shard, core)
         self.indexes_equal_their_rebuild(shard, core)
-        self.nothing_grows(shard, core)
+        self.queues_are_bounded(shard, core)
         self.no_turn_failed(shard, core)
 
-    def all_live_where_they_belong(self, shard: ShardId, core: Shard) -> None:
-        """Else a recovery finds a key and not what it takes to be there."""
+    def cells_and_crowds_are_apart(self, shard: ShardId, core: Shard) -> None:
+        """R5: no cell under the key of a crowd, no crowd without its parent; otherwise a recovery
+        would find a key without the state it expects."""
         live = core.population
         for key in live.cells:
             if live.kind(key).crowd is not None:
@@ -212,14 +211,14 @@ class Checkers:
                 raise Contradiction(f"R5 {shard}: {key} is a crowd without its parent")
 
     def indexes_equal_their_rebuild(self, shard: ShardId, core: Shard) -> None:
-        """An index is the sum of its children, never a story of its own."""
+        """An index is what a rebuild from the children would be."""
         live = core.population
         for key, was, wanted in rebuilt(live, core.codec):
             if self._contents(was) != self._contents(wanted):
                 raise Contradiction(f"R5 {shard}: the index of {key} is not its rebuild")
 
-    def nothing_grows(self, shard: ShardId, core: Shard) -> None:
-        """R17: mailboxes, remembered answers, the change feed, the story, and who owes."""
+    def queues_are_bounded(self, shard: ShardId, core: Shard) -> None:
+        """R17: mailboxes, kept answers, the change feed, the story, and owed sends are bounded."""
         boxes = [*core.deferred.loading.values(), *core.deferred.retrying.values()]
         mail = len(core._inbox) + sum(len(box._queue) for box in boxes)
         answers = max((len(kept) for kept in core.request_log.by_cell.values()), default=0)
@@ -234,9 +233,9 @@ class Checkers:
                 raise Contradiction(f"R17 {shard}: {count} {name}, at most {most}")
 
     def rests(self, shard: ShardId, core: Shard) -> bool:
-        """Whether all that was ever committed is what this owner knows, and it has nothing to do.
+        """Whether this owner has all that was committed, and nothing to do.
 
-        It may have been overtaken by a claim under which nobody lives: see `World.whole`.
+        A claim whose daemon has lost the shard again may have overtaken it: see `World.whole`.
         """
         return core.position == self._register(shard).last_position and not core.busy
 
@@ -244,16 +243,16 @@ class Checkers:
         return self._world.store.registers.registers[shard]
 
     def _replays(self, shard: ShardId, core: Shard) -> None:
-        """R5: what lives is what the checkpoint and its tail say."""
+        """R5: the state in memory is what a recovery from checkpoint and tail would be."""
         self.checked["recovery"] += 1
         if digest(self._maker.recovered(shard)) != digest(core):
-            text = f"at {core.position} its owner is not what a recovery would be"
+            text = f"at {core.position} its owner differs from a recovery"
             raise Contradiction(f"R5 {shard}: {text}: {differing(core, self._maker)}")
 
     # ---- when quiet ----
 
     def quiet(self, within_s: float = REST_S_MAX) -> None:
-        """No fault strikes: let all come to rest at one moment, and then look at all of it."""
+        """While no fault strikes: wait until all shards are at rest, then make all checks."""
         self._world.run_until(self.at_rest, within_s=within_s)
         self.step()
         for shard, core in self._world.shards().items():
@@ -261,10 +260,12 @@ class Checkers:
             self._replays(shard, core)
             self.checked["replay"] += 1
             if digest(self._maker.replayed(shard, self.scan.frames[shard])) != digest(core):
-                raise Contradiction(f"R5 {shard}: a replay from nothing is another state")
+                raise Contradiction(f"R5 {shard}: a replay of all frames is another state")
             self.checked["row"] += self.scan.reread(shard)
             if core.deferred.loading:
-                raise Contradiction(f"R11 {shard}: {[*core.deferred.loading]} wait for their rows")
+                raise Contradiction(
+                    f"R11 {shard}: {[*core.deferred.loading]} are still being loaded"
+                )
         self._one_owner_each()
 
     def at_rest(self) -> bool:
@@ -275,7 +276,7 @@ class Checkers:
         )
 
     def _one_owner_each(self) -> None:
-        """Whoever was overtaken knows it by now."""
+        """R3: an overtaken owner has closed its shard by now."""
         found: dict[ShardId, str] = {}
         for daemon in self._world.daemons.values():
             for shard in daemon.shards():
@@ -285,7 +286,7 @@ class Checkers:
 
 
 def rebuilt(live: Population, codec: Codec) -> list[tuple[str, Any, Any]]:
-    """Each index of a population, and what it is when derived anew: (parent, is, should be)."""
+    """Each index of a population and its rebuild: (parent, is, should be)."""
     twin = Population(live._kinds, codec)
     twin.cells = live.cells
     twin.rebuild()
@@ -299,7 +300,7 @@ def rebuilt(live: Population, codec: Codec) -> list[tuple[str, Any, Any]]:
 
 
 def differing(core: Shard, maker: Maker) -> list[str]:
-    """Whose states differ between an owner and a recovery, for the message."""
+    """The entities whose states differ between an owner and a recovery, for the message."""
     other = maker.recovered(core.id)
     here, there = core.population, other.population
     found = [
@@ -312,4 +313,4 @@ def differing(core: Shard, maker: Maker) -> list[str]:
         one, two = here.crowds.peek(key), there.crowds.peek(key)
         if one is None or two is None or one.classes != two.classes or one.columns != two.columns:
             found.append(str(key))
-    return found or ["answers, what is set aside, or epochs heard"]
+    return found or ["answers, dead letters or seen epochs"]

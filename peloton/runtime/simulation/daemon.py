@@ -1,9 +1,9 @@
 """One daemon of a simulated fleet, life after life: the real shells over simulated ports.
 
-Turns every call of a port into a moment at which the process may die, before it is done or after.
-A death never raises through an actor of pykka: the call raises once, all later calls of that
-process do too, and what the step still does in memory is thrown away with the memory. It must not
-know any kind, nor repair anything.
+Turns every call of a port into a moment at which the process may die, before the call or after it.
+A death does not stop a pykka actor at once: the call raises, all later calls of that process raise
+too, and what the step still does in memory is lost with the memory. It must not know any kind, nor
+repair anything.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Moment(enum.Enum):
 
 
 class PortCall(NamedTuple):
-    """One call of a port by one daemon: all that can be the last thing it does."""
+    """One call of a port by one daemon, at which its process may die."""
 
     daemon: str
     port: str
@@ -53,11 +53,11 @@ class PortCall(NamedTuple):
     moment: Moment
 
 
-Mouth = Callable[[list[Envelope], Stamp | None], Iterable[Envelope]]
-"""What leaves a shard, or anyone else, of what was to leave: all of it, less, or something older.
+Outlet = Callable[[list[Envelope], Stamp | None], Iterable[Envelope]]
+"""Turns the envelopes to be sent into those that are sent: all, fewer, or older ones.
 
-The stamp is the speaking shard's; clients, machines and soft machines have none. What a shard says
-to itself does not pass here, because it is in the frame.
+The stamp is the sending shard's; clients, machines and ephemeral services have none. Sends within a
+shard do not pass here, because they are in the frame.
 """
 
 
@@ -66,7 +66,7 @@ class Died(Exception):
 
 
 class SimulatedDaemon:
-    """One place for a process: its name and address stay, its lives come and go."""
+    """A daemon over all its lives: name and address stay, processes come and go."""
 
     def __init__(self, world: World, name: str, *, roles: tuple[str, ...]) -> None:
         self.world = world
@@ -78,8 +78,8 @@ class SimulatedDaemon:
         self.rows: MemberRows | None = None
         self.root: Root | None = None
         self.dying = False
-        self.sends_last = False  # the statement at which it dies has left it, and is on its way
-        self.through: Mouth = lambda envelopes, stamp: envelopes
+        self.sends_last = False  # the statement at which it dies is still sent
+        self.outlet: Outlet = lambda envelopes, stamp: envelopes
         self.leaving: Future[Any] | None = None
 
     @property
@@ -89,12 +89,12 @@ class SimulatedDaemon:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process, which may stand still."""
+        """Whether there is a process, which may be frozen."""
         return self.process is not None and not self.dying
 
     @property
     def region(self) -> Region:
-        """The door of the life that is now."""
+        """The region of the present life."""
         assert self.root is not None
         return self.root.region
 
@@ -118,10 +118,10 @@ class SimulatedDaemon:
             drivers=self.process,
             setup=DaemonSetup(world.limits, fleet, CASSANDRA),
         )
-        self._listen_in(self.root.region)
+        self._intercept(self.root.region)
 
     def die(self) -> None:
-        """The process is gone, without a word to anybody."""
+        """The process ends at once; nobody is notified."""
         if self.process is None:
             return
         assert self.client is not None
@@ -132,19 +132,19 @@ class SimulatedDaemon:
         self.dying, self.leaving = False, None
 
     def leave(self) -> None:
-        """The process is told to end in good order; it does when all is given back."""
+        """Ask the process to hand over its shards and end."""
         if self.root is not None and self.leaving is None:
             self.leaving = self.root.leave()
 
     def freeze(self) -> None:
-        """It stands still: no sign of life, and no idea of the time that passes."""
+        """Freeze the process: no heartbeats, and it does not notice the time that passes."""
         if self.process is not None and not self.process.frozen:
             assert self.client is not None
             self.client.cut()
             self.process.freeze()
 
     def thaw(self) -> None:
-        """It goes on where it was."""
+        """The process continues where it was."""
         if self.process is not None and self.process.frozen:
             assert self.client is not None
             self.process.thaw()
@@ -154,17 +154,17 @@ class SimulatedDaemon:
         """The cores of the shards that are open here now."""
         found: dict[ShardId, Shard] = {}
         for shell in self.process.shells if self.process is not None else ():
-            # Asked after every step of a world: `isinstance` of an actor costs ten times as much.
+            # Called after every step of a world: `isinstance` of an actor costs ten times as much.
             if type(shell) is ShardShell and shell.core is not None:
                 found[shell.shard] = shell.core
         return found
 
-    def _listen_in(self, region: Region) -> None:
-        """Whatever one entity says to another in this process passes the world's ear."""
+    def _intercept(self, region: Region) -> None:
+        """Let all messages that are sent in this process pass the outlet."""
         tell = region.tell
 
         def through(envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> None:
-            left = [*self.through([*envelopes], stamp)]
+            left = [*self.outlet([*envelopes], stamp)]
             if left:
                 tell(left, stamp)
 
@@ -178,7 +178,7 @@ class SimulatedDaemon:
         return answer
 
     def moment(self, port: str, name: str, *, at: Moment) -> None:
-        """One side of a call; raises if it is the last thing the process does."""
+        """One side of a call; raises `Died` if the process dies here."""
         call = PortCall(self.name, port, name, at)
         if self.dying or self.world.strikes(call):
             self.dying = True
@@ -186,14 +186,14 @@ class SimulatedDaemon:
 
 
 class _Rows:
-    """The store, as a process calls it: it may die before any statement, or after all."""
+    """The store port of a process, which may die before any statement, or after all."""
 
     def __init__(self, daemon: SimulatedDaemon, rows: MemberRows) -> None:
         self._daemon = daemon
         self._rows = rows
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """As the port says; what was sent before the death is done."""
+        """As the port says; statements sent before the death are carried out."""
         for at, statement in enumerate(statements):
             try:
                 self._daemon.moment("store", _name(statement), at=Moment.BEFORE)
@@ -201,8 +201,8 @@ class _Rows:
                 self._rows.run(statements[: at + self._daemon.sends_last])
                 raise
         replies = self._rows.run(statements)
-        for told in self._daemon.world.on_replies:
-            told(self._daemon, [*zip(statements, replies, strict=True)])
+        for call in self._daemon.world.on_replies:
+            call(self._daemon, [*zip(statements, replies, strict=True)])
         if statements:
             self._daemon.moment("store", _name(statements[-1]), at=Moment.AFTER)
         return replies
@@ -216,13 +216,13 @@ class _Rows:
 
 
 def _name(statement: Statement) -> str:
-    """Rows are told apart: those of frames, of checkpoints and of final states."""
+    """The class of a statement; inserts also by the class of their row."""
     name = type(statement).__name__
     return f"{name} {type(statement.row).__name__}" if isinstance(statement, InsertRow) else name
 
 
 class _Membership:
-    """The membership service, likewise."""
+    """The membership port of a process, likewise."""
 
     def __init__(self, daemon: SimulatedDaemon, client: Membership) -> None:
         self._daemon = daemon
@@ -236,7 +236,7 @@ class _Membership:
 
 
 class _Exchange:
-    """The streams to other daemons, likewise."""
+    """The exchange port of a process, likewise."""
 
     def __init__(self, daemon: SimulatedDaemon, exchange: Exchange) -> None:
         self._daemon = daemon

@@ -1,8 +1,9 @@
 """A client of the simulated membership service: one daemon's end of its session.
 
-Turns the port's calls into requests that take a while, and what the service does into news that
-come late; a break between the two is noticed late too. The client is no kinder than a real one: it
-learns of its session's end only when it is back. It must not hold any truth: the ensemble does.
+Turns the port's calls into requests that take a while, and changes of the service into news that
+arrive late; a broken connection is noticed late, too. The client is no kinder than a real one: it
+learns of its session's end only after it has reconnected. It must not hold any truth: the ensemble
+does.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ class SimulatedSession:
         self.node = node  # the newest announced
         self.joined = False
         self.alive = False  # as the service sees it
-        self.through = False  # requests pass, both ends agree
-        self.breaks = 0  # what was under way at an earlier one is lost
-        self.told: SessionState | None = None
-        self.waits = 0  # for a sign of life
-        self.broken_s = 0.0  # when the last sign of life was heard, if nothing passes
-        self.over = False  # the client is told nothing more
-        self.reading = False  # a view, soon
-        self.asked_s = 0.0  # no request is done before an earlier one
-        self.news_s = 0.0  # no answer outruns earlier ones
+        self.through = False  # connected: requests pass
+        self.breaks = 0  # what was under way at an earlier break is lost
+        self.reported: SessionState | None = None
+        self.waits = 0  # numbers the timers for a heartbeat
+        self.broken_s = 0.0  # when the last heartbeat arrived, if not connected
+        self.over = False  # the client gets no more news
+        self.reading = False  # a view will be read soon
+        self.request_s = 0.0  # no request is carried out before an earlier one
+        self.news_s = 0.0  # no answer overtakes an earlier one
         self.connected_s = 0.0
-        self.views_s = 0.0  # nor a view earlier views; but an answer may
+        self.views_s = 0.0  # no view overtakes an earlier one; an answer may overtake views
 
 
 class SimulatedMembership:
-    """The port as one daemon holds it: its methods are described there.
+    """The membership port of one daemon; its methods are described there.
 
-    The daemon's process may die, and the client with it.
+    The client dies with its daemon's process.
     """
 
     def __init__(self, ensemble: Ensemble, name: str) -> None:
@@ -74,12 +75,12 @@ class SimulatedMembership:
         self._later(line, self._connect)
 
     def sure_for_s(self) -> float:
-        """As the port says: a sign of life is up to a third of the session's time old."""
+        """As the port says: a heartbeat is up to a third of the session timeout old."""
         line, service = self._line, self._service
         if line is None or not line.joined or line.over:
             return 0.0
-        heard_s = service.now if line.through else line.broken_s
-        return heard_s + service.session_s * 2 / 3 - service.now
+        heartbeat_s = service.now if line.through else line.broken_s
+        return heartbeat_s + service.session_s * 2 / 3 - service.now
 
     def announce(self, node: MemberNode) -> None:
         if self._line is not None:
@@ -98,13 +99,13 @@ class SimulatedMembership:
         service.at(service.now + service.upto(service.faults.watch_s_max), lambda: self._read(line))
 
     def create_owner(self, shard: ShardId) -> None:
-        self._ask(shard, self._service.create)
+        self._request(shard, self._service.create)
 
     def remove_owner(self, shard: ShardId) -> None:
-        self._ask(shard, self._service.remove)
+        self._request(shard, self._service.remove)
 
     def leave(self) -> None:
-        """As the port says; a session that cannot be reached ends by its own time."""
+        """As the port says; a session out of reach ends by its timeout."""
         line, self._line = self._line, None
         if line is not None:
             line.over = True
@@ -122,7 +123,7 @@ class SimulatedMembership:
             self.broken()
 
     def heal(self) -> None:
-        """It passes again; the client finds out what became of its session."""
+        """The connection works again; the client finds out what became of its session."""
         if self._cut and not self.dead:
             self._cut = False
             self.come_back()
@@ -136,14 +137,14 @@ class SimulatedMembership:
             self.come_back()
 
     def die(self) -> None:
-        """The process is gone; its session stays for its time."""
+        """The process is gone; its session stays until its timeout."""
         self.broken()
         self.dead = True
         if self._line is not None:
             self._line.over = True
 
     def broken(self) -> None:
-        """The connection is gone; the client finds out in a while, if it is not mended before."""
+        """The connection breaks; the client notices after a while, unless it is restored before."""
         line = self._line
         if line is None or not line.through:
             return
@@ -151,11 +152,11 @@ class SimulatedMembership:
         line.broken_s = self._service.now
         line.breaks += 1
         noticed, service = line.breaks, self._service
-        service.await_sign(line)
+        service.await_heartbeat(line)
 
         def notice() -> None:
             if line.breaks == noticed and not line.through and not line.over:
-                self._say_state(line, SessionState.SUSPENDED)
+                self._report_state(line, SessionState.SUSPENDED)
 
         service.at(service.now + service.upto(service.session_s * 2 / 3), notice)
 
@@ -172,19 +173,19 @@ class SimulatedMembership:
         if line.over or line.through or self.dead or line is not self._line:
             return
         if self._cut or service.paused:
-            if not line.joined:  # nobody else will try again
+            if not line.joined:  # nothing else would retry
                 service.at(service.now + RECONNECT_S, lambda: self._connect(line))
             return
         if not line.joined:
             service.begin(line)
         if not line.alive:
-            self._say_state(line, SessionState.SUSPENDED)
-            self._say_state(line, SessionState.LOST)
+            self._report_state(line, SessionState.SUSPENDED)
+            self._report_state(line, SessionState.LOST)
             return
         line.through = True
         line.breaks += 1
         self._write_node(line)
-        self._say_state(line, SessionState.CONNECTED)
+        self._report_state(line, SessionState.CONNECTED)
         line.connected_s = line.news_s
         self.look()
 
@@ -199,9 +200,9 @@ class SimulatedMembership:
         service = self._service
         if line.through:
             members, owners = dict(service.members), dict(service.owners)
-            self._say(line, MembershipView(line.member, service.changed_at, members, owners))
+            self._send(line, MembershipView(line.member, service.changed_at, members, owners))
 
-    def _ask(self, shard: ShardId, do: Callable[[ShardId, str], NodeAnswer]) -> None:
+    def _request(self, shard: ShardId, do: Callable[[ShardId, str], NodeAnswer]) -> None:
         line, service = self._line, self._service
         if line is None:
             return
@@ -212,31 +213,31 @@ class SimulatedMembership:
             if line.over:
                 return
             if line.breaks != sent:
-                self._say(line, unsure, broken=unsure)
+                self._send(line, unsure, broken=unsure)
                 return
             lost = service.stepper.chance.random() < service.faults.unsure
             if lost and service.stepper.chance.random() < 0.5:
                 service.struck["request lost"] += 1
-                self._say(line, unsure, broken=unsure)
+                self._send(line, unsure, broken=unsure)
                 return
             answer = do(shard, line.member)
             service.struck["answer lost"] += lost
-            self._say(line, unsure if lost else answer, broken=unsure)
+            self._send(line, unsure if lost else answer, broken=unsure)
 
         self._later(line, arrive)
 
-    def _say(
+    def _send(
         self, line: SimulatedSession, news: MembershipNews, *, broken: MembershipNews | None = None
     ) -> None:
-        """In order; `broken` is said where a break meets the news under way."""
+        """Send news in order; `broken` replaces them if the connection breaks on the way."""
         service, sent = self._service, line.breaks
 
         def arrive() -> None:
-            said = news if line.breaks == sent else broken
-            if line.over or self.dead or said is None:
+            arrived = news if line.breaks == sent else broken
+            if line.over or self.dead or arrived is None:
                 return
-            line.over = isinstance(said, Session) and said.state is SessionState.LOST
-            self._tell(said)
+            line.over = isinstance(arrived, Session) and arrived.state is SessionState.LOST
+            self._tell(arrived)
 
         at_s = service.now + service.upto(service.faults.way_s_max)
         if isinstance(news, MembershipView):
@@ -246,15 +247,15 @@ class SimulatedMembership:
             line.news_s = at_s = max(line.news_s, at_s)
         service.at(at_s, arrive)
 
-    def _say_state(self, line: SimulatedSession, state: SessionState) -> None:
-        if line.told is not state:
-            line.told = state
+    def _report_state(self, line: SimulatedSession, state: SessionState) -> None:
+        if line.reported is not state:
+            line.reported = state
             self._service.struck[state.value] += 1
             version = self._service.changed_at if state is SessionState.CONNECTED else 0
             session = Session(line.member, state, version)
-            self._say(line, session, broken=session)
+            self._send(line, session, broken=session)
 
     def _later(self, line: SimulatedSession, do: Callable[[SimulatedSession], None]) -> None:
         service = self._service
-        line.asked_s = max(line.asked_s, service.now + service.upto(service.faults.way_s_max))
-        service.at(line.asked_s, lambda: do(line))
+        line.request_s = max(line.request_s, service.now + service.upto(service.faults.way_s_max))
+        service.at(line.request_s, lambda: do(line))

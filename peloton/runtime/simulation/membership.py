@@ -1,13 +1,13 @@
-"""A membership service in small: sessions, nodes that die with them, and watchers told late.
+"""A simulated membership service: sessions, ephemeral nodes, and watchers notified late.
 
 Turns the port's calls of several daemons on one stepper into what a real ensemble makes of them,
-its unkind habits included: an answer that is lost after the deed, a view that comes late and skips
-what lay between, a client that learns of its session's end only when it is back. It must not know
-what daemons do with their nodes, nor be kinder than the real thing: an operation is never answered
-twice, and no answer outruns an earlier one of its session, because there it cannot either.
+with its faults: an answer that is lost after the effect, a view that comes late and skips changes,
+a client that learns of its session's end only after it has reconnected. It must not know what
+daemons do with their nodes, nor be kinder than the real service. Nor worse: as there, an operation
+is never answered twice, and no answer overtakes an earlier one of its session.
 
     ensemble = begun(Ensemble(stepper))
-    membership = Client(ensemble, "a")
+    membership = SimulatedMembership(ensemble, "a")
     ensemble.storm(MembershipFaults(cuts_per_s=0.05))
 """
 
@@ -31,18 +31,18 @@ STRIKE_EVERY_S = 1.0
 
 
 class MembershipFaults(Struct, frozen=True):
-    """How strong a storm is; everything that is drawn is drawn evenly up to its maximum."""
+    """How strong each fault is; times are drawn evenly up to their maximum."""
 
     way_s_max: float = 0.02
-    """A request or an answer is under way for so long."""
+    """A request or an answer takes so long."""
     watch_s_max: float = 0.1
-    """From a change to the reading of it; all changes in between are seen as one."""
+    """From a change until it is read; all changes in between are seen as one."""
     unsure: float = 0.0
-    """Share of operations on owner nodes whose answer is lost, half of them after the deed."""
+    """Share of operations on owner nodes without an answer, half of them carried out."""
     cuts_per_s: float = 0.0
     cut_s_max: float = 30.0
     expiries_per_s: float = 0.0
-    """Sessions that end though nothing is wrong."""
+    """Sessions that expire without a cause."""
     pauses_per_s: float = 0.0
     """Of the whole ensemble."""
     pause_s_max: float = 30.0
@@ -52,7 +52,7 @@ CALM_MEMBERSHIP = MembershipFaults()
 
 
 class Ensemble(ScheduledShell):
-    """The service: the truth about nodes, and all that strikes between it and its clients."""
+    """The service: the truth about nodes, and the faults between it and its clients."""
 
     def __init__(
         self,
@@ -78,21 +78,21 @@ class Ensemble(ScheduledShell):
     # ---- what a world does to it ----
 
     def storm(self, faults: MembershipFaults) -> None:
-        """From now on these strengths."""
+        """Turn on faults of these strengths."""
         self.faults = faults
         if self._quiet:
             self._quiet = False
             self.at(self.now, self._strike)
 
     def calm(self) -> None:
-        """Nothing strikes any more, and everything that is cut or paused is mended."""
+        """End all faults, cuts and pauses."""
         self.faults, self._quiet = CALM_MEMBERSHIP, True
         self.resume()
         for client in self.clients:
             client.heal()
 
     def pause(self) -> None:
-        """Nobody is answered, and no session ends, until it is resumed."""
+        """Until `resume` no request is answered, and no session ends."""
         if not self.paused:
             self.paused = True
             self.struck["pause"] += 1
@@ -100,11 +100,11 @@ class Ensemble(ScheduledShell):
                 client.broken()
 
     def resume(self) -> None:
-        """A new leader gives every session its whole time again."""
+        """A new leader gives every session its whole timeout again."""
         if self.paused:
             self.paused = False
             for line in self.lines:
-                self.await_sign(line)
+                self.await_heartbeat(line)
             for client in self.clients:
                 client.come_back()
 
@@ -136,7 +136,7 @@ class Ensemble(ScheduledShell):
         self._writes += 1
 
     def changed(self) -> None:
-        """One more change; every watcher hears of it in its own time."""
+        """One more change; every watcher is notified after a time of its own."""
         self._writes += 1
         self.changed_at = self.position
         for client in self.clients:
@@ -148,7 +148,7 @@ class Ensemble(ScheduledShell):
         self.lines.append(line)
 
     def end(self, line: SimulatedSession) -> None:
-        """A session is over: all its nodes vanish in one change."""
+        """A session is over: all its nodes are deleted in one change."""
         if line.alive:
             line.alive = False
             self.lines.remove(line)
@@ -156,9 +156,9 @@ class Ensemble(ScheduledShell):
             self.owners = {s: owner for s, owner in self.owners.items() if owner != line.member}
             self.changed()
 
-    def await_sign(self, line: SimulatedSession) -> None:
-        """The session ends then, unless its client is back; the last sign of life is up to a
-        third of the time old already."""
+    def await_heartbeat(self, line: SimulatedSession) -> None:
+        """The session ends after its timeout, unless its client is back; the last heartbeat is up
+        to a third of the timeout old already."""
         line.waits += 1
         waits = line.waits
 
@@ -170,7 +170,7 @@ class Ensemble(ScheduledShell):
         self.at(self.now + self.session_s - self.upto(self.session_s / 3), end)
 
     def create(self, shard: ShardId, member: str) -> NodeAnswer:
-        """The owner node, if there is none."""
+        """Create the owner node, if there is none."""
         if shard not in self.owners:
             self.owners[shard] = member
             self.changed()
@@ -179,7 +179,7 @@ class Ensemble(ScheduledShell):
         return NodeAnswer(member, shard, outcome, self.position, "" if owner == member else owner)
 
     def remove(self, shard: ShardId, member: str) -> NodeAnswer:
-        """The owner node, if it is the asker's."""
+        """Delete the owner node, if it is this member's."""
         if self.owners.get(shard) == member:
             del self.owners[shard]
             self.changed()

@@ -1,9 +1,8 @@
 """A simulated network: streams between the daemons of one stepper, drawn from one seed.
 
-Turns frames that a daemon sends into frames that another one hears, late, twice, out of order or
-never; parts pairs of daemons, refuses dials, kills streams and lets one end of a dead stream
-believe that it lives. That is worse than any real stream: links have to make it right. It must not
-read a frame.
+Turns frames that one daemon sends into frames that another receives: late, twice, out of order or
+never. It partitions pairs of daemons, refuses dials, kills streams and leaves dead streams half
+open. That is worse than any real stream; links have to tolerate it. It must not read a frame.
 
     network = Network(stepper, random.Random(seed))
     exchange = network.endpoint("a:1")        what one daemon gets, in place of sockets
@@ -27,7 +26,7 @@ from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.stepper import Stepper
 
 OVERTAKEN_S = 0.5
-"""How long a frame that others overtake is held back, at most."""
+"""A frame that others overtake is held back at most so long."""
 
 
 class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
@@ -39,7 +38,7 @@ class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
     overtake: float = 0.0  # frames held back, out of their order
     cut: float = 0.0  # frames at which their stream dies
     refuse: float = 0.0  # dials that come to nothing
-    silent: float = 0.0  # ends that are not told of the death of their stream
+    silent: float = 0.0  # ends that are not notified when their stream dies
 
 
 CALM_NETWORK = NetworkFaults()
@@ -88,13 +87,13 @@ class Endpoint:
             self._network.hang_up(end, "closed by the other side")
 
     def hung(self, end: _End, text: str) -> None:
-        """The stream of this end is dead; a daemon that died itself hears nothing."""
+        """The stream of this end is dead; a dead daemon is not notified."""
         if self.listener is not None:
             self.listener.closed(end.number, text)
 
 
 class Network:
-    """All streams of a world. `struck` counts the faults that did."""
+    """All streams of a world. `struck` counts how often each fault struck."""
 
     def __init__(self, stepper: Stepper, chance: random.Random) -> None:
         self.faults = CALM_NETWORK
@@ -109,16 +108,16 @@ class Network:
         _Courier.start(stepper, self)
         self._courier = stepper.shells[-1]
 
-    # ---- what a world says ----
+    # ---- what a world calls ----
 
     def endpoint(self, address: str) -> Endpoint:
-        """For a daemon that begins; one that had this address must have died."""
+        """An endpoint for a new process; an earlier one at this address is dead."""
         self.die(address)
         found = self._endpoints[address] = Endpoint(self, address)
         return found
 
     def die(self, address: str) -> None:
-        """The daemon at this address is no more; its peers may or may not be told."""
+        """The daemon at this address is dead; its peers may or may not be notified."""
         endpoint = self._endpoints.pop(address, None)
         if endpoint is not None:
             ends, endpoint.ends, endpoint.listener = endpoint.ends, {}, None
@@ -126,24 +125,24 @@ class Network:
                 self.hang_up(end, "reset")
 
     def part(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """From now on nothing comes from one to the other, nor back unless `one_way`."""
+        """Partition: nothing passes from one to the other, nor back unless `one_way`."""
         self._parted[one, other] = None
         if not one_way:
             self._parted[other, one] = None
 
     def mend(self, one: str, other: str) -> None:
-        """These two are parted no more."""
+        """End the partition of these two."""
         self._parted.pop((one, other), None)
         self._parted.pop((other, one), None)
 
     def heal(self) -> None:
-        """Nobody is parted any more. What was lost meanwhile stays lost."""
+        """End all partitions. What was lost meanwhile stays lost."""
         self._parted.clear()
 
-    # ---- what endpoints say ----
+    # ---- what endpoints call ----
 
     def dial(self, endpoint: Endpoint, address: str) -> int:
-        """A stream begins, as far as the dialler knows."""
+        """A stream begins, from the view of the dialler."""
         end = _End(next(self._numbers), endpoint)
         endpoint.ends[end.number] = end
         if self._strikes("refuse", self.faults.refuse):
@@ -153,7 +152,7 @@ class Network:
         return end.number
 
     def send(self, end: _End, data: bytes) -> None:
-        """A frame leaves."""
+        """Send a frame."""
         faults = self.faults
         if self._strikes("cut", faults.cut):
             del end.exchange.ends[end.number]
@@ -166,7 +165,7 @@ class Network:
             self._later(end, lambda: self._frame(end, data))
 
     def hang_up(self, end: _End, text: str) -> None:
-        """The other end will hear that the stream is dead, or will not."""
+        """The other end is notified that the stream is dead, unless `silent` strikes."""
         other = end.other
         if other is not None and not self._strikes("silent", self.faults.silent):
             self._later(end, lambda: self._closed(other, text))
@@ -228,7 +227,7 @@ class Network:
         return True
 
     def _later(self, end: _End, what: Callable[[], None]) -> None:
-        """Behind what the end has sent before, unless it is held back."""
+        """After all that the end has sent before, unless it is held back."""
         faults, now = self.faults, self._stepper.clock.now_s
         at_s = now + (self._chance.random() * faults.delay_s if faults.delay_s else 0.0)
         if self._strikes("overtake", faults.overtake):
@@ -244,16 +243,16 @@ class Network:
 
 
 class _Courier(Shell):
-    """Gives the network its turn when something is due."""
+    """Steps the network when something is due."""
 
     def __init__(self, stepper: Stepper, network: Network) -> None:
         super().__init__("network", stepper)
         self._network = network
 
     def handle(self, message: Any) -> None:
-        """It is time."""
+        """Deliver what is due."""
         self._network.arrive()
 
     def failed(self, error: BaseException) -> None:
-        """A bug of the simulation: end the run with it."""
+        """A bug of the simulation: raise it to the caller."""
         raise error

@@ -1,8 +1,8 @@
-"""Faults of a store that is slow, late or dark, beside those that befall a single statement.
+"""Faults of a whole store (slow, late, or off), beside those of a single statement.
 
-Turns a name into what is done to a world, like `shocks.py`. They are drawn apart from all others,
-so that the seeds of before mean what they meant. It must not know a kind, nor strike anything of
-its own accord.
+Turns a fault's name into what is done to a world, like `shocks.py`. These faults are drawn
+separately from all others, so that older seeds keep their storms. It must not know a kind, nor
+strike anything of its own accord.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFaul
 
 
 def slow_store(storm: Storm, action: StormAction) -> None:
-    """What a daemon writes or reads takes its time; its shards, links and session go on."""
+    """A daemon's reads or writes take long; its shards, links and session are unaffected."""
     daemon = storm.daemon(action.which)
     if daemon is None or daemon.process is None:
         return
@@ -26,13 +26,14 @@ def slow_store(storm: Storm, action: StormAction) -> None:
 
 
 def late_turnover(storm: Storm, strength: float) -> None:
-    """Claims and releases are done later, and some who do not know lose their session over it:
-    so another claims, and the late one lands in the midst of that."""
+    """Claims and releases are applied late, and half of the late claimants lose their session:
+    another daemon then claims, and the late write arrives in the middle of its claim."""
     weaken(storm, "store", hold_turnover=0.6 * strength)
 
-    def replied(daemon: SimulatedDaemon, said: list[tuple[Statement, StatementReply]]) -> None:
+    def replied(daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]) -> None:
         late = any(
-            isinstance(ask, Bump) and isinstance(reply, StatementFailed) for ask, reply in said
+            isinstance(statement, Bump) and isinstance(reply, StatementFailed)
+            for statement, reply in sent
         )
         if late and storm.raging and daemon.client is not None and storm.chance.random() < 0.5:
             daemon.client.expire()
@@ -41,9 +42,9 @@ def late_turnover(storm: Storm, strength: float) -> None:
 
 
 def power_off(storm: Storm, action: StormAction) -> None:
-    """The power of the whole house: all daemons die at once, and the store has what it promised.
+    """A power cut of the whole site: all daemons die, the store keeps what it acknowledged.
 
-    For a while before it the store is slow, so that there is much that it has not promised yet.
+    For a while before it the store is slow, so that many statements are not acknowledged yet.
     """
     store = storm.world.store
     slow = max(store.faults.hold, 0.3), max(store.faults.reorder_plain, 0.3)
@@ -62,9 +63,11 @@ def power_off(storm: Storm, action: StormAction) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     LastingFault(
-        "F12", "late turnover", "a claim or a release is done later", late_turnover,
+        "F12", "late turnover", "a claim or a release is applied late", late_turnover,
         lambda storm: storm.world.store.struck["hold_turnover"],
     ),
-    MomentaryFault("F16", "slow store", "a daemon's reads or writes take their time", slow_store),
-    MomentaryFault("F15", "power off", "all daemons die, the store keeps what it promised", power_off, 2),
+    MomentaryFault("F16", "slow store", "a daemon's reads or writes take long", slow_store),
+    MomentaryFault(
+        "F15", "power off", "all daemons die, the store keeps what it acknowledged", power_off, 2
+    ),
 )  # fmt: skip

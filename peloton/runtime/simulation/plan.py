@@ -1,26 +1,30 @@
-"""The plan of one storm, as data: what there is, which faults strike, who does what when.
+"""The plan of one storm as data: the size of the fleet, its faults, and the actions with times.
 
-Turns a plan into JSON and back, so that a failing storm is a file that plays again by itself. All
-that a storm draws while it runs comes from the plan's seed. It must not do anything itself, nor
-name a thing by more than a number: a number is taken modulo what there is at that moment, so that
-a plan still means something after a part of it was left out.
+Turns a plan into JSON and back, so that a failing storm is a file that can be replayed alone. All
+that a storm draws while it runs comes from the plan's seed. It must not act itself, nor identify a
+target other than by a number: the number is taken modulo the targets there are at that moment, so
+that a plan stays meaningful after parts of it were removed.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+FORMER_FIELDS = {"deeds": "actions"}
+FORMER_LIMITS = {"letter_bytes": "batch_bytes"}
+"""Names in plans that were saved before these were renamed; `load` still reads them."""
+
 
 class StormAction(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """One thing that somebody does at a certain time after the storm began."""
+    """One thing that a client, an operator or the machine room does, `at_s` after the begin."""
 
     at_s: float
     name: str
@@ -31,9 +35,9 @@ class StormAction(
 
 
 class StormPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One storm. `faults` are those that last, by name, with a strength from 0 to 1.
+    """One storm. `faults` are the lasting ones, by name, with a strength from 0 to 1.
 
-    `limits` are those that are tiny, by name; all others are as in production. Soft machines are
+    `limits` are the tiny ones, by name; all others are as in production. Ephemeral services are
     registered up to `furnish_s_max` after their daemon has begun: its session may come first.
     """
 
@@ -52,7 +56,7 @@ P = TypeVar("P", bound=StormPlan)
 
 
 def changed(plan: P, **fields: Any) -> P:
-    """The same plan but for these."""
+    """The same plan with these fields replaced."""
     return replace(plan, **fields)
 
 
@@ -62,14 +66,29 @@ def save(plan: StormPlan, path: Path) -> None:
 
 
 def load(cls: type[P], path: Path) -> P:
-    """What `save` wrote. A name nobody knows is refused, or a typing error would be a calm."""
-    return msgspec.json.decode(path.read_bytes(), type=cls)
+    """What `save` wrote, in this version or an earlier one. Raises `msgspec.ValidationError`.
+
+    Unknown names are refused: otherwise a misspelled fault would silently be no fault at all.
+    """
+    found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    found = _renamed(found, FORMER_FIELDS)
+    if isinstance(found.get("limits"), dict):
+        found["limits"] = _renamed(found["limits"], FORMER_LIMITS)
+    return msgspec.convert(found, type=cls)
+
+
+def _renamed(found: dict[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
+    """With today's names. Where both names are present the old one stays, and is refused."""
+    return {
+        former[name] if name in former and former[name] not in found else name: value
+        for name, value in found.items()
+    }
 
 
 def some_of(chance: random.Random, names: Sequence[str]) -> Iterator[str]:
-    """A swarm: a third of all storms has one or two of these, others some, one in ten has all.
+    """A swarm: a third of all storms has one or two of these, one in ten has all, others some.
 
-    All at once, always, would hide what needs one fault to go on undisturbed by the others.
+    All faults in every storm would hide bugs that show only while a single fault acts.
     """
     how = chance.random()
     if how < 0.1:

@@ -1,7 +1,7 @@
 """A simulated process: the shells of one life of one daemon, with a clock of its own.
 
-Turns "this daemon stands still" and "this daemon is no more" into shells that are not stepped. It
-is the driver its shells get, so they cannot tell it from a thread. It must not know what they are.
+Turns "this daemon is frozen" and "this daemon is dead" into shells that are not stepped. It is the
+driver of its shells, which cannot distinguish it from a thread. It must not know what they do.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from peloton.runtime.simulation.stepper import Stepper
 
 
 class SkewedClock:
-    """The stepper's time, off by a constant: no two machines agree on what time it is."""
+    """The stepper's time, off by a constant: the clocks of machines differ."""
 
     def __init__(self, stepper: Stepper, skew_s: float) -> None:
         self.skew_s = skew_s
         self._stepper = stepper
 
     def now(self) -> float:
-        """Seconds since the epoch, as this process believes."""
+        """Seconds since the epoch, by the clock of this process."""
         return self._stepper.clock.now_s + self.skew_s
 
 
 class SimulatedProcess:
-    """Driver of all shells of one process, and the drivers' maker that `assemble` wants."""
+    """Driver of all shells of one process, and the factory of drivers for `assemble`."""
 
     def __init__(self, stepper: Stepper, name: str, *, skew_s: float = 0.0) -> None:
         self.name = name
@@ -32,12 +32,12 @@ class SimulatedProcess:
         self.shells: list[Shell] = []
         self._stepper = stepper
         self._rung: list[Shell] = []
-        self._waiting: dict[Shell, None] = {}  # for something outside, as a thread does
+        self._waiting: dict[Shell, None] = {}  # for an answer from outside, as a blocked thread
 
-    # ---- what shells and their maker call ----
+    # ---- what shells and `assemble` call ----
 
     def driver(self, name: str) -> SimulatedProcess:  # noqa: ARG002
-        """One for all."""
+        """The same driver for all shells."""
         return self
 
     def attach(self, shell: Shell) -> None:
@@ -46,7 +46,7 @@ class SimulatedProcess:
         self._stepper.attach(shell)
 
     def rung(self, shell: Shell) -> None:
-        """The shell has mail; while the process stands still nobody looks."""
+        """The shell has mail; while the process is frozen it is not stepped."""
         if not self.frozen and shell not in self._waiting:
             self._stepper.rung(shell)
         elif not shell.queued:
@@ -54,38 +54,38 @@ class SimulatedProcess:
             self._rung.append(shell)
 
     def wake(self, shell: Shell, at_s: float) -> None:
-        """As of a dispatcher, in this process's own time."""
+        """As a dispatcher does, in the time of this process's clock."""
         self._stepper.wake(shell, at_s - self.clock.skew_s)
 
     def stop(self) -> None:
-        """Nothing runs but by the stepper."""
+        """Nothing to stop: shells run only when stepped."""
 
     def broken(self, text: str) -> None:
-        """As of a dispatcher; of a process that is dying that is no news."""
+        """As a dispatcher does; expected of a process that is dying, so only noted."""
         self._stepper.note(text)
 
     # ---- what a world calls ----
 
     def freeze(self) -> None:
-        """Stand still, as by SIGSTOP: what comes meanwhile waits, and time goes on unseen."""
+        """Freeze, as by SIGSTOP: mail waits, and time passes without the process."""
         if not self.frozen:
             self.frozen = True
             self._rung += self._stepper.hold(self.shells)
 
     def thaw(self) -> None:
-        """Go on with what waits, believing what was believed."""
+        """Continue with what waits, and with the state from before."""
         if self.frozen:
             self.frozen = False
             self._ring()
 
     def wait(self, kind: type[Shell]) -> None:
-        """Shells of this kind get no answer from outside; all others go on."""
+        """Shells of this class wait for an answer from outside; all others continue."""
         shells = [shell for shell in self.shells if isinstance(shell, kind)]
         self._waiting.update(dict.fromkeys(shells))
         self._rung += self._stepper.hold(shells)
 
     def go_on(self) -> None:
-        """Whoever waited is answered."""
+        """All waiting shells get their answers."""
         self._waiting = {}
         if not self.frozen:
             self._ring()

@@ -1,8 +1,8 @@
-"""What was ever committed in a simulated store: read without a claim, kept, and read again.
+"""All committed frames of a simulated store: read without a claim, kept, and read again.
 
-Turns moves of the registers into committed frames, each judged once when it appears (R3: one
+Turns changes of the registers into committed frames, each checked once when it appears (R3: one
 committer; R4: no gap, an unbroken chain), and the rows of a store into a shard as its next owner
-would recover it. It must not write, nor take part: a look must leave no trace in the history.
+would recover it. It must not write: a scan must leave no trace in the history.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Kind
 
 PROCESS_BYTES = chain.OP_BYTES - 8
-"""The head of an op's name is the process that said it: the owner, if it was applied."""
+"""An op's name begins with the process that sent it: the owner, if the op was applied."""
 
 
 class Contradiction(AssertionError):
-    """Something that must never be is so. The text begins with the rule."""
+    """Something that must never happen has happened. The text begins with the rule."""
 
 
 class CommittedFrame(NamedTuple):
-    """A frame as it was when its register moved past it."""
+    """A frame as it was when its register advanced past it."""
 
     position: int
     epoch: int
@@ -59,8 +59,8 @@ class Scan:
 
     # ---- at every step ----
 
-    def look(self) -> list[tuple[ShardId, CommittedFrame]]:
-        """What was committed since the last look, in the order of each shard."""
+    def poll(self) -> list[tuple[ShardId, CommittedFrame]]:
+        """The frames committed since the last poll, in order per shard. Raises `Contradiction`."""
         found: list[tuple[ShardId, CommittedFrame]] = []
         known = self._rows
         for shard, row in self._store.registers.registers.items():
@@ -125,7 +125,7 @@ class Scan:
     # ---- at quiet points ----
 
     def reread(self, shard: ShardId) -> int:
-        """Every committed row that is still there says what it said; how many frames those are."""
+        """Check that the committed rows still there are unchanged; returns how many frames."""
         row, frames = self._store.registers.registers[shard], self.frames.get(shard, [])
         found: dict[int, list[FrameRow]] = {}
         for segment in range(row.last_position // SEGMENT_FRAMES + 1):
@@ -157,12 +157,12 @@ class Maker:
         self._codec = Codec(kinds)
 
     def recovered(self, shard: ShardId) -> Shard:
-        """As the next owner would find it now."""
+        """The shard as its next owner would recover it now."""
         row = self._store.registers.registers[shard]
         hold = Hold(shard, row)
         try:
-            parts = [*self._told(hold, fencing.load_checkpoint(hold), row=row)]
-            frames = [*self._told(hold, fencing.load_tail(hold), row=row)]
+            parts = [*self._read(hold, fencing.load_checkpoint(hold), row=row)]
+            frames = [*self._read(hold, fencing.load_tail(hold), row=row)]
         except Damaged as damage:
             raise Contradiction(f"R4 {damage}") from damage
         core = self._empty(shard, row.epoch)
@@ -175,10 +175,10 @@ class Maker:
         return core
 
     def replayed(self, shard: ShardId, frames: list[CommittedFrame]) -> Shard:
-        """From nothing, by every frame there ever was."""
+        """The shard made from all its frames since the first."""
         core = self._empty(shard, frames[-1].epoch if frames else 0)
-        told = (Frame(frame.position, frame.body) for frame in frames)
-        restore(core, (), frames=told, floor=0)
+        tail = (Frame(frame.position, frame.body) for frame in frames)
+        restore(core, (), frames=tail, floor=0)
         return core
 
     def _empty(self, shard: ShardId, epoch: int) -> Shard:
@@ -186,28 +186,28 @@ class Maker:
         core.epoch = epoch
         return core
 
-    def _told(
+    def _read(
         self, hold: Hold, reading: fencing.ReadCoroutine, *, row: RegisterRow
     ) -> Iterator[bytes | Frame]:
-        """Drive a reading talk over the rows as they are: no fault, no time, no claim."""
-        ask = next(reading, None)
-        while ask is not None:
-            if isinstance(ask, fencing.FoundItems):
-                yield from ask.items
-                ask = next(reading, None)
+        """Drive a reading coroutine over the rows as they are, without faults or claims."""
+        step = next(reading, None)
+        while step is not None:
+            if isinstance(step, fencing.FoundItems):
+                yield from step.items
+                step = next(reading, None)
                 continue
-            assert isinstance(ask, tuple), f"{hold.shard}: in doubt without a fault"
-            replies = tuple(RowsFound(self._rows(row, each)) for each in ask)
+            assert isinstance(step, tuple), f"{hold.shard}: unclear without a fault"
+            replies = tuple(RowsFound(self._rows(row, each)) for each in step)
             try:
-                ask = reading.send(replies)
+                step = reading.send(replies)
             except StopIteration:
                 return
 
-    def _rows(self, row: RegisterRow, ask: Statement) -> tuple[object, ...]:
-        if isinstance(ask, ReadRegister):
+    def _rows(self, row: RegisterRow, statement: Statement) -> tuple[object, ...]:
+        if isinstance(statement, ReadRegister):
             return (row,)
-        assert isinstance(ask, (ReadSegment, ReadBucket, ReadEnded))
-        return tuple(self._store.cells.read(ask))
+        assert isinstance(statement, (ReadSegment, ReadBucket, ReadEnded))
+        return tuple(self._store.cells.read(statement))
 
 
 def _body(parts: list[FrameRow]) -> bytes:

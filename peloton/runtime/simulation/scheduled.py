@@ -1,6 +1,6 @@
-"""A shell with a timetable: what the outside world of a simulation is made of.
+"""A shell with a timetable, for the simulated environment of daemons.
 
-Turns "do this then" into steps of the stepper. It must not stand in for a shell of the program:
+Turns "do this at that time" into steps of the stepper. It must not replace a shell of the program:
 those are driven unchanged.
 """
 
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Shell)
 
 
 def begun(shell: T) -> T:
-    """`begin_shell`, and the shell itself instead of its name."""
+    """Like `begin_shell`, but returns the shell itself."""
     begin_shell(shell)
     return shell
 
@@ -34,21 +34,21 @@ class ScheduledShell(Shell):
         self._numbers = itertools.count()
 
     def at(self, at_s: float, do: Callable[[], object]) -> None:
-        """Do it then; what is due at one moment is done in the order asked."""
+        """Do it at that time; what is due at the same time is done in the order of the calls."""
         heapq.heappush(self._events, (at_s, next(self._numbers), do))
         self.wake(self._events[0][0])
 
     def handle(self, message: Any) -> None:  # noqa: ARG002
-        """Everything that is due."""
+        """Do everything that is due."""
         while self._events and self._events[0][0] <= self.now:
             heapq.heappop(self._events)[2]()
         if self._events:
             self.wake(self._events[0][0])
 
     def failed(self, error: BaseException) -> None:
-        """Kept for the one who steps."""
+        """Keep the first error for the caller of the stepper."""
         self.error = self.error or error
 
     def upto(self, seconds: float) -> float:
-        """Drawn evenly."""
+        """A time drawn evenly from 0 to so many seconds."""
         return self.stepper.chance.random() * seconds

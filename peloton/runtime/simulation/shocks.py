@@ -1,7 +1,7 @@
 """The faults of any simulated fleet, by name: of processes, clocks, membership, network and store.
 
-Turns a name into what is done to a world. The numbers are those of the fault model. It must not
-know a kind, nor strike anything of its own accord.
+Turns a fault's name into what is done to a world. The numbers are those of the fault model. It must
+not know a kind, nor strike anything of its own accord.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Deadly, Fault, LastingFault, MomentaryFault, Storm
 
 CLOCK_S_MAX = 10.0
-"""How far a clock is off, or steps. Beyond the drift that leases allow nothing is promised in time,
+"""How far a clock is off, or steps. Beyond the drift that leases allow no time bound is guaranteed,
 and a calm that has to wait for a clock proves nothing."""
 CHECKPOINT_CALLS = ("MoveFloor", "DeleteSegment", "DeleteBucket")
 PORTS = ("store", "membership", "exchange")
@@ -35,7 +35,7 @@ DEADLY: tuple[tuple[str, str, str, Fits, float], ...] = (
      lambda call: call.name in CHECKPOINT_CALLS, 0.2),
     ("F1", "death during a takeover", "it dies while it claims or recovers a shard",
      lambda call: call.name in TAKEOVER_CALLS, 0.02),
-    ("F42", "death between shards", "it dies at a call that tells another daemon something",
+    ("F42", "death between shards", "it dies at a call that sends something to another daemon",
      lambda call: call.port == "exchange", 0.002),
     ("F1", "death at an effect", "it dies at a call that has an effect outside",
      lambda call: call.port not in PORTS, 0.02),
@@ -50,7 +50,7 @@ def _deaths(name: str, fits: Fits, *, share: float) -> Callable[[Storm, float], 
 
 
 def kill(storm: Storm, action: StormAction) -> None:
-    """`kill -9`, whatever it does."""
+    """`kill -9`, whatever the process does."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, daemon.name)
@@ -58,14 +58,14 @@ def kill(storm: Storm, action: StormAction) -> None:
 
 
 def kill_all(storm: Storm, action: StormAction) -> None:
-    """The power of the whole house: nobody is left to hand over to."""
+    """A power cut of all daemons: none is left to hand over to."""
     storm.strike(action.name)
     for daemon in [*storm.world.daemons.values()]:
         storm.world.kill(daemon)
 
 
 def freeze(storm: Storm, action: StormAction) -> None:
-    """It stands still, and goes on believing what it believed."""
+    """A process is frozen, and continues later with its old state."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
@@ -77,25 +77,25 @@ def freeze(storm: Storm, action: StormAction) -> None:
 
 
 def _hand_over(storm: Storm, daemon: SimulatedDaemon) -> None:
-    """It leaves in good order, and its next process begins."""
+    """It hands over and ends; then its next process begins."""
     daemon.thaw()
     daemon.leave()
     mine = daemon.leaving
 
-    def look() -> None:
+    def poll() -> None:
         if mine is None or daemon.leaving is not mine:
             return  # it died meanwhile
         if mine.done():
             daemon.die()
             storm.world.restart(daemon)
         else:
-            storm.world.later.at(storm.world.now + 0.1, look)
+            storm.world.later.at(storm.world.now + 0.1, poll)
 
-    look()
+    poll()
 
 
 def hand_over(storm: Storm, action: StormAction) -> None:
-    """One daemon is restarted in good order."""
+    """One daemon is restarted with a hand-over."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, daemon.name)
@@ -103,14 +103,14 @@ def hand_over(storm: Storm, action: StormAction) -> None:
 
 
 def rolling(storm: Storm, action: StormAction) -> None:
-    """All daemons are restarted in good order, one after the other."""
+    """All daemons are restarted with a hand-over, one after the other."""
     storm.strike(action.name)
     for at, daemon in enumerate([*storm.world.daemons.values()]):
         storm.later(at * action.for_s, partial(_hand_over, storm, daemon))
 
 
 def add(storm: Storm, action: StormAction) -> None:
-    """One more daemon."""
+    """A daemon is added."""
     roles = next(iter(storm.world.daemons.values())).roles
     storm.added += 1
     storm.strike(action.name)
@@ -140,7 +140,7 @@ def change_roles(storm: Storm, action: StormAction) -> None:
 
 
 def _fill_roles(storm: Storm, roles: tuple[str, ...]) -> None:
-    """What nobody has any more, the first daemon has from its next process on, which begins."""
+    """Give roles that no daemon has any more to the first one, and restart it."""
     daemons = [*storm.world.daemons.values()]
     missing = [role for role in roles if all(role not in each.roles for each in daemons)]
     if missing:
@@ -156,7 +156,7 @@ def _clients(storm: Storm) -> list[SimulatedMembership]:
 
 
 def expire(storm: Storm, action: StormAction) -> None:
-    """A session ends though nothing is wrong."""
+    """A session expires without a cause."""
     clients = _clients(storm)
     if clients:
         client = clients[action.which % len(clients)]
@@ -165,21 +165,21 @@ def expire(storm: Storm, action: StormAction) -> None:
 
 
 def empty(storm: Storm, action: StormAction) -> None:
-    """The service has forgotten everybody."""
+    """All sessions expire at once."""
     storm.strike(action.name)
     for client in _clients(storm):
         client.expire()
 
 
 def flap(storm: Storm, action: StormAction) -> None:
-    """Sessions end one after the other, faster than shards can settle."""
+    """Sessions expire one after the other, faster than shards find stable owners."""
     for at in range(10 * action.count):
         again = replace(action, which=action.which + at)
         storm.later(at * 0.7, partial(expire, storm, again))
 
 
 def cut_member(storm: Storm, action: StormAction) -> None:
-    """A daemon does not reach the membership service; it reaches all else."""
+    """A daemon does not reach the membership service, but all else."""
     clients = _clients(storm)
     if clients:
         client = clients[action.which % len(clients)]
@@ -189,7 +189,7 @@ def cut_member(storm: Storm, action: StormAction) -> None:
 
 
 def pause_members(storm: Storm, action: StormAction) -> None:
-    """The service elects a leader, and answers nobody meanwhile."""
+    """The service elects a leader, and answers no request meanwhile."""
     storm.strike(action.name, f"for {action.for_s:.1f} s")
     storm.world.ensemble.pause()
     storm.later(action.for_s, storm.world.ensemble.resume)
@@ -199,7 +199,7 @@ def pause_members(storm: Storm, action: StormAction) -> None:
 
 
 def cut_store(storm: Storm, action: StormAction) -> None:
-    """One daemon does not reach the store; it reaches all else."""
+    """One daemon does not reach the store, but all else."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
@@ -208,7 +208,7 @@ def cut_store(storm: Storm, action: StormAction) -> None:
 
 
 def outage(storm: Storm, action: StormAction) -> None:
-    """Nobody reaches the store."""
+    """No daemon reaches the store."""
     storm.strike(action.name, f"for {action.for_s:.1f} s")
     for name in [*storm.world.daemons]:
         storm.world.store.cut(name)
@@ -219,7 +219,7 @@ def outage(storm: Storm, action: StormAction) -> None:
 
 
 def part(storm: Storm, action: StormAction) -> None:
-    """Two daemons do not reach each other, or one not the other; a third reaches both."""
+    """Two daemons do not reach each other, or one does not reach the other; others reach both."""
     pair = storm.pair(action)
     if pair is not None:
         one, other = pair[0].address, pair[1].address
@@ -229,7 +229,7 @@ def part(storm: Storm, action: StormAction) -> None:
 
 
 def swizzle(storm: Storm, action: StormAction) -> None:
-    """All pairs are parted one by one, and come back in another order."""
+    """All pairs are partitioned one by one, and restored in another order."""
     addresses = [each.address for each in storm.world.daemons.values()]
     pairs = [(a, b) for at, a in enumerate(addresses) for b in addresses[at + 1 :]]
     if not pairs:
@@ -246,12 +246,12 @@ def swizzle(storm: Storm, action: StormAction) -> None:
 
 
 def skew(storm: Storm, strength: float) -> None:
-    """No two daemons agree on what time it is, from the beginning of each process."""
+    """The clocks of all processes differ from their beginning."""
     storm.world.skew_s = CLOCK_S_MAX * strength
 
 
 def step_clock(storm: Storm, action: StormAction) -> None:
-    """A running process finds that its clock was set."""
+    """The clock of a running process is set."""
     daemon = storm.daemon(action.which)
     if daemon is not None and daemon.process is not None:
         by_s = min(action.for_s, CLOCK_S_MAX) * (1 if action.other % 2 else -1)
@@ -259,30 +259,30 @@ def step_clock(storm: Storm, action: StormAction) -> None:
         daemon.process.clock.skew_s += by_s
 
 
-# ---- what is weak in a place all through the storm ----
+# ---- lasting faults of the store, the network and the membership ----
 
 
-def weaken(storm: Storm, place: str, **faults: float) -> None:
-    """Faults of the `store` or the `network` of a world, beside those that are on already."""
-    there = getattr(storm.world, place)
-    there.faults = replace(there.faults, **faults)
+def weaken(storm: Storm, port: str, **faults: float) -> None:
+    """Turn on faults of the `store` or the `network`, beside those that are on already."""
+    target = getattr(storm.world, port)
+    target.faults = replace(target.faults, **faults)
 
 
 def _unsettle(storm: Storm, **faults: float) -> None:
-    """Likewise; but the ensemble has to be told, for it strikes of its own accord."""
+    """Likewise for the membership service, which draws its faults itself."""
     ensemble = storm.world.ensemble
     ensemble.storm(replace(ensemble.faults, **faults))
 
 
-def _weakness(place: str, row: tuple[str, str, str, str, float]) -> LastingFault:
-    """A row of `STORE` or `NETWORK`: a fault of that place, and how often it struck there."""
+def _weakness(port: str, row: tuple[str, str, str, str, float]) -> LastingFault:
+    """The fault of a row of `STORE` or `NETWORK`."""
     number, name, what, fault, share = row
 
     def begin(storm: Storm, strength: float) -> None:
-        weaken(storm, place, **{fault: share * strength})
+        weaken(storm, port, **{fault: share * strength})
 
     def count(storm: Storm) -> int:
-        struck: int = getattr(storm.world, place).struck[fault]
+        struck: int = getattr(storm.world, port).struck[fault]
         return struck
 
     return LastingFault(number, name, what, begin, count)
@@ -291,12 +291,12 @@ def _weakness(place: str, row: tuple[str, str, str, str, float]) -> LastingFault
 # ---- the tables ----
 
 STORE = (
-    ("F11", "answer lost", "a statement is done, its answer lost", "lose_reply", 0.05),
-    ("F12", "late conditional write", "it times out and is done later", "hold", 0.04),
+    ("F11", "answer lost", "a statement is applied, its answer lost", "lose_reply", 0.05),
+    ("F12", "late conditional write", "it times out and is applied later", "hold", 0.04),
     ("F12", "retry meets original", "either comes first", "either_order", 1.0),
-    ("F11", "half accepted write", "a later look decides", "complete_by_read", 0.05),
-    ("F11", "store refuses", "nothing was done", "unavailable", 0.08),
-    ("F13", "late plain write", "it lands behind later ones", "reorder_plain", 0.08),
+    ("F11", "half accepted write", "a later access decides", "complete_by_read", 0.05),
+    ("F11", "store refuses", "nothing was changed", "unavailable", 0.08),
+    ("F13", "late plain write", "it arrives after later ones", "reorder_plain", 0.08),
     ("F13", "write after delete", "of its partition", "plain_after_delete", 0.2),
     ("F15", "power cut", "the store loses what was on its way", "power_cut", 0.005),
 )
@@ -306,29 +306,29 @@ NETWORK = (
     ("F20", "parcels overtaken", "frames come out of order", "overtake", 0.2),
     ("F40", "streams cut", "a stream dies at a frame", "cut", 0.04),
     ("F40", "dials refused", "a dial comes to nothing", "refuse", 0.4),
-    ("F40", "streams half open", "an end is not told of the death", "silent", 0.6),
+    ("F40", "streams half open", "an end is not notified of the death", "silent", 0.6),
 )
 STROKES = (
     MomentaryFault("F1", "kill", "a process dies at any moment", kill),
     MomentaryFault("F39", "all restart", "all processes die at once", kill_all, times_max=1),
     MomentaryFault(
-        "F3", "long pause", "a process stands still past its session", freeze, 2, (10.0, 40.0)
+        "F3", "long pause", "a process is frozen past its session", freeze, 2, (10.0, 40.0)
     ),
     MomentaryFault(
-        "F3", "short pause", "a process stands still within its session", freeze, 4, (0.5, 6.0)
+        "F3", "short pause", "a process is frozen within its session", freeze, 4, (0.5, 6.0)
     ),
-    MomentaryFault("F10", "hand-over", "a daemon is restarted in good order", hand_over),
+    MomentaryFault("F10", "hand-over", "a daemon is restarted with a hand-over", hand_over),
     MomentaryFault("F10", "rolling restart", "all daemons in turn", rolling, 1, (1.0, 6.0)),
     MomentaryFault("F10", "daemon added", "one more daemon", add),
     MomentaryFault("F10", "daemon removed", "a daemon leaves for good", remove, 2),
     MomentaryFault("F10", "other roles", "a daemon is restarted with a role less", change_roles, 2),
-    MomentaryFault("F4", "session expired", "a session ends though nothing is wrong", expire),
+    MomentaryFault("F4", "session expired", "a session expires without a cause", expire),
     MomentaryFault("F47", "membership emptied", "all sessions end at once", empty, 2),
-    MomentaryFault("F9", "flapping", "sessions end again and again", flap, 1, (1.0, 1.0), 3),
+    MomentaryFault("F9", "flapping", "sessions expire again and again", flap, 1, (1.0, 1.0), 3),
     MomentaryFault("F5", "cut from membership", "a daemon does not reach the members", cut_member),
-    MomentaryFault("F27", "membership pauses", "the service answers nobody", pause_members, 2),
+    MomentaryFault("F27", "membership pauses", "the service answers no request", pause_members, 2),
     MomentaryFault("F6", "cut from the store", "one daemon does not reach the store", cut_store),
-    MomentaryFault("F14", "store outage", "nobody reaches the store", outage, 2, (1.0, 25.0)),
+    MomentaryFault("F14", "store outage", "no daemon reaches the store", outage, 2, (1.0, 25.0)),
     MomentaryFault("F8", "pair parted", "two daemons do not reach each other", part),
     MomentaryFault("F8", "one way parted", "one daemon does not reach another", part),
     MomentaryFault("F8", "swizzle", "pairs part one by one, and come back", swizzle, 1),
@@ -344,7 +344,7 @@ OTHERS = (
         lambda storm, strength: weaken(storm, "store", skew_s=5.0 * strength), lambda storm: 1,
     ),
     LastingFault(
-        "F20", "parcels slow", "every frame takes its time",
+        "F20", "parcels slow", "every frame is delayed",
         lambda storm, strength: weaken(storm, "network", delay_s=2.0 * strength), lambda storm: 1,
     ),
     LastingFault(

@@ -1,7 +1,7 @@
-"""Makes a failing plan smaller: fewer faults, deeds, limits, daemons; still the same failure.
+"""Shrinks a failing plan: fewer faults, actions, limits, daemons; still the same failure.
 
-Turns a plan and "does it fail alike?" into the smallest plan found within a number of tries. It
-must not know what a failure is, nor run anything itself.
+Turns a plan and "does it fail in the same way?" into the smallest plan found within a number of
+tries. It must not know what a failure is, nor play anything itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def shrunk(
 ) -> P:
     """The smallest plan found that `fails`; `more` are further ways to make one smaller.
 
-    After a step that still fails all is tried anew: what could not be left out before may be
+    After each step that still fails everything is tried again: what was needed before may be
     needless now.
     """
     left = tries
@@ -68,7 +68,7 @@ def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
 
 
 def _fewer(some: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """Without a half, a quarter, ... at last without each one."""
+    """Without a half, without a quarter, ..., at last without each single one."""
     if len(some) > 1:
         yield ()
     size = len(some) // 2

@@ -1,8 +1,8 @@
 """A stepper: drives the unchanged shells on the caller's thread, in virtual time, from one seed.
 
-Turns "these shells have mail" into one step of one of them, drawn from the seed; when none has,
-time jumps to the next moment anybody asked for. It must not sleep, read a clock, or let anything
-but the seed decide: two runs of a seed are the same, in any process.
+Turns "these shells have mail" into one step of one of them, drawn from the seed; when none has
+mail, time jumps to the next wake-up. It must not sleep, read a clock, or let anything but the seed
+decide: a seed gives the same history every time, in any process.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import WAKE, send
 
 BEGIN_S = 1_700_000_000.0
-LETTERS_PER_STEP_MAX = 3
+MESSAGES_PER_STEP_MAX = 3
 
 
 class Stuck(Exception):
-    """What was waited for did not come within the steps allowed."""
+    """The condition did not hold within the steps allowed."""
 
 
 class VirtualClock:
-    """Time that moves only when told."""
+    """Time that moves only when it is set."""
 
     def __init__(self, now_s: float = BEGIN_S) -> None:
         self.now_s = now_s
@@ -38,7 +38,7 @@ class VirtualClock:
 
 
 class Stepper:
-    """Driver of all shells of a simulation, and the drivers' maker that `assemble` wants."""
+    """Driver of all shells of a simulation, and the factory of drivers for `assemble`."""
 
     def __init__(self, seed: int) -> None:
         self.clock = VirtualClock()
@@ -50,10 +50,10 @@ class Stepper:
         self._numbers = itertools.count()
         self._trace = hashlib.sha256()
 
-    # ---- what shells and their maker call ----
+    # ---- what shells and `assemble` call ----
 
     def driver(self, name: str) -> Stepper:  # noqa: ARG002
-        """One for all."""
+        """The same driver for all shells."""
         return self
 
     def attach(self, shell: Shell) -> None:
@@ -61,22 +61,22 @@ class Stepper:
         self.shells.append(shell)
 
     def rung(self, shell: Shell) -> None:
-        """The shell has mail; until it is attached, or once it is dropped, nobody looks."""
+        """The shell has mail and will be stepped."""
         if not shell.queued:
             shell.queued = True
             self._ready.append(shell)
 
     def wake(self, shell: Shell, at_s: float) -> None:
-        """As of a dispatcher."""
+        """As a dispatcher does."""
         if shell.wake_at_s != at_s:
             shell.wake_at_s = at_s
             heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
 
     def stop(self) -> None:
-        """Nothing runs but by `step`."""
+        """Nothing to stop: shells run only in `step`."""
 
     def broken(self, text: str) -> None:
-        """A shell that cannot even fail; of a process that is dying that is no news."""
+        """A shell whose error handler failed; expected while a process dies, so only noted."""
         self.note(text)
 
     # ---- what a world calls ----
@@ -90,24 +90,24 @@ class Stepper:
         shell.queued = False
         self.steps += 1
         self.note(f"{self.clock.now_s:.3f} {shell.name} {shell.actor_inbox.qsize()}")
-        shell.grant(self.chance.randint(1, LETTERS_PER_STEP_MAX))
+        shell.grant(self.chance.randint(1, MESSAGES_PER_STEP_MAX))
         if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
             shell.driver.rung(shell)
         return True
 
     def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:
-        """Step until it holds; raises when it never comes to that."""
+        """Step until the condition holds; raises `Stuck` if it never does."""
         for _ in range(steps_max):
             if until():
                 return
-            # What is waited for may itself begin something new, such as the next process.
+            # The condition itself may begin something new, such as the next process.
             if not self.step() and not until() and not self._ready:
                 break
         if not until():
             raise Stuck(f"after {self.steps} steps, at {self.clock.now_s - BEGIN_S:.1f} s")
 
     def drop(self, shells: list[Shell]) -> None:
-        """The process of these shells is gone: they never run again, and nothing is told them."""
+        """The process of these shells is gone: they are never stepped again."""
         gone = {id(shell): None for shell in shells}
         for shell in shells:
             pykka.ActorRegistry.unregister(shell.actor_ref)
@@ -118,14 +118,14 @@ class Stepper:
         heapq.heapify(self._wakes)
 
     def hold(self, shells: list[Shell]) -> list[Shell]:
-        """These shells' process stands still; those that were about to be stepped."""
+        """Stop stepping these shells; returns those that were about to be stepped."""
         held = {id(shell): None for shell in shells}
         waiting = [shell for shell in self._ready if id(shell) in held]
         self._ready = [shell for shell in self._ready if id(shell) not in held]
         return waiting
 
     def note(self, text: str) -> None:
-        """Put something into the trace."""
+        """Add a line to the trace."""
         self._trace.update(text.encode() + b"\n")
 
     def trace(self) -> str:

@@ -2,20 +2,20 @@
 
 Turns the statements of `core/statements.py` into replies, as a fleet's store would on a bad day:
 ten behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
-time; what happens later is kept and happens at its time, before any later call. `FencedRows`
-makes a Journal of each daemon's `rows(member)`. It must not retry, mend or judge anything: that is
-the affair of the protocol under test. And it must not be worse than a real store: what it has
-acknowledged is there, unless `flush_s` says that its commit log is flushed too late.
+time; a late effect happens at its time, before any later call. `FencedRows` makes a Journal of each
+daemon's `rows(member)`. It must not retry, repair or judge anything: that is the task of the
+protocol under test. Nor may it be worse than a real store: what it has acknowledged stays, unless
+`flush_s` makes it flush its commit log too late.
 
 The ten, and where each comes from:
- 1. `lose_reply`         the statement is done, its answer does not arrive
+ 1. `lose_reply`         the statement is carried out, its answer does not arrive
  2. `hold`               a conditional write times out, and is begun later, if its condition holds
  3. `either_order`       a held write and its retry meet: either comes first
- 4. `condition_columns`  a refusal tells the columns of the condition, nothing else: always so
- 5. `complete_by_read`   a write times out half accepted; the next linearizable look at the row
-                         completes it, or finds that it never was
- 6. `stale_read`         a register read below SERIAL shows what was, while a write is in flight
- 7. `unavailable`        refused, and nothing was done
+ 4. `condition_columns`  a refusal has the columns of the condition, nothing else: always so
+ 5. `complete_by_read`   a write times out half accepted; the next linearizable access to the row
+                         completes it, or drops it
+ 6. `stale_read`         a register read below SERIAL returns an old row while a write is in flight
+ 7. `unavailable`        refused, and nothing was changed
  8. `reorder_plain`      statements sent together are done in any order, and a plain write that
                          timed out lands behind later ones
  9. `plain_after_delete` a write is delivered after a delete of its partition; times decide, and
@@ -63,7 +63,7 @@ from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 
 COMPLETED = 0.5
-"""Share of half accepted writes that a later look completes; the others never were."""
+"""Share of half accepted writes that a later access completes; the others are dropped."""
 OVERTAKEN_MAX = 20
 """How many later statements may overtake one that is late, at the same time."""
 NEVER_DONE = 1 << 62
@@ -84,7 +84,7 @@ class StoreFaults(Struct, frozen=True, kw_only=True):
 
     lose_reply: float = 0.0
     hold: float = 0.0
-    hold_turnover: float = 0.0  # likewise, but of those that change the owner
+    hold_turnover: float = 0.0  # as `hold`, for the writes that change the owner
     either_order: float = 0.0
     complete_by_read: float = 0.0
     stale_read: float = 0.0
@@ -92,7 +92,7 @@ class StoreFaults(Struct, frozen=True, kw_only=True):
     reorder_plain: float = 0.0
     plain_after_delete: float = 0.0
     power_cut: float = 0.0
-    late_s: float = 20.0  # what happens later happens within this time
+    late_s: float = 20.0  # late effects happen within this time
     skew_s: float = 0.0  # a daemon's clock is off by at most this
     flush_s: float = 0.0  # time between flushes of the commit log; 0: before each answer
 
@@ -106,17 +106,17 @@ FAULT_KINDS = (
 
 
 class Late(NamedTuple):
-    """A statement on its way, whatever its sender was told: done at its time, or once the store
-    has been asked so many statements in all."""
+    """A statement on its way, whatever its sender was answered: applied at its time, or once the
+    store has received so many statements in all."""
 
     at_s: float
-    asked: int
+    received: int
     statement: ConditionalWrite | PlainWrite
     stamp_us: int
 
 
 class Flushed(NamedTuple):
-    """What a power cut leaves."""
+    """The state that survives a power cut."""
 
     at_s: float
     cluster: ClusterRecord | None
@@ -135,12 +135,12 @@ class SimulatedStore:
         self.clock = clock
         self.faults = faults
         self.struck = dict.fromkeys(FAULT_KINDS, 0)
-        self.registers = MemoryRows()  # of which only what takes conditional writes is used
+        self.registers = MemoryRows()  # only its tables with conditional writes are used
         self.cells = Cells()
         self._before: dict[ShardId, list[RegisterRow]] = {}
         self._accepted: dict[ShardId, ConditionalWrite] = {}
         self._late: list[Late] = []
-        self._asked = 0
+        self._received = 0
         self._cut: dict[str, None] = {}
         self._flushed: Flushed | None = None
 
@@ -151,7 +151,7 @@ class SimulatedStore:
         return MemberRows(self, member, level=level)
 
     def cut(self, member: str) -> None:
-        """From now on the daemon does not reach the store; what it sent before is on its way."""
+        """The daemon does not reach the store any more; what it sent before is still on its way."""
         self._cut[member] = None
 
     def mend(self, member: str) -> None:
@@ -160,13 +160,13 @@ class SimulatedStore:
 
     @property
     def on_its_way(self) -> int:
-        """How many statements will yet be done, or may be."""
+        """How many statements may still be applied."""
         return len(self._late) + len(self._accepted)
 
     def advance(self) -> None:
-        """Do what is due by now."""
+        """Apply what is due by now."""
         now_s = self.clock.now()
-        due = [late for late in self._late if late.at_s <= now_s or late.asked <= self._asked]
+        due = [late for late in self._late if late.at_s <= now_s or late.received <= self._received]
         if due:
             self._late = [late for late in self._late if late not in due]
             for late in sorted(due, key=lambda late: late.at_s):
@@ -180,7 +180,7 @@ class SimulatedStore:
             )
 
     def power_cut(self) -> None:
-        """All servers lose their memory at once, and are back."""
+        """All servers lose their memory at once, and restart."""
         self.struck["power_cut"] += 1
         self._late.clear()
         for shard in list(self._accepted):
@@ -194,23 +194,25 @@ class SimulatedStore:
 
     # ---- statements ----
 
-    def run(self, asker: MemberRows, statements: Sequence[Statement]) -> list[StatementReply]:
+    def run(self, sender: MemberRows, statements: Sequence[Statement]) -> list[StatementReply]:
         """As the port says, for one daemon."""
-        if asker.member in self._cut:
+        if sender.member in self._cut:
             self.struck["cut"] += len(statements)
-            return [StatementFailed(f"{asker.member} does not reach the store") for _ in statements]
+            return [
+                StatementFailed(f"{sender.member} does not reach the store") for _ in statements
+            ]
         order = list(range(len(statements)))
         if len(order) > 1 and self._strikes("reorder_plain", self.faults.reorder_plain):
             self.chance.shuffle(order)
         replies: dict[int, StatementReply] = {}
         for at in order:
             self.advance()
-            replies[at] = self._run(asker, statements[at])
+            replies[at] = self._run(sender, statements[at])
         return [replies[at] for at in range(len(statements))]
 
-    def _run(self, asker: MemberRows, statement: Statement) -> StatementReply:
+    def _run(self, sender: MemberRows, statement: Statement) -> StatementReply:
         faults = self.faults
-        self._asked += 1
+        self._received += 1
         if faults.power_cut and self.chance.random() < faults.power_cut:
             self.power_cut()
             return StatementFailed("connection closed")
@@ -219,9 +221,9 @@ class SimulatedStore:
         if isinstance(statement, CONDITIONAL):
             reply = self._conditional(statement)
         elif isinstance(statement, PLAIN):
-            reply = self._plain(statement, self._stamp_us(asker))
+            reply = self._plain(statement, self._stamp_us(sender))
         else:
-            reply = self._read(statement, asker.level)
+            reply = self._read(statement, sender.level)
         if not isinstance(reply, StatementFailed) and self._strikes(
             "lose_reply", faults.lose_reply
         ):
@@ -242,7 +244,7 @@ class SimulatedStore:
         return reply
 
     def _met(self, statement: ConditionalWrite) -> Late | None:
-        """A retry meets its original: that is done now, or else returned, to be done behind it."""
+        """A retry meets its original, which is applied now, or returned to be applied after it."""
         held = [late for late in self._late if late.statement == statement]
         if not held or not self._strikes("either_order", self.faults.either_order):
             return None
@@ -253,7 +255,7 @@ class SimulatedStore:
         return None
 
     def _decide(self, statement: ConditionalWrite, *, may_rest: bool) -> StatementReply:
-        """One round of agreement. A write that fits may come to rest half accepted."""
+        """One round of agreement. A write whose condition holds may stay half accepted."""
         if isinstance(statement, CreateCluster | GrowCluster | NameCluster):
             return self.registers.run([statement])[0]
         self._complete(statement.shard)
@@ -273,7 +275,7 @@ class SimulatedStore:
         return reply
 
     def _complete(self, shard: ShardId, *, reading: bool = False) -> None:
-        """Nobody decides anything new on a row before the half accepted write is dealt with."""
+        """The half accepted write of a row is completed or dropped before anything else."""
         statement = self._accepted.pop(shard, None)
         if statement is not None and self.chance.random() < COMPLETED:
             self._decide(statement, may_rest=False)
@@ -302,7 +304,7 @@ class SimulatedStore:
         return self.registers.run([statement])[0]
 
     def _old(self, shard: ShardId, level: Level) -> list[RegisterRow]:
-        """What a read below SERIAL may show instead of the newest row."""
+        """The rows that a read below SERIAL may return instead of the newest."""
         now = self.registers.registers.get(shard)
         if level is Level.ONE:
             return self._before.get(shard, [])
@@ -312,13 +314,13 @@ class SimulatedStore:
     # ---- later ----
 
     def _keep(self, statement: ConditionalWrite | PlainWrite, stamp_us: int) -> None:
-        """A third of what is late is done at once, before the next statement, a third behind a few
-        more (calls take no time, so time alone would let nothing be overtaken), the rest in time.
+        """A third of late statements is applied before the next statement, a third after a few
+        more (calls take no time, so a delay alone would let nothing overtake), the rest by time.
         """
         delay_s = self.chance.random() * self.faults.late_s
         some = self.chance.randint(1, OVERTAKEN_MAX)
-        asked = self._asked + self.chance.choice((0, some, NEVER_DONE))
-        self._late.append(Late(self.clock.now() + delay_s, asked, statement, stamp_us))
+        received = self._received + self.chance.choice((0, some, NEVER_DONE))
+        self._late.append(Late(self.clock.now() + delay_s, received, statement, stamp_us))
 
     def _do(self, late: Late) -> None:
         if isinstance(late.statement, CONDITIONAL):
@@ -326,11 +328,12 @@ class SimulatedStore:
         else:
             self.cells.write(late.statement, late.stamp_us)
 
-    def _stamp_us(self, asker: MemberRows) -> int:
-        """The time of a write by its daemon's clock. Virtual time stands still during many
-        statements, so these count too: else a delete would spare what was written just before."""
-        now_s = self.clock.now() + asker.off * self.faults.skew_s
-        return int(now_s * 1_000_000) + self._asked
+    def _stamp_us(self, sender: MemberRows) -> int:
+        """The time of a write by its daemon's clock. Virtual time does not move during many
+        statements, so they are counted too: else a delete would miss what was written just before.
+        """
+        now_s = self.clock.now() + sender.off * self.faults.skew_s
+        return int(now_s * 1_000_000) + self._received
 
     def _strikes(self, kind: str, strength: float) -> bool:
         struck = strength > 0 and self.chance.random() < strength
@@ -339,7 +342,7 @@ class SimulatedStore:
 
 
 class MemberRows:
-    """Rows of one daemon. Its clock is off by a share of `skew_s` that is its own."""
+    """The rows port of one daemon. Its clock is off by its own share of `skew_s`."""
 
     def __init__(self, store: SimulatedStore, member: str, *, level: Level) -> None:
         self.store = store
@@ -352,8 +355,8 @@ class MemberRows:
         return self.store.run(self, statements)
 
     def sizes(self, shard: ShardId) -> Sizes:
-        """What the shard takes."""
+        """Rows and bytes of the shard."""
         return self.store.cells.sizes(shard)
 
     def close(self) -> None:
-        """Nothing to let go of; what was sent is on its way."""
+        """Nothing to close; what was sent is still on its way."""

@@ -1,10 +1,9 @@
-"""A storm over a world: a plan's faults struck by name, its deeds done at their times.
+"""A storm over a world: a plan's lasting faults turned on, its actions done at their times.
 
-Turns a plan into calls of the world, and counts what struck. Two forms of fault: one that *lasts*
-is on from the beginning to the calm, with a strength; a *stroke* happens at moments the plan
-names. `shocks.py` has the faults of any world; who knows more adds rows of the same form. The
-module must not draw a plan's contents anew: what the plan says is done, so that a part of a plan
-can be left out.
+Turns a plan into calls of the world, and counts what struck. There are two forms of faults: a
+*lasting* one is on from the beginning to the calm, with a strength; a *momentary* one happens at
+the times in the plan. `shocks.py` has the faults of any world; other modules add rows of the same
+form. The module must not draw again what the plan contains, so that parts of a plan can be removed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class LastingFault(NamedTuple):
 
 
 class MomentaryFault(NamedTuple):
-    """A fault that happens at a moment; it says so by `storm.strike`."""
+    """A fault that happens at a moment, and is counted by `storm.strike`."""
 
     number: str
     name: str
@@ -54,7 +53,7 @@ class Deadly(NamedTuple):
 
 
 class Storm:
-    """One run of a plan over a world. `about` is what faults need that know more than a world."""
+    """A plan played over a world. `about` is what some faults need beside the world."""
 
     def __init__(
         self, world: World, plan: StormPlan, *, faults: Mapping[str, Fault], about: Any = None
@@ -66,9 +65,9 @@ class Storm:
         self.chance = random.Random(f"{plan.seed} storm")
         self.struck: Counter[str] = Counter()
         self.log: list[tuple[float, str]] = []
-        """What struck when, for people."""
+        """What struck at which time, for people."""
         self.broken: list[str] = []
-        """Answers that nobody should ever have got."""
+        """Answers that must never be given."""
         self.deadly: list[Deadly] = []
         self.actions: dict[str, Callable[[Storm, StormAction], None]] = {
             fault.name: fault.do for fault in faults.values() if isinstance(fault, MomentaryFault)
@@ -77,7 +76,7 @@ class Storm:
         self.added = 0
 
     def begin(self) -> None:
-        """From now on."""
+        """Turn on the lasting faults, and schedule all actions."""
         self.raging = True
         for name, strength in sorted(self.plan.faults.items()):
             fault = self.faults[name]
@@ -89,7 +88,7 @@ class Storm:
             self.later(action.at_s, partial(self.actions[action.name], self, action))
 
     def calm(self) -> None:
-        """Nothing strikes any more."""
+        """End all faults."""
         self.raging = False
         for fault in self.faults.values():
             if isinstance(fault, LastingFault) and fault.name in self.plan.faults:
@@ -99,12 +98,12 @@ class Storm:
     # ---- for faults ----
 
     def strike(self, name: str, text: str = "") -> None:
-        """It struck."""
+        """Count and log a fault that struck."""
         self.struck[name] += 1
         self.log.append((self.world.elapsed_s, f"{name} {text}".strip()))
 
     def later(self, after_s: float, do: Callable[[], object]) -> None:
-        """After so long, unless it is calm by then: calm has undone what there was to undo."""
+        """Do it after so long, unless the storm is over by then: `calm` has undone all faults."""
 
         def then() -> None:
             if self.raging:
@@ -113,12 +112,12 @@ class Storm:
         self.world.later.at(self.world.now + after_s, then)
 
     def daemon(self, number: int) -> SimulatedDaemon | None:
-        """A daemon that lives; None if none does."""
+        """A live daemon; None if there is none."""
         living = [each for each in self.world.daemons.values() if each.alive]
         return living[number % len(living)] if living else None
 
     def pair(self, action: StormAction) -> tuple[SimulatedDaemon, SimulatedDaemon] | None:
-        """Two daemons that live."""
+        """Two live daemons; None if there are fewer."""
         living = [each for each in self.world.daemons.values() if each.alive]
         if len(living) < 2:
             return None
@@ -137,7 +136,7 @@ class Storm:
 def drawn_moments(
     chance: random.Random, fault: MomentaryFault, *, storm_s: float
 ) -> list[StormAction]:
-    """Some moments for a stroke."""
+    """Some times for a momentary fault."""
     return [
         StormAction(
             at_s=round(chance.uniform(0.0, storm_s), 3),

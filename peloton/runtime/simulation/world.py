@@ -2,10 +2,10 @@
 
 Turns a seed into a history: the unchanged shells of several daemons on one stepper, over simulated
 ports that do what the real ones do on a bad day. Virtual time jumps to the next event. It must not
-know any kind, nor judge what happens: checks are put in from outside.
+know any kind, nor judge what happens: checks are added from outside.
 
     world = World(kinds, seed=7, sizes={"a": 2})
-    world.furnish = lambda daemon: ...      soft machines of a daemon, at each of its lives
+    world.furnish = lambda daemon: ...      ephemeral services of a daemon, at each of its lives
     world.checks.append(check)              called after every step
     world.start("d1", roles=("a",))
     world.run_until(lambda: ..., within_s=60)
@@ -37,11 +37,11 @@ SESSION_S = 10.0
 
 
 class NotReached(AssertionError):
-    """The time allowed is over, or nothing will ever happen, and what was awaited is not so."""
+    """The time allowed is over, or nothing will ever happen, and the condition does not hold."""
 
 
 class World:
-    """Everything but the kinds, and what the kinds need around them."""
+    """The fleet and its surroundings; kinds and services are passed in."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class World:
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
         self.later = begun(ScheduledShell("fate", self.stepper))
         self.daemons: dict[str, SimulatedDaemon] = {}
-        self.parting: list[SimulatedDaemon] = []  # told to leave for good, and not gone yet
+        self.parting: list[SimulatedDaemon] = []  # leaving for good, and not gone yet
         self.services: Mapping[str, Mapping[int, type]] = {}
         self.furnish: Callable[[SimulatedDaemon], None] = lambda daemon: None
         self.furnish_s_max = 0.0
-        """How late that is done at most: as on another thread, which need not be the first."""
+        """In s: services are registered at most so late, as by another thread of a real daemon."""
         self.on_call: Callable[[PortCall], bool] = lambda call: False
-        """Whether the process dies at this very moment."""
+        """Decides at each port call whether the process dies there."""
         self.on_replies: list[
             Callable[[SimulatedDaemon, list[tuple[Statement, StatementReply]]], None]
         ] = []
-        """Told what a daemon said to the store, and what it heard."""
+        """Called with a daemon's statements and the replies of the store."""
         self.on_death: Callable[[SimulatedDaemon], None] = self.restart_soon
         self.checks: list[Callable[[], None]] = []
         self.skew_s = 0.0
@@ -85,7 +85,7 @@ class World:
     # ---- what a storm does ----
 
     def start(self, name: str, *, roles: tuple[str, ...]) -> SimulatedDaemon:
-        """A daemon that was not there before, or one that has left."""
+        """Start a new daemon, or one that has left."""
         daemon = self.daemons.get(name)
         if daemon is None:
             daemon = self.daemons[name] = SimulatedDaemon(self, name, roles=roles)
@@ -93,7 +93,7 @@ class World:
         return daemon
 
     def restart(self, daemon: SimulatedDaemon) -> None:
-        """Its next process begins, if it has none."""
+        """Start its next process, if it has none."""
         if daemon.process is not None or daemon.name not in self.daemons:
             return
         skew_s = self.chance.uniform(-self.skew_s, self.skew_s) if self.skew_s else 0.0
@@ -101,7 +101,7 @@ class World:
             daemon.begin(self.kinds, skew_s)
             self._furnish(daemon)
         except (Died, JournalError):
-            # Out of reach, or dead already: whoever watches processes starts another.
+            # The store is out of reach, or the process died at once: a supervisor restarts it.
             daemon.die()
             self.on_death(daemon)
 
@@ -118,7 +118,7 @@ class World:
         self.later.at(self.now + self.chance.random() * self.furnish_s_max, then)
 
     def restart_soon(self, daemon: SimulatedDaemon) -> None:
-        """As a watcher of processes does."""
+        """As a supervisor of processes does: after up to `DAEMON_RESTART_S_MAX`."""
         after_s = self.chance.random() * DAEMON_RESTART_S_MAX
         self.later.at(self.now + after_s, lambda: self.restart(daemon))
 
@@ -130,7 +130,7 @@ class World:
             self.on_death(daemon)
 
     def remove(self, daemon: SimulatedDaemon) -> None:
-        """It leaves in good order and does not come back."""
+        """It hands over, leaves, and does not come back."""
         self.daemons.pop(daemon.name, None)
         self.parting.append(daemon)
         daemon.thaw()
@@ -138,7 +138,7 @@ class World:
         self._watch_leaving(daemon)
 
     def calm(self) -> None:
-        """From now on nothing strikes; whoever stands still goes on, whoever is dead comes back."""
+        """End all faults: frozen daemons continue, dead ones are restarted."""
         self.on_call = lambda call: False
         self.ensemble.calm()
         self.network.heal()
@@ -153,14 +153,14 @@ class World:
             self.restart(daemon)
 
     def end(self) -> None:
-        """Let go of all shells: pykka's registry would keep every world there ever was."""
+        """Drop all shells: otherwise pykka's registry would keep every world in memory."""
         self.stepper.drop(self.stepper.shells)
 
     # ---- time ----
 
     @property
     def now(self) -> float:
-        """The true time, which no daemon knows."""
+        """The true time; the clocks of daemons are off."""
         return self.stepper.clock.now_s
 
     @property
@@ -169,7 +169,7 @@ class World:
         return self.now - BEGIN_S
 
     def run_until(self, reached: Callable[[], bool], *, within_s: float = 600.0) -> float:
-        """Step until it is so; how long that took."""
+        """Step until the condition holds; returns the virtual seconds that took."""
         begun_s = self.now
         self.later.at(begun_s + within_s, lambda: None)
         for _ in range(WORLD_STEPS_MAX):
@@ -182,21 +182,21 @@ class World:
         raise NotReached(f"not reached within {within_s:g} s, at {self.elapsed_s:.1f} s")
 
     def run_for(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let so many virtual seconds pass."""
         end = self.now + seconds
         self.later.at(end, lambda: None)
         while self.now < end and self.step():
             pass
 
     def step(self) -> bool:
-        """One step of one shell anywhere; then all checks."""
+        """One step of one shell of any daemon; then all checks."""
         moved = self.stepper.step()
         for daemon in self.daemons.values():
             if daemon.dying or self._has_exited(daemon):
                 self.kill(daemon)
         for daemon in self.parting:
             if daemon.dying or self._has_exited(daemon):
-                daemon.die()  # else its session, and with it all it owns, would live for ever
+                daemon.die()  # otherwise its session, and all it owns, would stay for ever
         for shell in (self.ensemble, self.later):
             if shell.error is not None:
                 raise shell.error
@@ -207,7 +207,7 @@ class World:
     # ---- what there is ----
 
     def living(self) -> list[SimulatedDaemon]:
-        """Daemons that have a process which does not stand still."""
+        """Daemons with a process that is not frozen."""
         return [
             daemon
             for daemon in self.daemons.values()
@@ -215,7 +215,7 @@ class World:
         ]
 
     def shards(self) -> dict[ShardId, Shard]:
-        """Of each shard the open core with the highest epoch."""
+        """The open core with the highest epoch, of each shard."""
         found: dict[ShardId, Shard] = {}
         for daemon in self.daemons.values():
             for shard, core in daemon.shards().items():
@@ -225,11 +225,11 @@ class World:
         return found
 
     def whole(self) -> bool:
-        """Every shard is open under the register's newest epoch.
+        """Whether every shard is open under the newest epoch of its register.
 
-        Or at rest under an older one: a claim on its way, of a daemon that had lost the shard by
-        then, has overtaken the owner. It learns that when it next writes, and till then all that
-        was ever written is what it knows.
+        Or at rest under an older one: a late claim, of a daemon that had lost the shard by then,
+        may have overtaken the owner. The owner learns that with its next write, and until then it
+        has all that was ever committed.
         """
         found = self.shards()
         wanted = sum(self.sizes.values())
@@ -275,11 +275,11 @@ class World:
         return root is not None and root.exited.done()
 
     def _watch_leaving(self, daemon: SimulatedDaemon) -> None:
-        def look() -> None:
+        def poll() -> None:
             if daemon.leaving is not None and not daemon.leaving.done():
-                self.later.at(self.now + 0.1, look)
+                self.later.at(self.now + 0.1, poll)
             else:
                 daemon.die()
                 self.parting.remove(daemon)
 
-        look()
+        poll()
