@@ -1,8 +1,8 @@
-"""Where contract tests get their backends: one house per adapter, all with the same doors.
+"""Where contract tests get their backends: one rig per adapter, all with the same methods.
 
-A house plays the shell (calls the backend, resets one that raises) and the hosts (collects what
-they are told). What runs outlives `reconnect`, which is a new daemon. It must not hold an assertion
-beyond "it was told in time"; those belong to the tests.
+A rig plays the shell (calls the backend, resets one that raises) and the hosts (collects what
+they receive). What runs outlives `reconnect`, which is a new daemon. It must not hold an assertion
+beyond "it was reported in time"; those belong to the tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peloton.runtime.vocabulary import Key, Message
 
 HOSTS = ("a", "b")
 HOST, OTHER, NEW = Key("host/a"), Key("host/b"), Key("host/new")
-ROOM = Resources(4 * UNIT, UNIT, UNIT, 0)
+CAPACITY = Resources(4 * UNIT, UNIT, UNIT, 0)
 DEADLINE_S = 60.0
 
 Report = TypeVar("Report", bound=Message)
@@ -36,12 +36,12 @@ def run(name: str, seconds: float = 600.0, code: int = 0) -> m.StartRun:
     return m.StartRun(name, m.RunSpec(Resources(UNIT), value, environment=environment))
 
 
-class BackendHouse:
+class BackendRig:
     """Time stands still but for `wake`; what really takes time is waited for."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.told: list[tuple[Key, Message]] = []
+        self.reports: list[tuple[Key, Message]] = []
         self.errors: list[str] = []
         self._changed = threading.Condition()
         self._at = 0
@@ -56,7 +56,7 @@ class BackendHouse:
         if hasattr(self, "backend"):
             self.backend.close()
         self.backend = self.make()
-        self.backend.start(self._tell)
+        self.backend.start(self._collect)
 
     def order(self, *messages: Message) -> None:
         """Orders in one go, as a shell hands them over."""
@@ -68,26 +68,26 @@ class BackendHouse:
         self.now = max(self.now, self.backend.wake_at)
         self._call([])
 
-    def hear(self, kind: type[Report], to: Key = HOST) -> Report:
+    def next_report(self, kind: type[Report], to: Key = HOST) -> Report:
         """The next report of a kind to a host; those before it are passed over."""
 
         def found() -> Report | None:
-            while self._at < len(self.told):
-                host, message = self.told[self._at]
+            while self._at < len(self.reports):
+                host, message = self.reports[self._at]
                 self._at += 1
                 if host == to and isinstance(message, kind):
                     return message
             return None
 
         report = self._until(found)
-        assert report is not None, f"no {kind.__name__} for {to}: {self.told}"
+        assert report is not None, f"no {kind.__name__} for {to}: {self.reports}"
         return report
 
     def ends(self, *runs: str, to: Key = HOST) -> dict[str, m.RunEnd]:
         """The next end of each of these runs."""
         ends: dict[str, m.RunEnd] = {}
         while not ends.keys() >= {*runs}:
-            ends |= {end.run: end for end in self.hear(m.RunsEnded, to).ends}
+            ends |= {end.run: end for end in self.next_report(m.RunsEnded, to).ends}
         return ends
 
     def close(self) -> None:
@@ -97,22 +97,22 @@ class BackendHouse:
     def _until(self, found: Callable[[], Report | None]) -> Report | None:
         raise NotImplementedError
 
-    def _tell(self, envelopes: Iterable[Envelope]) -> None:
+    def _collect(self, envelopes: Iterable[Envelope]) -> None:
         with self._changed:
-            self.told += [(envelope.to, envelope.message) for envelope in envelopes]
+            self.reports += [(envelope.to, envelope.message) for envelope in envelopes]
             self._changed.notify_all()
 
     def _call(self, envelopes: list[Envelope]) -> None:
         try:
             reports = [*self.backend.receive(envelopes, self.now)]
-        except Exception as error:  # as the shell of soft machines does
+        except Exception as error:  # as the shell of ephemeral services does
             self.errors.append(f"{type(error).__name__}: {error}")
             self.backend.reset()
             reports = []
-        self._tell(reports)
+        self._collect(reports)
 
 
-class SimulatedHouse(BackendHouse):
+class SimulatedRig(BackendRig):
     """Runs take no time: whoever waits for one lets it pass."""
 
     def make(self) -> Backend:
@@ -126,7 +126,7 @@ class SimulatedHouse(BackendHouse):
         return report
 
 
-class ProcessHouse(BackendHouse):
+class ProcessRig(BackendRig):
     """A real keeper and real processes."""
 
     def __init__(self, folder: Path) -> None:

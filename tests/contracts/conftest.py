@@ -1,4 +1,4 @@
-"""Gives every contract test its house; it must not set up more than the cluster record."""
+"""Gives every contract test its rig; it must not set up more than the cluster record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tests.contracts import journals
 
 
-@pytest.fixture(params=journals.HOUSES + journals.SERVED)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[journals.House]:
+@pytest.fixture(params=journals.RIGS + journals.SERVED)
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[journals.JournalRig]:
     built = journals.build(request.param, tmp_path)
     built.open().bootstrap(journals.GROUPS)
     yield built

@@ -1,6 +1,6 @@
-"""Where contract tests get their journals: one house per adapter, all with the same doors.
+"""Where contract tests get their journals: one rig per adapter, all with the same methods.
 
-A house is a store that outlives its journals; `open` is a new process on it. Tampering goes behind
+A rig is a store that outlives its journals; `open` is a new process on it. Tampering goes behind
 the port's back, as rot does. It must not hold an assertion; those belong to the tests.
 """
 
@@ -29,7 +29,7 @@ SHARD = ShardId("a", 0)
 OTHER = ShardId("b", 0)
 
 
-class House:
+class JournalRig:
     """Counts its processes, so that no two have one name."""
 
     # Rows that no condition guards are accepted from anyone; they repeat what is committed.
@@ -64,7 +64,7 @@ class House:
             journal.close()
 
 
-class MemoryHouse(House):
+class MemoryRig(JournalRig):
     def __init__(self) -> None:
         super().__init__()
         self.store = MemoryStore()
@@ -85,7 +85,7 @@ class MemoryHouse(House):
             rows[-1] = msgspec.structs.replace(rows[-1], body=b"rot")
 
 
-class RowsHouse(House):
+class RowsRig(JournalRig):
     fences_plain_rows = False
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class RowsHouse(House):
             parts[number] = msgspec.structs.replace(parts[number], body=b"rot")
 
 
-class SimulatedHouse(House):
+class SimulatedRig(JournalRig):
     """The simulated store in a calm."""
 
     fences_plain_rows = False
@@ -149,7 +149,7 @@ class SimulatedHouse(House):
             cells[last] = cells[last]._replace(row=changed)
 
 
-class SqliteHouse(House):
+class SqliteRig(JournalRig):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.path = folder / "journal.sqlite"
@@ -172,7 +172,7 @@ class SqliteHouse(House):
         db.close()
 
 
-class CassandraHouse(House):
+class CassandraRig(JournalRig):
     """A keyspace of the test run's server, emptied. Its processes share one session."""
 
     fences_plain_rows = False
@@ -213,16 +213,16 @@ class CassandraHouse(House):
         return list(self.connected.session.execute(statement, values or None))
 
 
-HOUSES = ("memory", "rows", "simulated", "sqlite")
+RIGS = ("memory", "rows", "simulated", "sqlite")
 SERVED = ("cassandra",)
 """On real servers: the same promises, at a thousandth of the pace."""
 
 
-def build(name: str, folder: Path) -> House:
+def build(name: str, folder: Path) -> JournalRig:
     if name == "cassandra":
-        return CassandraHouse()
+        return CassandraRig()
     if name == "sqlite":
-        return SqliteHouse(folder)
+        return SqliteRig(folder)
     if name == "simulated":
-        return SimulatedHouse()
-    return MemoryHouse() if name == "memory" else RowsHouse()
+        return SimulatedRig()
+    return MemoryRig() if name == "memory" else RowsRig()

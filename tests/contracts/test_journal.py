@@ -22,7 +22,7 @@ from peloton.runtime.ports import (
     ShardId,
     Work,
 )
-from tests.contracts.journals import GROUPS, OTHER, SHARD, House
+from tests.contracts.journals import GROUPS, OTHER, SHARD, JournalRig
 
 
 def claim(journal: Journal, shard: ShardId = SHARD) -> Claimed:
@@ -70,74 +70,74 @@ def cut_all(journal: Journal, epoch: int, *abandoned: tuple[int, int]) -> None:
 # ---- bootstrap and claim ---------------------------------------------------------------------
 
 
-def test_bootstrap_again_returns_the_record_that_is_there(house: House) -> None:
-    first, second = house.open(), house.open()
+def test_bootstrap_again_returns_the_record_that_is_there(rig: JournalRig) -> None:
+    first, second = rig.open(), rig.open()
     assert first.bootstrap(GROUPS) == second.bootstrap(GROUPS)
     assert second.bootstrap(GROUPS).shards == GROUPS
 
 
-def test_bootstrap_keeps_what_was_journaled(house: House) -> None:
-    journal = house.open()
+def test_bootstrap_keeps_what_was_journaled(rig: JournalRig) -> None:
+    journal = rig.open()
     append(journal, claim(journal).epoch, 1)
-    other = house.open()
+    other = rig.open()
     other.bootstrap(GROUPS)
     assert claim(other).last_position == 1
 
 
-def test_a_new_group_is_added_to_a_living_cluster(house: House) -> None:
+def test_a_new_group_is_added_to_a_living_cluster(rig: JournalRig) -> None:
     """A later version brings a group: its daemon adds it, and the others go on without it."""
-    old, new = house.open(), house.open()
+    old, new = rig.open(), rig.open()
     epoch = claim(old).epoch
     append(old, epoch, 1)
     assert new.bootstrap({**GROUPS, "c": 2}).shards == {**GROUPS, "c": 2}
     assert claim(new, ShardId("c", 1)) == Claimed(1, 0, 0, 0)
     append(old, epoch, 2)
-    again = house.open()
+    again = rig.open()
     assert again.bootstrap(GROUPS).shards == {**GROUPS, "c": 2}, "what it does not know, it keeps"
     assert claim(again).last_position == 2
-    assert house.open().bootstrap({**GROUPS, "c": 2, "d": 1}).shards["d"] == 1
+    assert rig.open().bootstrap({**GROUPS, "c": 2, "d": 1}).shards["d"] == 1
     with pytest.raises(JournalRefused):
-        house.open().bootstrap({"c": 3})
+        rig.open().bootstrap({"c": 3})
 
 
 @pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 1}, {"a": 3, "c": 1}])
-def test_changed_shard_counts_are_refused(house: House, groups: dict[str, int]) -> None:
+def test_changed_shard_counts_are_refused(rig: JournalRig, groups: dict[str, int]) -> None:
     with pytest.raises(JournalRefused):
-        house.open().bootstrap(groups)
+        rig.open().bootstrap(groups)
 
 
-def test_a_record_without_a_name_takes_the_first_one_and_refuses_any_other(house: House) -> None:
-    assert house.open().bootstrap(GROUPS).name == ""
-    named = house.open().bootstrap(GROUPS, name="west")
-    assert named.name == "west" and house.open().bootstrap(GROUPS, name="west") == named
-    assert house.open().bootstrap(GROUPS) == named, "who gives no name is not asked for it"
+def test_a_record_without_a_name_takes_the_first_one_and_refuses_any_other(rig: JournalRig) -> None:
+    assert rig.open().bootstrap(GROUPS).name == ""
+    named = rig.open().bootstrap(GROUPS, name="west")
+    assert named.name == "west" and rig.open().bootstrap(GROUPS, name="west") == named
+    assert rig.open().bootstrap(GROUPS) == named, "who gives no name is not asked for it"
     with pytest.raises(JournalRefused, match="'west'.*'east'"):
-        house.open().bootstrap(GROUPS, name="east")
+        rig.open().bootstrap(GROUPS, name="east")
 
 
-def test_who_is_refused_for_shard_counts_names_nothing(house: House) -> None:
+def test_who_is_refused_for_shard_counts_names_nothing(rig: JournalRig) -> None:
     with pytest.raises(JournalRefused, match="shard counts"):
-        house.open().bootstrap({"a": 9}, name="east")
-    assert house.open().bootstrap(GROUPS, name="west").name == "west"
+        rig.open().bootstrap({"a": 9}, name="east")
+    assert rig.open().bootstrap(GROUPS, name="west").name == "west"
 
 
-def test_the_feature_level_only_rises_and_every_process_sees_it(house: House) -> None:
-    first, second = house.open(), house.open()
+def test_the_feature_level_only_rises_and_every_process_sees_it(rig: JournalRig) -> None:
+    first, second = rig.open(), rig.open()
     assert first.level() == second.bootstrap(GROUPS).level == 0
     assert first.raise_level(2) == 2
     assert second.raise_level(1) == 2, "it never falls"
     assert second.raise_level(2) == second.level() == 2
-    assert house.open().bootstrap(GROUPS).level == 2
+    assert rig.open().bootstrap(GROUPS).level == 2
     assert claim(first).epoch == 1, "it is no shard's affair"
 
 
-def test_a_shard_nobody_bootstrapped_is_refused(house: House) -> None:
+def test_a_shard_nobody_bootstrapped_is_refused(rig: JournalRig) -> None:
     with pytest.raises(JournalRefused):
-        house.open().claim(ShardId("nowhere", 0), "somebody")
+        rig.open().claim(ShardId("nowhere", 0), "somebody")
 
 
-def test_a_claim_bumps_the_epoch_and_of_its_shard_only(house: House) -> None:
-    first, second = house.open(), house.open()
+def test_a_claim_bumps_the_epoch_and_of_its_shard_only(rig: JournalRig) -> None:
+    first, second = rig.open(), rig.open()
     assert claim(first) == Claimed(1, 0, 0, 0)
     assert claim(second).epoch == 2
     assert claim(second).epoch == 3
@@ -147,16 +147,16 @@ def test_a_claim_bumps_the_epoch_and_of_its_shard_only(house: House) -> None:
 # ---- frames ----------------------------------------------------------------------------------
 
 
-def test_frames_are_read_in_order_by_the_next_owner(house: House) -> None:
-    journal = house.open()
+def test_frames_are_read_in_order_by_the_next_owner(rig: JournalRig) -> None:
+    journal = rig.open()
     append(journal, claim(journal).epoch, 1, 2, 3)
-    heir = house.open()
+    heir = rig.open()
     assert claim(heir).last_position == 3
     assert tail(heir) == [b"frame 1", b"frame 2", b"frame 3"]
 
 
-def test_the_owner_may_read_its_own_tail_at_any_time(house: House) -> None:
-    journal = house.open()
+def test_the_owner_may_read_its_own_tail_at_any_time(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
     assert tail(journal) == [b"frame 1", b"frame 2"]
@@ -166,18 +166,20 @@ def test_the_owner_may_read_its_own_tail_at_any_time(house: House) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, FRAME_PART_BYTES_MAX, FRAME_PART_BYTES_MAX * 3 + 5])
-def test_a_body_of_any_size_comes_back_whole(house: House, size: int) -> None:
-    journal = house.open()
+def test_a_body_of_any_size_comes_back_whole(rig: JournalRig, size: int) -> None:
+    journal = rig.open()
     body = bytes(n % 251 for n in range(size))
     assert one(journal, Work(SHARD, claim(journal).epoch, Frame(1, body))) == Committed()
-    heir = house.open()
+    heir = rig.open()
     claim(heir)
     assert tail(heir) == [body]
 
 
 @pytest.mark.parametrize("position", [0, 1, 2, 4])
-def test_a_position_is_the_last_plus_one_and_never_used_again(house: House, position: int) -> None:
-    journal = house.open()
+def test_a_position_is_the_last_plus_one_and_never_used_again(
+    rig: JournalRig, position: int
+) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
     with pytest.raises(JournalRefused):
@@ -185,11 +187,11 @@ def test_a_position_is_the_last_plus_one_and_never_used_again(house: House, posi
     append(journal, epoch, 3)
 
 
-def test_the_committed_prefix_never_changes(house: House) -> None:
+def test_the_committed_prefix_never_changes(rig: JournalRig) -> None:
     seen: list[bytes] = []
     last = 0
     for _ in range(4):
-        journal = house.open()
+        journal = rig.open()
         epoch = claim(journal).epoch
         now = tail(journal)
         assert now[: len(seen)] == seen
@@ -199,29 +201,29 @@ def test_the_committed_prefix_never_changes(house: House) -> None:
     assert len(seen) == 6
 
 
-def test_a_journal_opened_again_knows_nothing_of_our_claim(house: House) -> None:
-    journal = house.open()
+def test_a_journal_opened_again_knows_nothing_of_our_claim(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1)
     journal.close()
-    again = house.open()
+    again = rig.open()
     assert isinstance(one(again, Work(SHARD, epoch, Frame(2, b""))), Fenced)
     assert claim(again).epoch == epoch + 1
     assert tail(again) == [b"frame 1"]
 
 
-def test_a_release_leaves_the_epoch(house: House) -> None:
-    journal = house.open()
+def test_a_release_leaves_the_epoch(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1)
     journal.release(SHARD)
     assert isinstance(one(journal, Work(SHARD, epoch, Frame(2, b""))), Fenced)
-    assert claim(house.open()).epoch == epoch + 1
+    assert claim(rig.open()).epoch == epoch + 1
 
 
 @pytest.mark.parametrize("end", ["release", "drop"])
-def test_an_end_told_late_leaves_a_younger_claim_alone(house: House, end: str) -> None:
-    journal = house.open()
+def test_an_end_told_late_leaves_a_younger_claim_alone(rig: JournalRig, end: str) -> None:
+    journal = rig.open()
     old = claim(journal).epoch
     epoch = claim(journal).epoch
     getattr(journal, end)(SHARD, old)
@@ -246,24 +248,24 @@ ALL_WORK = {
 
 
 @pytest.mark.parametrize("kind", ALL_WORK)
-def test_an_old_owner_changes_nothing(house: House, kind: str) -> None:
-    old, new = house.open(), house.open()
+def test_an_old_owner_changes_nothing(rig: JournalRig, kind: str) -> None:
+    old, new = rig.open(), rig.open()
     append(old, claim(old).epoch, 1, 2)
     epoch = claim(new).epoch
     answer = one(old, ALL_WORK[kind])
-    if kind in ("frame", "floor", "all") or house.fences_plain_rows:
+    if kind in ("frame", "floor", "all") or rig.fences_plain_rows:
         assert isinstance(answer, Fenced)
         assert answer.definite == (kind != "floor") or kind not in ("frame", "all")
     append(new, epoch, 3)
     assert tail(new) == [b"frame 1", b"frame 2", b"frame 3"]
-    heir = house.open()
+    heir = rig.open()
     assert claim(heir) == Claimed(epoch + 1, 3, 0, 0)
     assert list(heir.read_checkpoint(SHARD)) == []
     assert tail(heir) == [b"frame 1", b"frame 2", b"frame 3"]
 
 
-def test_once_fenced_a_shard_is_forgotten(house: House) -> None:
-    old, new = house.open(), house.open()
+def test_once_fenced_a_shard_is_forgotten(rig: JournalRig) -> None:
+    old, new = rig.open(), rig.open()
     epoch = claim(old).epoch
     claim(new)
     assert isinstance(one(old, Work(SHARD, epoch, Frame(1, b""))), Fenced)
@@ -271,20 +273,20 @@ def test_once_fenced_a_shard_is_forgotten(house: House) -> None:
     assert isinstance(old.settle([SHARD])[0], Fenced)
 
 
-def test_in_a_round_one_shard_is_fenced_and_the_others_commit(house: House) -> None:
-    journal, thief = house.open(), house.open()
+def test_in_a_round_one_shard_is_fenced_and_the_others_commit(rig: JournalRig) -> None:
+    journal, thief = rig.open(), rig.open()
     shards = [SHARD, ShardId("a", 1), OTHER]
     works = [Work(one, claim(journal, one).epoch, Frame(1, b"ours")) for one in shards]
     claim(thief, shards[1])
     first, stolen, last = journal.commit(works)
     assert (first, last) == (Committed(), Committed())
     assert isinstance(stolen, Fenced)
-    heir = house.open()
+    heir = rig.open()
     assert [claim(heir, one).last_position for one in shards] == [1, 0, 1]
 
 
-def test_a_shard_comes_once_in_a_round(house: House) -> None:
-    journal = house.open()
+def test_a_shard_comes_once_in_a_round(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     with pytest.raises(JournalRefused):
         journal.commit([Work(SHARD, epoch, Frame(1, b"")), Work(SHARD, epoch, Frame(1, b""))])
@@ -294,41 +296,41 @@ def test_a_shard_comes_once_in_a_round(house: House) -> None:
 
 
 @pytest.mark.parametrize("position", [1, 2, 3])
-def test_a_frame_that_was_tampered_with_halts_the_shard(house: House, position: int) -> None:
-    journal = house.open()
+def test_a_frame_that_was_tampered_with_halts_the_shard(rig: JournalRig, position: int) -> None:
+    journal = rig.open()
     append(journal, claim(journal).epoch, 1, 2, 3)
-    house.tamper(SHARD, position)
+    rig.tamper(SHARD, position)
     claim(journal)
     with pytest.raises(Damaged):
         tail(journal)
 
 
 @pytest.mark.parametrize("position", [1, 2, 3])
-def test_a_frame_that_is_missing_halts_the_shard(house: House, position: int) -> None:
-    journal = house.open()
+def test_a_frame_that_is_missing_halts_the_shard(rig: JournalRig, position: int) -> None:
+    journal = rig.open()
     append(journal, claim(journal).epoch, 1, 2, 3)
-    house.lose(SHARD, position)
+    rig.lose(SHARD, position)
     claim(journal)
     with pytest.raises(Damaged):
         tail(journal)
 
 
-def test_trouble_is_no_damage_once_another_owner_has_begun(house: House) -> None:
-    journal = house.open()
+def test_trouble_is_no_damage_once_another_owner_has_begun(rig: JournalRig) -> None:
+    journal = rig.open()
     append(journal, claim(journal).epoch, 1, 2)
     claim(journal)
-    claim(house.open())
-    house.lose(SHARD, 2)
+    claim(rig.open())
+    rig.lose(SHARD, 2)
     with pytest.raises(Overtaken):
         tail(journal)
 
 
-def test_a_checkpoint_that_rotted_halts_the_shard(house: House) -> None:
-    journal = house.open()
+def test_a_checkpoint_that_rotted_halts_the_shard(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1)
     move_floor(journal, epoch, 1)
-    house.rot(SHARD)
+    rig.rot(SHARD)
     claim(journal)
     with pytest.raises(Damaged):
         list(journal.read_checkpoint(SHARD))
@@ -338,8 +340,8 @@ def test_a_checkpoint_that_rotted_halts_the_shard(house: House) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 30, 31, 32, 33, 64, 100])
-def test_a_checkpoint_of_any_number_of_parts_comes_back(house: House, count: int) -> None:
-    journal = house.open()
+def test_a_checkpoint_of_any_number_of_parts_comes_back(rig: JournalRig, count: int) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
     bodies = [b"part %d" % n for n in range(count)]
@@ -347,14 +349,14 @@ def test_a_checkpoint_of_any_number_of_parts_comes_back(house: House, count: int
     for at in range(0, count, 7):
         assert one(journal, Work(SHARD, epoch, parts=parts[at : at + 7])) == Committed()
     assert one(journal, Work(SHARD, epoch, floor=Floor(1))) == Committed()
-    heir = house.open()
+    heir = rig.open()
     assert claim(heir) == Claimed(2, 2, 1, 1)
     assert list(heir.read_checkpoint(SHARD)) == bodies
     assert tail(heir) == [b"frame 2"]
 
 
-def test_parts_and_frames_share_rounds(house: House) -> None:
-    journal = house.open()
+def test_parts_and_frames_share_rounds(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1)
     parts = checkpoint(1, b"x", b"y", b"z")
@@ -367,8 +369,8 @@ def test_parts_and_frames_share_rounds(house: House) -> None:
     assert tail(journal) == [b"frame %d" % n for n in (2, 3, 4, 5)]
 
 
-def test_a_checkpoint_without_its_floor_is_not_read(house: House) -> None:
-    journal = house.open()
+def test_a_checkpoint_without_its_floor_is_not_read(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
     move_floor(journal, epoch, 1, b"good")
@@ -378,8 +380,8 @@ def test_a_checkpoint_without_its_floor_is_not_read(house: House) -> None:
     assert tail(journal) == [b"frame 2"]
 
 
-def test_a_torn_checkpoint_of_an_old_owner_is_never_read(house: House) -> None:
-    old, new = house.open(), house.open()
+def test_a_torn_checkpoint_of_an_old_owner_is_never_read(rig: JournalRig) -> None:
+    old, new = rig.open(), rig.open()
     epoch = claim(old).epoch
     append(old, epoch, 1, 2)
     assert one(old, Work(SHARD, epoch, parts=checkpoint(2, b"old", b"old")[:1])) == Committed()
@@ -390,8 +392,8 @@ def test_a_torn_checkpoint_of_an_old_owner_is_never_read(house: House) -> None:
     assert list(new.read_checkpoint(SHARD)) == [b"new"]
 
 
-def test_the_floor_needs_its_whole_checkpoint(house: House) -> None:
-    journal = house.open()
+def test_the_floor_needs_its_whole_checkpoint(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
     parts = checkpoint(1, b"x", b"y")
@@ -409,8 +411,8 @@ def test_the_floor_needs_its_whole_checkpoint(house: House) -> None:
         journal.commit([Work(SHARD, epoch, parts=checkpoint(1, b"again"))])
 
 
-def test_a_cut_keeps_the_previous_generation(house: House) -> None:
-    journal = house.open()
+def test_a_cut_keeps_the_previous_generation(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, *range(1, 1025))
     for position in (300, 600, 900):
@@ -420,14 +422,14 @@ def test_a_cut_keeps_the_previous_generation(house: House) -> None:
     assert sizes.checkpoint_rows == 2 * 3  # with its manifest each
     kept = 1024 - 600
     assert kept <= sizes.journal_rows <= kept + 256  # stores that cut by segments keep a rest
-    heir = house.open()
+    heir = rig.open()
     claim(heir)
     assert list(heir.read_checkpoint(SHARD)) == [b"one", b"two"]
     assert len(tail(heir)) == 124
 
 
-def test_a_cut_before_any_floor_drops_nothing(house: House) -> None:
-    journal = house.open()
+def test_a_cut_before_any_floor_drops_nothing(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2, 3)
     cut_all(journal, epoch)
@@ -436,13 +438,13 @@ def test_a_cut_before_any_floor_drops_nothing(house: House) -> None:
     assert journal.sizes(SHARD).journal_rows == 3
 
 
-def test_the_next_owner_goes_on_cutting(house: House) -> None:
-    journal = house.open()
+def test_the_next_owner_goes_on_cutting(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, *range(1, 601))
     move_floor(journal, epoch, 300)
     move_floor(journal, epoch, 520)
-    heir = house.open()
+    heir = rig.open()
     epoch = claim(heir).epoch
     with pytest.raises(JournalRefused):
         heir.commit([Work(SHARD, epoch, cut=Cut())])
@@ -456,12 +458,12 @@ def test_the_next_owner_goes_on_cutting(house: House) -> None:
     assert list(heir.read_checkpoint(SHARD)) == [b"state 600"]
 
 
-def test_checkpoints_given_up_go_with_a_cut(house: House) -> None:
-    journal = house.open()
+def test_checkpoints_given_up_go_with_a_cut(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2, 3)
     assert one(journal, Work(SHARD, epoch, parts=checkpoint(1, b"x", b"y")[:1])) == Committed()
-    heir = house.open()
+    heir = rig.open()
     epoch = claim(heir).epoch
     append(heir, epoch, 4)
     assert one(heir, Work(SHARD, epoch, parts=checkpoint(3, b"x", b"y")[:1])) == Committed()
@@ -475,21 +477,21 @@ def test_checkpoints_given_up_go_with_a_cut(house: House) -> None:
 # ---- ended -----------------------------------------------------------------------------------
 
 
-def test_of_ended_rows_the_highest_position_counts(house: House) -> None:
-    journal = house.open()
+def test_of_ended_rows_the_highest_position_counts(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     append(journal, epoch, 1, 2)
     assert journal.read_ended(SHARD, kind="k", key="x") is None
     rows = [EndedRow("k", "x", 2, b"second"), EndedRow("k", "x", 1, b"first")]
     for row in rows:
         assert one(journal, Work(SHARD, epoch, ended=(row, row))) == Committed()
-    assert house.open().read_ended(SHARD, kind="k", key="x") == rows[0]
+    assert rig.open().read_ended(SHARD, kind="k", key="x") == rows[0]
     assert journal.read_ended(SHARD, kind="other", key="x") is None
     assert journal.read_ended(OTHER, kind="k", key="x") is None
 
 
-def test_a_deleted_key_is_gone_until_it_ends_again(house: House) -> None:
-    journal = house.open()
+def test_a_deleted_key_is_gone_until_it_ends_again(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     for position, row in enumerate(
         [EndedRow("k", "x", 1, b""), EndedRow("k", "x", 2, b"", True), EndedRow("k", "x", 3, b"z")]
@@ -500,8 +502,8 @@ def test_a_deleted_key_is_gone_until_it_ends_again(house: House) -> None:
         assert found == (None if row.deleted else row)
 
 
-def test_a_row_cannot_end_beyond_what_is_committed(house: House) -> None:
-    journal = house.open()
+def test_a_row_cannot_end_beyond_what_is_committed(rig: JournalRig) -> None:
+    journal = rig.open()
     epoch = claim(journal).epoch
     with pytest.raises(JournalRefused):
         journal.commit([Work(SHARD, epoch, ended=(EndedRow("k", "x", 1, b""),))])

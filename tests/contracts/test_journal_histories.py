@@ -24,7 +24,7 @@ from peloton.runtime.ports import (
     ShardId,
     Work,
 )
-from tests.contracts.journals import GROUPS, HOUSES, OTHER, SERVED, SHARD, build
+from tests.contracts.journals import GROUPS, OTHER, RIGS, SERVED, SHARD, build
 
 SERVED_EXAMPLES = 100
 STEPS = st.lists(
@@ -76,7 +76,7 @@ drawn = settings(
 )
 
 
-@pytest.mark.parametrize("name", HOUSES)
+@pytest.mark.parametrize("name", RIGS)
 @drawn
 @given(steps=STEPS)
 def test_a_journal_answers_as_the_model(name: str, steps: History) -> None:
@@ -92,8 +92,8 @@ def test_a_journal_on_a_real_server_answers_as_the_model(name: str, steps: Histo
 
 def check_history(name: str, steps: History) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        house = build(name, Path(folder))
-        journals = [house.open(), house.open()]
+        rig = build(name, Path(folder))
+        journals = [rig.open(), rig.open()]
         journals[0].bootstrap(GROUPS)
         models = {SHARD: Model(), OTHER: Model()}
         held: dict[tuple[int, ShardId], int] = {}
@@ -101,7 +101,7 @@ def check_history(name: str, steps: History) -> None:
             model = models[shard]
             if step == "reopen":
                 journals[who].close()
-                journals[who] = house.open()
+                journals[who] = rig.open()
                 held = {key: epoch for key, epoch in held.items() if key[0] != who}
             elif step == "claim":
                 model.epoch, model.owner = model.epoch + 1, who
@@ -122,7 +122,7 @@ def check_history(name: str, steps: History) -> None:
             for key, ended in model.ended.items():
                 row = journals[who].read_ended(shard, kind="kind", key=key)
                 assert (row.body if row is not None else None) == ended
-        house.close()
+        rig.close()
 
 
 def check_load(claimed: object, model: Model) -> int:

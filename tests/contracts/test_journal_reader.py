@@ -42,22 +42,22 @@ from peloton.runtime.ports import (
 from tests.contracts import journals
 from tests.contracts.journals import OTHER, SHARD
 
-READABLE = [name for name in (*journals.HOUSES, *journals.SERVED) if name != "memory"]
+READABLE = [name for name in (*journals.RIGS, *journals.SERVED) if name != "memory"]
 """The journal in memory has no rows."""
 
 
 @pytest.fixture(params=READABLE)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> journals.House:
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> journals.JournalRig:
     built = journals.build(request.param, tmp_path)
     built.open().bootstrap(journals.GROUPS)
     yield built
     built.close()
 
 
-def rows_of(house: journals.House) -> Rows:
-    if isinstance(house, journals.SqliteHouse):
-        return SqliteRows(house.path.parent)
-    return house.open().rows  # type: ignore[attr-defined]
+def rows_of(rig: journals.JournalRig) -> Rows:
+    if isinstance(rig, journals.SqliteRig):
+        return SqliteRows(rig.path.parent)
+    return rig.open().rows  # type: ignore[attr-defined]
 
 
 def contents(rows: Rows, shard: ShardId = SHARD) -> Contents:
@@ -86,34 +86,34 @@ def write(journal: Journal, count: int, *, checkpoint_at: int = 0) -> None:
             assert isinstance(journal.commit([work])[0], Committed)
 
 
-def test_what_was_committed_is_read_beside_the_owner(house: journals.House) -> None:
-    journal = house.open()
+def test_what_was_committed_is_read_beside_the_owner(rig: journals.JournalRig) -> None:
+    journal = rig.open()
     write(journal, 5, checkpoint_at=3)
-    found = contents(rows_of(house))
+    found = contents(rows_of(rig))
     assert found.findings == ()
     assert [frame.body for frame in found.frames] == [b"frame %d" % at for at in range(1, 6)]
     assert found.tail == [Frame(4, b"frame 4"), Frame(5, b"frame 5")]
     assert found.parts == tuple(b"part %d" % n for n in range(40))
     write(journal, 2)
-    assert len(contents(rows_of(house)).frames) == 7, "the owner was not disturbed"
+    assert len(contents(rows_of(rig)).frames) == 7, "the owner was not disturbed"
 
 
-def test_frames_of_two_epochs_are_one_history(house: journals.House) -> None:
-    write(house.open(), 2)
-    write(house.open(), 2)
-    found = contents(rows_of(house))
+def test_frames_of_two_epochs_are_one_history(rig: journals.JournalRig) -> None:
+    write(rig.open(), 2)
+    write(rig.open(), 2)
+    found = contents(rows_of(rig))
     assert found.findings == ()
     assert [frame.epoch for frame in found.frames] == [1, 1, 2, 2]
 
 
-def test_a_shard_without_frames(house: journals.House) -> None:
-    found = contents(rows_of(house), OTHER)
+def test_a_shard_without_frames(rig: journals.JournalRig) -> None:
+    found = contents(rows_of(rig), OTHER)
     assert (found.frames, found.findings) == ((), ())
 
 
-def test_the_cluster_and_ended_rows_are_found(house: journals.House) -> None:
-    write(house.open(), 2)
-    record, row, none = rows_of(house).run(
+def test_the_cluster_and_ended_rows_are_found(rig: journals.JournalRig) -> None:
+    write(rig.open(), 2)
+    record, row, none = rows_of(rig).run(
         [ReadCluster(), ReadEnded(SHARD, "k", "k/2"), ReadEnded(SHARD, "k", "k/3")]
     )
     assert isinstance(record, RowsFound) and record.rows[0].shards == journals.GROUPS  # type: ignore[attr-defined]
@@ -121,25 +121,25 @@ def test_the_cluster_and_ended_rows_are_found(house: journals.House) -> None:
     assert none == RowsFound(())
 
 
-def test_the_clusters_name_is_found_once_it_has_one(house: journals.House) -> None:
-    house.open()
-    assert rows_of(house).run([ReadName()]) == [RowsFound(())]
-    house.open().bootstrap(journals.GROUPS, name="west")
-    assert rows_of(house).run([ReadName()]) == [RowsFound(("west",))]
+def test_the_clusters_name_is_found_once_it_has_one(rig: journals.JournalRig) -> None:
+    rig.open()
+    assert rows_of(rig).run([ReadName()]) == [RowsFound(())]
+    rig.open().bootstrap(journals.GROUPS, name="west")
+    assert rows_of(rig).run([ReadName()]) == [RowsFound(("west",))]
 
 
 @pytest.mark.parametrize("damage", ["tamper", "lose", "rot"])
-def test_damage_is_found(house: journals.House, damage: str) -> None:
-    write(house.open(), 5, checkpoint_at=2)
+def test_damage_is_found(rig: journals.JournalRig, damage: str) -> None:
+    write(rig.open(), 5, checkpoint_at=2)
     if damage == "rot":
-        house.rot(SHARD)
+        rig.rot(SHARD)
         text = "checkpoint 2: part 40 is not what was written"
         position = 0
     else:
-        getattr(house, damage)(SHARD, 4)
+        getattr(rig, damage)(SHARD, 4)
         position = 4
         text = "it is not what was written" if damage == "tamper" else "no whole frame is there"
-    found = [(each.position, each.text) for each in contents(rows_of(house)).findings]
+    found = [(each.position, each.text) for each in contents(rows_of(rig)).findings]
     assert (position, text) in found
 
 

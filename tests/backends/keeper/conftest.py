@@ -1,4 +1,4 @@
-"""What the keeper's tests share: a daemon's ear, and a folder whose keeper is gone afterwards.
+"""What the keeper's tests share: a log of reports, and a folder whose keeper is gone afterwards.
 
 Turns reports that come from another thread into things a test can wait for, with a deadline.
 """
@@ -24,8 +24,8 @@ DEADLINE_S = 60.0
 HOST = "host-1"
 
 
-class Ear:
-    """All reports in order; `hear` waits for the first one that fits."""
+class ReportLog:
+    """All reports in order; `next_report` waits for the first one that fits."""
 
     def __init__(self) -> None:
         self.reports: list[RunReport] = []
@@ -36,7 +36,7 @@ class Ear:
             self.reports.append(report)
             self._changed.notify_all()
 
-    def hear(self, kind: type, **wanted: object) -> Any:
+    def next_report(self, kind: type, **wanted: object) -> Any:
         def fits(report: object) -> bool:
             return isinstance(report, kind) and all(
                 getattr(report, name) == value for name, value in wanted.items()
@@ -56,22 +56,22 @@ class Daemon:
     def __init__(
         self, folder: Path, *, epoch: int = 1, silent_max_s: float = 10.0, **settings: Any
     ) -> None:
-        self.ear = Ear()
+        self.log = ReportLog()
         self.epoch = epoch
         started_with = KeeperSettings(**{"idle_s": 0.2, "round_s": 0.1, **settings})
-        self.runs = ProcessRuns(folder, self.ear, settings=started_with, silent_max_s=silent_max_s)
+        self.runs = ProcessRuns(folder, self.log, settings=started_with, silent_max_s=silent_max_s)
         self.runs.hello(HOST, epoch)
 
     def launch(self, run_id: str, value: str, **request: Any) -> None:
         self.runs.launch(HOST, self.epoch, runs=[RunRequest(run_id, HOST, value, **request)])
 
     def end(self, run_id: str) -> KeeperRunEnded:
-        ended: KeeperRunEnded = self.ear.hear(KeeperRunEnded, run_id=run_id)
+        ended: KeeperRunEnded = self.log.next_report(KeeperRunEnded, run_id=run_id)
         return ended
 
     def listed_ends(self) -> list[KeeperRunEnded]:
         """Ends that any list so far has told."""
-        told = [one for one in [*self.ear.reports] if isinstance(one, KeeperRunsListed)]
+        told = [one for one in [*self.log.reports] if isinstance(one, KeeperRunsListed)]
         return [run.ended for one in told for run in one.runs if run.ended is not None]
 
     def output(self, run_id: str, name: str = "stdout") -> str:

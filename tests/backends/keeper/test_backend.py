@@ -47,7 +47,7 @@ class Hosts:
     def trouble(self, name: str, text: str) -> None:
         self.troubles[name] = text
 
-    def hear(self, kind: type, to: Key = HOST) -> Any:
+    def next_report(self, kind: type, to: Key = HOST) -> Any:
         """The next word of a kind to a host; those before it are passed over."""
 
         def there() -> bool:
@@ -101,12 +101,12 @@ def wary(folder: Path) -> Iterator[Machine]:
 
 
 def test_an_end_is_told_with_its_time(machine: Machine) -> None:
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     machine.order(m.StartRuns(HOST, 1, (start("r-0-1", "exit 3"),)))
-    (end,) = machine.hosts.hear(m.RunsEnded).ends
+    (end,) = machine.hosts.next_report(m.RunsEnded).ends
     assert (end.run, end.outcome.exit_code) == ("r-0-1", 3) and end.at > 1e9
     machine.order(m.ListRuns(HOST, 1))
-    (listed,) = machine.hosts.hear(m.RunsListed).ends
+    (listed,) = machine.hosts.next_report(m.RunsListed).ends
     assert listed == end
 
 
@@ -120,25 +120,25 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     ],
 )
 def test_a_poison_order_fails_its_own_run_only(machine: Machine, poison: m.StartRun) -> None:
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     runs = (start("r-0-1"), poison, start("r-1-1"))
     machine.order(m.StartRuns(HOST, 1, runs), m.StartRuns(OTHER, 1, (start("o-0-1"),)))
-    (refused,) = machine.hosts.hear(m.RunsEnded).ends
+    (refused,) = machine.hosts.next_report(m.RunsEnded).ends
     assert refused.run == poison.run and refused.outcome.end == End.FAILED
     assert refused.outcome.message.startswith("cannot be ordered: ")
-    ends = [machine.hosts.hear(m.RunsEnded).ends[0] for _ in range(2)]
+    ends = [machine.hosts.next_report(m.RunsEnded).ends[0] for _ in range(2)]
     assert sorted(end.run for end in ends) == ["r-0-1", "r-1-1"]
     assert machine.backend.stop_all(DEADLINE_S)
 
 
 def test_the_keeper_refuses_one_run_not_the_line(machine: Machine) -> None:
     """What only the keeper sees to be nonsense: the connection and all other runs live on."""
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     assert machine.backend._runs is not None
     good, _ = wire_form(RunRequest("r-0-1", "a", "true"))
     runs = [{"run": "bad-0-1", "value": "true"}, {**good, "run": "../x"}, good]
     machine.backend._runs._ask({"q": "launch", "host": "a", "epoch": 1, "runs": runs})
-    ends = [machine.hosts.hear(m.RunsEnded).ends[0] for _ in range(3)]
+    ends = [machine.hosts.next_report(m.RunsEnded).ends[0] for _ in range(3)]
     assert {end.run: end.outcome.end for end in ends} == {
         "bad-0-1": End.FAILED,
         "../x": End.FAILED,
@@ -148,23 +148,23 @@ def test_the_keeper_refuses_one_run_not_the_line(machine: Machine) -> None:
 
 def test_a_kill_of_what_the_keeper_does_not_know_is_followed_by_a_list(machine: Machine) -> None:
     """Else the host would wait for ever for the end of a run whose order was lost."""
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     machine.order(m.StopRuns(HOST, 1, ("lost-0-1",), 1.0))
-    assert machine.hosts.hear(m.RunsListed).running == ()
+    assert machine.hosts.next_report(m.RunsListed).running == ()
 
 
 def test_after_a_reset_every_host_compares(machine: Machine) -> None:
     for host in (HOST, OTHER):
-        machine.hosts.hear(m.BackendUp, host)
+        machine.hosts.next_report(m.BackendUp, host)
     machine.backend.reset()
     for host in (HOST, OTHER):
-        machine.hosts.hear(m.BackendUp, host)
+        machine.hosts.next_report(m.BackendUp, host)
 
 
 def test_who_asks_is_told_whether_the_keeper_can_be_asked(machine: Machine) -> None:
-    machine.hosts.hear(m.BackendUp, OTHER)
+    machine.hosts.next_report(m.BackendUp, OTHER)
     machine.order(m.PingBackend(HOST))
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
 
 
 def test_a_host_that_is_no_more_is_told_too_once_it_asked(folder: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_host_that_is_no_more_is_told_too_once_it_asked(folder: Path) -> None:
     made.backend = process.ProcessBackend(folder, ["a"])
     made.order(m.ListRuns(old, 1))
     made.backend.start(made.hosts.tell)
-    made.hosts.hear(m.BackendUp, old)
+    made.hosts.next_report(m.BackendUp, old)
     made.backend.close()
 
 
@@ -182,27 +182,27 @@ def test_a_keeper_that_hangs_is_noticed_and_all_is_well_when_it_goes_on(
     wary: Machine, folder: Path, procs: Any
 ) -> None:
     machine = wary
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     machine.order(m.StartRuns(HOST, 1, (start("long-0-1", "sleep 60"),)))
-    machine.hosts.hear(m.RunsStarted)
+    machine.hosts.next_report(m.RunsStarted)
     pid = procs.keeper_pid(folder)
     os.kill(pid, signal.SIGSTOP)
     try:
-        down = machine.hosts.hear(m.BackendDown)
+        down = machine.hosts.next_report(m.BackendDown)
         assert down.text == f"keeper: no answer for {SILENT_S} s"
         assert machine.hosts.troubles == {process.PROCESS_BACKEND: down.text}
         # Orders and questions of this time wait in the one connection, in their order.
         machine.order(m.StartRuns(HOST, 1, (start("late-0-1", "sleep 60"),)))
         machine.order(m.ListRuns(HOST, 1))
-        assert machine.hosts.hear(m.BackendDown) == down, "who asks meanwhile hears why"
+        assert machine.hosts.next_report(m.BackendDown) == down, "who asks meanwhile hears why"
     finally:
         os.kill(pid, signal.SIGCONT)
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     assert machine.hosts.troubles == {process.PROCESS_BACKEND: ""}
-    listed = machine.hosts.hear(m.RunsListed)
+    listed = machine.hosts.next_report(m.RunsListed)
     assert sorted(listed.running) == ["late-0-1", "long-0-1"], "no list overtakes a launch"
     assert machine.backend.stop_all(DEADLINE_S)
-    ends = [machine.hosts.hear(m.RunsEnded).ends[0] for _ in range(2)]
+    ends = [machine.hosts.next_report(m.RunsEnded).ends[0] for _ in range(2)]
     assert {end.outcome.end for end in ends} == {End.KILLED}
     assert procs.keeper_pid(folder) == pid, "no second keeper was needed"
 
@@ -211,12 +211,12 @@ def test_a_keeper_that_hung_before_it_was_reached(
     folder: Path, procs: Any, machine: Machine
 ) -> None:
     """Its socket takes connections all the same: only an answer shows that it is there."""
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     pid = procs.keeper_pid(folder)
     os.kill(pid, signal.SIGSTOP)
     second = Machine(folder, silent_max_s=SILENT_S)
     try:
-        second.hosts.hear(m.BackendDown)
+        second.hosts.next_report(m.BackendDown)
         assert [word for _, word in second.hosts.words if isinstance(word, m.BackendUp)] == []
         large = [start(f"large-{n}-1", A="x" * 2_000_000) for n in range(3)]
         second.order(m.StartRuns(HOST, 1, tuple(large)))
@@ -227,7 +227,7 @@ def test_a_keeper_that_hung_before_it_was_reached(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_failure_planted_in_the_client_is_told_and_survived(machine: Machine) -> None:
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     runs = machine.backend._runs
     assert runs is not None
     hear = runs._report
@@ -238,11 +238,11 @@ def test_a_failure_planted_in_the_client_is_told_and_survived(machine: Machine) 
 
     runs._report = fails_once
     machine.order(m.ListRuns(HOST, 1))
-    down = machine.hosts.hear(m.BackendDown)
+    down = machine.hosts.next_report(m.BackendDown)
     assert down.text == "keeper: its client failed: RuntimeError: planted"
-    machine.hosts.hear(m.BackendUp)
+    machine.hosts.next_report(m.BackendUp)
     machine.order(m.StartRuns(HOST, 1, (start("r-0-1"),)))
-    assert machine.hosts.hear(m.RunsEnded).ends[0].outcome == RunOutcome(
+    assert machine.hosts.next_report(m.RunsEnded).ends[0].outcome == RunOutcome(
         End.SUCCEEDED, 0, reason="exited", message="exit code 0"
     )
 

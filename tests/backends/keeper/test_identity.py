@@ -48,7 +48,7 @@ class Machine:
 
     def listed(self, epoch: int = 1) -> m.RunsListed:
         self.order(m.ListRuns(HOST, epoch, (), 1.0))
-        found: m.RunsListed = self.hosts.hear(m.RunsListed)
+        found: m.RunsListed = self.hosts.next_report(m.RunsListed)
         return found
 
 
@@ -78,10 +78,10 @@ def test_what_another_keeper_is_to_start_does_not_start_here(
 ) -> None:
     machine = machines(folder)
     machine.start("r-0-1", keeper="another")
-    told = machine.hosts.hear(m.RunsListed)
+    told = machine.hosts.next_report(m.RunsListed)
     assert told.keeper == keeper_id(str(folder)) and told.running == ()
     machine.start("r-1-1", keeper=told.keeper)
-    assert machine.hosts.hear(m.RunsStarted).runs == ("r-1-1",)
+    assert machine.hosts.next_report(m.RunsStarted).runs == ("r-1-1",)
     assert not (folder / "runs" / "r-0-1").exists()
 
 
@@ -101,7 +101,7 @@ def test_a_folder_of_an_earlier_version_serves_the_first_that_claims_it(
 ) -> None:
     before = machines(folder, None)
     before.start("r-0-1")
-    before.hosts.hear(m.RunsStarted)
+    before.hosts.next_report(m.RunsStarted)
     keeper_folder.claim(folder, WEST)
     assert machines(folder, WEST).listed().running == ("r-0-1",)
 
@@ -112,7 +112,7 @@ def test_a_folder_that_is_given_up_ends_its_runs_and_its_epochs(
 ) -> None:
     west = machines(folder)
     west.start("r-0-1", epoch=99)
-    assert west.hosts.hear(m.RunsStarted).runs == ("r-0-1",)
+    assert west.hosts.next_report(m.RunsStarted).runs == ("r-0-1",)
     procs.until(lambda: procs.marked(folder), "the run is there")
     west.backend.close()
     if killed:
@@ -129,10 +129,10 @@ def test_who_lost_its_folder_to_another_cluster_says_so(
     folder: Path, procs: Any, machines: Callable[..., Machine]
 ) -> None:
     west = machines(folder)
-    west.hosts.hear(m.BackendUp)
+    west.hosts.next_report(m.BackendUp)
     keeper_folder.adopt(folder, EAST)
     while True:
-        told = west.hosts.hear(m.BackendDown)
+        told = west.hosts.next_report(m.BackendDown)
         if "east" in told.text:
             break
     assert "west" in told.text

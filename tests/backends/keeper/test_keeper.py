@@ -42,7 +42,7 @@ def test_exit_code_and_output(daemon):
 def test_success(daemon):
     daemon.launch("r-0-1", "true")
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
-    assert daemon.ear.hear(RunStarted, run_id="r-0-1").pid > 0
+    assert daemon.log.next_report(RunStarted, run_id="r-0-1").pid > 0
 
 
 def test_death_by_a_signal(daemon):
@@ -102,7 +102,7 @@ def test_it_inherits_no_descriptor(daemon, folder, procs):
 
 def test_own_group_and_session(daemon, procs):
     daemon.launch("r-0-1", "echo > ready; sleep 60")
-    pid = daemon.ear.hear(RunStarted).pid
+    pid = daemon.log.next_report(RunStarted).pid
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
     assert os.getpgid(pid) == pid and os.getsid(pid) == pid
     daemon.runs.kill("host-1", "r-0-1", grace_s=5)
@@ -125,7 +125,7 @@ def test_a_stubborn_group_dies_whole_after_the_grace(daemon, folder, procs):
     daemon.runs.kill("host-1", "r-0-1", grace_s=0.3)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.signal) == ("KILLED", signal.SIGKILL)
-    started = daemon.ear.hear(RunStarted)
+    started = daemon.log.next_report(RunStarted)
     assert end.at - started.at >= 0.3
     procs.until(lambda: not procs.marked(folder), "nothing of the run is left")
 
@@ -180,14 +180,14 @@ def test_a_repeated_launch_is_answered_not_done(daemon):
     daemon.launch("r-0-1", "echo once")
     daemon.runs.ack(["r-0-1"])
     daemon.launch("r-0-1", "echo once")
-    again = daemon.ear.hear(KeeperRunEnded, reason="run id used before")
+    again = daemon.log.next_report(KeeperRunEnded, reason="run id used before")
     assert again.outcome == "LOST"
     assert daemon.output("r-0-1") == "once\n"
 
 
 def test_kill_of_a_run_nobody_knows(daemon):
     daemon.runs.kill("host-1", "r-9-9", grace_s=1)
-    daemon.ear.hear(RunUnknown, run_id="r-9-9")
+    daemon.log.next_report(RunUnknown, run_id="r-9-9")
 
 
 def test_kill_overtakes_a_queued_launch(daemon):
@@ -203,16 +203,16 @@ def test_listing(daemon):
     daemon.launch("r-0-1", "exit 4")
     daemon.launch("r-1-1", "sleep 60")
     daemon.end("r-0-1")
-    started = daemon.ear.hear(RunStarted, run_id="r-1-1")
-    daemon.ear.reports.clear()
+    started = daemon.log.next_report(RunStarted, run_id="r-1-1")
+    daemon.log.reports.clear()
     daemon.runs.list("host-1")
-    by_id = {run.run_id: run for run in daemon.ear.hear(KeeperRunsListed).runs}
+    by_id = {run.run_id: run for run in daemon.log.next_report(KeeperRunsListed).runs}
     assert by_id["r-0-1"].state == "ended" and by_id["r-0-1"].ended.exit_code == 4
     assert (by_id["r-1-1"].state, by_id["r-1-1"].pid) == ("running", started.pid)
     daemon.runs.ack(["r-0-1", "r-1-1"])
-    daemon.ear.reports.clear()
+    daemon.log.reports.clear()
     daemon.runs.list("host-1")
-    assert [run.run_id for run in daemon.ear.hear(KeeperRunsListed).runs] == ["r-1-1"]
+    assert [run.run_id for run in daemon.log.next_report(KeeperRunsListed).runs] == ["r-1-1"]
     daemon.runs.kill("host-1", "r-1-1", grace_s=0)
     daemon.end("r-1-1")
 
@@ -222,13 +222,13 @@ def test_hosts_are_told_apart(daemon):
     daemon.runs.launch("host-2", 5, runs=[RunRequest("r-0-1", "host-2", "true")])
     assert daemon.end("r-0-1").host == "host-2"
     daemon.runs.list("host-1")
-    assert daemon.ear.hear(KeeperRunsListed, host="host-1").runs == ()
+    assert daemon.log.next_report(KeeperRunsListed, host="host-1").runs == ()
 
 
 def test_an_end_without_a_daemon_is_known_to_the_next(daemon_of, procs):
     first = daemon_of(epoch=1, idle_s=30)
     first.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done; exit 9")
-    pid = first.ear.hear(RunStarted).pid
+    pid = first.log.next_report(RunStarted).pid
     first.runs.close()
     (first.runs.sandbox("r-0-1") / "go").touch()
     procs.until(lambda: not procs.alive(pid), "the task ends while nobody listens")
@@ -240,37 +240,37 @@ def test_an_end_without_a_daemon_is_known_to_the_next(daemon_of, procs):
 
 def listed_end(daemon):
     """How its one run ended, as the keeper says when asked now."""
-    daemon.ear.reports.clear()
+    daemon.log.reports.clear()
     daemon.runs.list("host-1")
-    (listed,) = daemon.ear.hear(KeeperRunsListed).runs
+    (listed,) = daemon.log.next_report(KeeperRunsListed).runs
     return listed.ended
 
 
 def test_a_lower_epoch_is_refused_also_by_a_successor(daemon_of, folder, procs):
     new = daemon_of(epoch=7)
-    new.ear.hear(HelloAnswered, epoch=7)
+    new.log.next_report(HelloAnswered, epoch=7)
     old = daemon_of(epoch=6)
-    assert old.ear.hear(HostEpochRefused).known == 7
+    assert old.log.next_report(HostEpochRefused).known == 7
     old.launch("r-0-1", "true")
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
-    new.ear.hear(KeeperDown)
+    new.log.next_report(KeeperDown)
     older = daemon_of(epoch=5)
-    assert older.ear.hear(HostEpochRefused).known == 7
+    assert older.log.next_report(HostEpochRefused).known == 7
     assert not (folder / "runs" / "r-0-1").exists()
 
 
 def test_news_go_to_the_newest_owner(daemon_of):
     old = daemon_of(epoch=1)
     old.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done")
-    old.ear.hear(RunStarted)
+    old.log.next_report(RunStarted)
     new = daemon_of(epoch=2)
-    new.ear.hear(HelloAnswered)
+    new.log.next_report(HelloAnswered)
     (old.runs.sandbox("r-0-1") / "go").touch()
     assert new.end("r-0-1").outcome == "SUCCEEDED"
 
 
 def test_a_second_keeper_is_refused(daemon, folder, procs):
-    daemon.ear.hear(KeeperUp)
+    daemon.log.next_report(KeeperUp)
     pid = procs.keeper_pid(folder)
     assert subprocess.run([*START, str(folder)], check=False).returncode == 3
     assert procs.keeper_pid(folder) == pid and procs.alive(pid)
@@ -285,14 +285,14 @@ def test_it_leaves_when_idle_and_comes_back_with_its_memory(daemon_of, folder, p
     procs.until(lambda: not procs.alive(pid), "the keeper leaves")
     second = daemon_of(epoch=2)
     second.runs.list("host-1")
-    assert second.ear.hear(KeeperRunsListed).runs[0].ended.exit_code == 5
+    assert second.log.next_report(KeeperRunsListed).runs[0].ended.exit_code == 5
     assert procs.keeper_pid(folder) != pid
 
 
 def test_it_does_not_leave_a_run(daemon_of, folder, procs):
     first = daemon_of(idle_s=0.2)
     first.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done; touch done")
-    first.ear.hear(RunStarted)
+    first.log.next_report(RunStarted)
     pid = procs.keeper_pid(folder)
     first.runs.close()
     os.kill(pid, signal.SIGTERM)
@@ -305,7 +305,7 @@ def test_it_does_not_leave_a_run(daemon_of, folder, procs):
 def test_it_leaves_with_its_runs_when_its_folder_is_gone(daemon_of, folder, procs):
     daemon = daemon_of()
     daemon.launch("r-0-1", "echo > ready; sleep 60")
-    pid = daemon.ear.hear(RunStarted).pid
+    pid = daemon.log.next_report(RunStarted).pid
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
     keeper = procs.keeper_pid(folder)
     daemon.runs.close()
@@ -318,10 +318,10 @@ def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
     daemon.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done; exit 0")
     daemon.launch("r-1-1", STUBBORN)
     procs.until((daemon.runs.sandbox("r-1-1") / "ready").exists, "the task is ready")
-    pid = daemon.ear.hear(RunStarted, run_id="r-0-1").pid
-    daemon.ear.reports.clear()
+    pid = daemon.log.next_report(RunStarted, run_id="r-0-1").pid
+    daemon.log.reports.clear()
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
-    listed = daemon.ear.hear(KeeperRunsListed)
+    listed = daemon.log.next_report(KeeperRunsListed)
     states = {run.run_id: run.state for run in listed.runs}
     assert states == {"r-0-1": "running", "r-1-1": "running"}
     assert procs.alive(pid)
@@ -338,7 +338,7 @@ def test_a_successor_ends_what_dead_leaders_left(daemon, folder, procs):
     """The leader dies while no keeper is there to end its group."""
     daemon.launch("r-0-1", "sleep 60 & echo > ready; wait")
     procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
-    leader = daemon.ear.hear(RunStarted).pid
+    leader = daemon.log.next_report(RunStarted).pid
     keeper = procs.keeper_pid(folder)
     os.kill(keeper, signal.SIGSTOP)
     os.kill(leader, signal.SIGKILL)
@@ -361,7 +361,7 @@ def test_a_torn_journal_is_read_up_to_the_tear(daemon_of, folder, procs):
         journal.write(b'{"is":"end","ru')
     second = daemon_of(epoch=2)
     second.runs.list("host-1")
-    assert second.ear.hear(KeeperRunsListed).runs[0].ended.exit_code == 6
+    assert second.log.next_report(KeeperRunsListed).runs[0].ended.exit_code == 6
 
 
 def test_sandboxes_are_pruned_to_the_newest(daemon_of, folder, procs):
@@ -385,7 +385,7 @@ def test_a_run_id_must_name_a_folder_of_its_own(daemon):
 
 
 def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):
-    daemon.ear.hear(HelloAnswered)
+    daemon.log.next_report(HelloAnswered)
     pid = procs.keeper_pid(folder)
     for nonsense in (b"hello\n", b"[]\n", b'{"q":"dance","host":"h","epoch":1}\n', b"{}\n"):
         sock = dial(folder)
