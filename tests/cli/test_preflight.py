@@ -90,12 +90,12 @@ def test_all_mistakes_of_a_file_are_named_at_once(tmp_path: Path) -> None:
     for wanted in (
         "Object contains unknown field `clutser`",
         "Object missing required field `cluster`",
-        "roles[1]: 'api' stands twice",
-        "roles[2]: 'foo' is none of",
+        "roles[1]: duplicate role 'api'",
+        "roles[2]: 'foo' must be one of",
         "listen.grpc: Expected `str`, got `int`",
         "listen: Object contains unknown field `gprc`",
         "listen.http: 0.0.0.0 is not a loopback",
-        "journal.cassandra.contacts[1]: 'a' stands twice",
+        "journal.cassandra.contacts[1]: duplicate server 'a'",
         "journal.cassandra.port: Expected `int`, got `str`",
         "zookeeper.hosts[0]: 'a b' is not HOST:PORT",
         "zookeeper.hosts[1]: it is empty",
@@ -103,9 +103,9 @@ def test_all_mistakes_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         "backend.simulated.hosts[0].cpus: Expected `float`, got `str`",
         "backend.simulated.hosts[1]: Object contains unknown field `nme`",
         "backend.simulated.hosts[1]: Object missing required field `name`",
-        "backend.simulated.hosts[2].name: 'a' stands twice",
-        "backend.simulated.hosts[2].gpus: -1.0 is no amount",
-        "backend.simulated.duration_s: -1.0 is no duration",
+        "backend.simulated.hosts[2].name: duplicate host 'a'",
+        "backend.simulated.hosts[2].gpus: must be ≥ 0 and finite, got -1.0",
+        "backend.simulated.duration_s: must be ≥ 0, got -1.0",
         "shards.jobmgr: 0 is not between",
     ):
         assert sum(field.startswith(wanted) for field in fields) == 1, (wanted, fields)
