@@ -98,7 +98,7 @@ def test_all_mistakes_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         "journal.cassandra.contacts[1]: duplicate server 'a'",
         "journal.cassandra.port: Expected `int`, got `str`",
         "zookeeper.hosts[0]: 'a b' is not HOST:PORT",
-        "zookeeper.hosts[1]: it is empty",
+        "zookeeper.hosts[1]: must not be empty",
         "zookeeper.session_timeout_s: 0.1 is not between",
         "backend.simulated.hosts[0].cpus: Expected `float`, got `str`",
         "backend.simulated.hosts[1]: Object contains unknown field `nme`",

@@ -461,7 +461,7 @@ def test_a_host_is_forgotten_by_name_and_not_by_chance(peloton: Terminal) -> Non
     assert printed == Printed(
         0,
         "removed host a\n",
-        "a daemon that starts with it in its config brings it back\n",
+        "a daemon that starts with it in its config restores it\n",
     )
     printed = peloton("host", "forget", "a")
     assert printed == Printed(66, "", "no such host: a\n")
