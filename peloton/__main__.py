@@ -19,19 +19,19 @@ PROCESSES = {
     "minicluster": LazyCommand(
         "peloton.minicluster:command", "Run a whole cluster in this process, in the foreground."
     ),
-    "schema": LazyCommand("peloton.schema:command", "Make the journal's tables on Cassandra."),
-    "journal": LazyCommand("peloton.journal:command", "Look into a journal, running or stopped."),
+    "schema": LazyCommand("peloton.schema:command", "Create the journal's tables in Cassandra."),
+    "journal": LazyCommand("peloton.journal:command", "Read a journal, running or stopped."),
     "features": LazyCommand(
-        "peloton.features:command", "Raise what a fleet may write after an upgrade."
+        "peloton.features:command", "Show or raise the feature level of a fleet after an upgrade."
     ),
     "doctor": LazyCommand(
-        "peloton.doctor:command", "Look whether the store keeps what we rely on."
+        "peloton.doctor:command", "Check that the store guarantees what the journal needs."
     ),
 }
 
 
 def main() -> None:
-    # A name that the terminal's encoding lacks is shown escaped, as on stderr.
+    # Characters that the terminal's encoding does not have are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(root(PROCESSES)))

@@ -1,8 +1,9 @@
-"""The one file that wires a whole cluster in a process, and what it shares with a daemon's.
+"""Wires a whole cluster in one process, and holds what it shares with a daemon of a fleet.
 
 Turns settings into a running cluster of kinds, shards, adapters, backends and a gateway, and back.
-It must not decide anything that an actor or a shell could: it starts, says hello to roots and
-hosts, and stops in the reverse order. A daemon among others is wired by `assembly_daemon.py`.
+It must not decide anything that an actor or a shell could: it starts parts, sends the first
+messages to roots and hosts, and stops in reverse order. `assembly_daemon.py` wires a daemon of a
+fleet.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ClusterFailed(Exception):
 
 
 class Doors(NamedTuple):
-    """Where clients come in. `sandboxes` is where files of runs lie, if `on_disk` says so."""
+    """The addresses for clients. `sandboxes` has the files of runs, if they are `on_disk`."""
 
     grpc: Address
     http: Address
@@ -70,7 +71,7 @@ class Doors(NamedTuple):
 
 
 class Wired:
-    """What every process has: things begun in one order, and let go of in the reverse."""
+    """What every process has: resources taken in one order and released in the reverse."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -116,7 +117,7 @@ class Wired:
                 receive_max_bytes=doors.receive_max_bytes,
                 sandboxes=doors.sandboxes if doors.on_disk else None,
             )
-        except RuntimeError as error:  # somebody was quicker since we looked
+        except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{doors.grpc_setting}: {doors.grpc}: {error}") from error
         self._server.start()
         self.grpc = Address(doors.grpc.host, ports[0])
@@ -140,10 +141,10 @@ class Minicluster(Wired):
             raise
 
     def stop(self) -> bool:
-        """Stop taking turns, commit what is in flight, let go of everything.
+        """Stop taking turns, commit what is in flight, release everything.
 
-        False when tasks were to be ended and some are left. Raises `ClusterFailed` when the
-        cluster had ended by itself.
+        False if tasks were to be killed and some are left. Raises `ClusterFailed` if the cluster
+        had failed before.
         """
         self._server.stop(grace_s=0.5).wait(2.0)
         self._root.stop()
@@ -183,15 +184,15 @@ class Minicluster(Wired):
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
         self._region.status.report = report
-        self._muster = Readiness(self._region, self._inventories, over=self._root.exited.done)
+        self._readiness = Readiness(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
-        gone = self._greet(self._backend.key)
+        gone = self._open_roots_and_hosts(self._backend.key)
         self._backend.start(self._region.tell, self._region.trouble)
         self._undo.append(self._backend.close)
-        # Only now: a host that is no more has its backend kill what it left.
+        # Only now: a removed host has the running backend kill its runs.
         self._region.tell([Envelope(host, HostGone()) for host in gone])
         self._wait(self._hosts_up, "its hosts")
-        self._wait(lambda: self._region.condition().ready, "all to be well")
+        self._wait(lambda: self._region.condition().ready, "readiness")
         doors = Doors(
             grpc=settings.grpc,
             http=settings.http,
@@ -206,7 +207,7 @@ class Minicluster(Wired):
     def _claim_folder(self, folder: DataFolder) -> None:
         try:
             if self._settings.fresh:
-                # The keeper of an older cluster ends its runs and leaves once its folder is gone.
+                # The keeper of the old cluster kills its runs and exits once its folder is deleted.
                 claimed_folder.empty_folder(folder.path)
             claimed_folder.claim_folder(folder.path, self._settings.backend)
         except claimed_folder.NotOurs as error:
@@ -222,18 +223,18 @@ class Minicluster(Wired):
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":
             serves = serves_of(record)
-            way_on = "--fresh begins anew, and ends all tasks of the old cluster"
+            way_on = "--fresh starts empty, and kills all tasks of the old cluster"
             claim_keeper(keeper, serves, way_on=way_on)
             return ProcessBackend(keeper, names, serves=serves)
         fates = RunScript(settings.simulated_seed, settings.simulated_duration_s)
         return SimulatedBackend(names, fates)
 
-    def _greet(self, backend: Key) -> list[Key]:
-        """Roots begin to exist, hosts learn what they are; the hosts that are no more."""
+    def _open_roots_and_hosts(self, backend: Key) -> list[Key]:
+        """Create the roots and configure the hosts; returns the hosts missing in the config."""
         region = self._region
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in self._inventories])
-        known = {view.summary.host for view in self._muster.hosts()}
+        known = {view.summary.host for view in self._readiness.hosts()}
         wanted = {key("host", host.name): host for host in self._settings.hosts}
         gone = sorted(known - wanted.keys())
         region.tell([Envelope(name, configured(host, backend)) for name, host in wanted.items()])
@@ -243,10 +244,10 @@ class Minicluster(Wired):
 
     def _hosts_up(self) -> bool:
         wanted = [key("host", host.name) for host in self._settings.hosts]
-        return self._muster.all_up(wanted, alone=True)
+        return self._readiness.all_up(wanted, alone=True)
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
-        """Until it is so; a damaged shard ends the waiting, for only a person can mend it."""
+        """Until `done`. A damaged shard raises at once: only an operator can repair it."""
         until = time.monotonic() + START_MAX_S
         while True:
             if self._root.exited.done():
@@ -257,7 +258,7 @@ class Minicluster(Wired):
             if over:
                 return
             if time.monotonic() > until:
-                reasons = self._region.health()[1] or self._muster.down()
+                reasons = self._region.health()[1] or self._readiness.down()
                 why = "; ".join(reasons) or "no reason is known"
                 raise CannotStart(f"waited {START_MAX_S:g} s for {what}: {why}")
             time.sleep(0.01)
@@ -277,9 +278,9 @@ def serves_of(record: ClusterRecord) -> Serves:
 
 
 def claim_keeper(folder: Path, serves: Serves, *, adopt: bool = False, way_on: str) -> None:
-    """Take the keeper's folder for this cluster, or say whose it is and what a person can do.
+    """Take the keeper's folder for this cluster. Raises CannotStart, with the owner and a remedy.
 
-    `adopt`: end what runs there for another cluster, and begin with an empty folder.
+    `adopt`: kill what runs there for another cluster, and start with an empty folder.
     """
     try:
         try:
@@ -297,7 +298,7 @@ def claim_keeper(folder: Path, serves: Serves, *, adopt: bool = False, way_on: s
 
 
 def configured(host: HostSetting, backend: Key) -> ConfigureHost:
-    """What a host is told of itself."""
+    """The message that configures a host."""
     capacity = Resources(
         millionths(host.cpus, "cpus"),
         millionths(host.memory_mb, "memory_mb"),
@@ -309,13 +310,13 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
 
 
 def report(line: str) -> None:
-    """One line for the process's log, which is its stderr; nobody may be reading it any more."""
+    """Print one line on stderr, the log of the process, which may be closed."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
 def refuse_busy(setting: str, address: Address) -> None:
-    """Raise CannotStart where we could not listen, because somebody else does, say."""
+    """Raise CannotStart if the address cannot be bound, for example because it is in use."""
     why = why_not(address) if address.port else ""
     if why:
         raise CannotStart(f"{setting}: {address} {why}")

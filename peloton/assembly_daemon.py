@@ -1,11 +1,11 @@
-"""Wires one daemon: the store and the membership that its file names, streams to the others, doors.
+"""Wires one daemon: its store, its membership, the streams to other daemons, its listeners.
 
-Turns settings into the running shells of a daemon and back; a daemon without others is wired the
-same way, but for who it meets. It must not decide who owns what, nor wait for other daemons: they
-may be the ones that wait for us.
+Turns settings into the running shells of a daemon and back; a daemon that is alone is wired in the
+same way, without a membership. It must not decide who owns what, nor wait for other daemons: they
+may wait for this one.
 
-What a cluster has to be told of itself (its root pool, inventories and the hosts of our backend)
-is said again until each has answered, by a thread that then ends: an owner may be far from ready.
+A thread creates the root pool and the inventories and configures the hosts of this backend: it
+repeats each message until it is answered, because an owner may not be ready yet, and then ends.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ from peloton.runtime.vocabulary import Key, Message, Unavailable, key, kind_of
 from peloton.servers import open_cassandra, open_zookeeper
 from peloton.settings import DaemonSettings
 
-GREET_AGAIN_S = 1.0
+RESEND_S = 1.0
 REPORT_AFTER_S = 5.0
-"""A daemon that is not ready after so long says why."""
+"""A daemon that is not ready after this time prints the reasons."""
 REASONS_REPORTED_MAX = 5
 START = "start"
 """Component of the reason why a daemon that starts is not ready."""
 HOSTS_UNKNOWN = "not all hosts of this daemon are up and known yet"
-LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.05, 5.0
+POLL_S, POLL_S_MAX = 0.05, 5.0
 LEAVE_S_MAX = 30.0
-"""So long a daemon hands its shards over; what is left then, its session's end hands over."""
+"""Time limit for handing over shards; the end of the session releases the rest."""
 
 
 class ExternalServices(NamedTuple):
-    """What a daemon stands on. Without a membership it is alone."""
+    """The external services of a daemon. Without a membership it is alone."""
 
     journal: Journal
     membership: Membership | None = None
@@ -80,7 +80,7 @@ class ExternalServices(NamedTuple):
 class Daemon(Wired):
     """From construction to `stop`. `failed` is called when it cannot go on, from any thread.
 
-    `adopt_keeper` is a person's word: a keeper folder of another cluster is emptied for this one.
+    `adopt_keeper`, an operator's order: empty a keeper folder of another cluster for this one.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class Daemon(Wired):
         adopt_keeper: bool = False,
     ) -> None:
         super().__init__()
-        # Drawn now if left to the machine: clients are told of them before anything listens.
-        self._settings = settings.with_doors(_drawn(settings.grpc), _drawn(settings.http))
+        # Free ports are chosen now: they are published to clients before anything listens.
+        self._settings = settings.with_doors(_with_port(settings.grpc), _with_port(settings.http))
         self._outside = outside
         self._adopt_keeper = adopt_keeper
         self._refused: Future[str] | None = None
         """Done with the reason when ZooKeeper belongs to another cluster."""
         self._leaving = threading.Event()
         self.greeted: Future[None] = Future()
-        """Done when all that the cluster has to be told by us was heard, our hosts are up, every
-        shard of the cluster has an owner, and those that are ours take mail."""
+        """Done when all our first messages are answered, our hosts are up, every shard of the
+        cluster has an owner, and those that are ours take mail."""
         self._report_after_s = REPORT_AFTER_S
         try:
             self._start(failed)
@@ -165,7 +165,9 @@ class Daemon(Wired):
         if backend is not None:
             backend.start(self._region.tell, self._region.trouble)
             self._undo.append(backend.close)
-        threading.Thread(target=self._greet, name="greeter", daemon=True).start()
+        threading.Thread(
+            target=self._send_first_messages, name="first-messages", daemon=True
+        ).start()
 
     def _open_journal(self) -> Journal:
         journal = self._settings.journal
@@ -273,45 +275,45 @@ class Daemon(Wired):
             http_setting="listen.http",
         )
 
-    # ---- what the cluster has to be told ----
+    # ---- first messages: roots, inventories, hosts ----
 
-    def _greet(self) -> None:
-        """On a thread of its own, until everybody has heard."""
+    def _send_first_messages(self) -> None:
+        """Runs on a thread of its own, until every first message is answered."""
         self._waiting_since_s = time.monotonic()
-        left = self._greetings()
+        left = self._first_messages()
         ours = [to for to in left if kind_of(to) == "host"]
         while left and not self._leaving.is_set():
-            asked = [(to, self._region.ask(to, left[to])) for to in sorted(left)]
-            for to, future in asked:
-                # Every ask is answered: at the latest by the one who carries it, as unavailable.
+            sent = [(to, self._region.ask(to, left[to])) for to in sorted(left)]
+            for to, future in sent:
+                # Every future gets a result, at the latest Unavailable from the carrier.
                 if not isinstance(future.result(), Unavailable):
                     del left[to]
-                    self._introduce(to)
+                    self._ping_backend(to)
             if left:
                 self._report_waiting()
-                self._leaving.wait(GREET_AGAIN_S)
+                self._leaving.wait(RESEND_S)
         if not left:
             self._collector.own()
-            self._muster(ours)
+            self._await_ready(ours)
 
-    def _muster(self, ours: list[Key]) -> None:
-        """Wait until all shards have owners and our hosts are up: a client that hears `ready` will
-        count on both."""
-        muster = Readiness(self._region, self._inventories, over=self._leaving.is_set)
-        pause_s = LOOK_AGAIN_S
+    def _await_ready(self, ours: list[Key]) -> None:
+        """Wait until all shards have owners and our hosts are up: a client that reads `ready`
+        relies on both."""
+        readiness = Readiness(self._region, self._inventories, over=self._leaving.is_set)
+        pause_s = POLL_S
         while not self._leaving.is_set():
-            # At each look: a host that was up may have moved to us, and have met another keeper.
-            up = muster.all_up(ours, alone=False)
-            self._region.trouble(START, "" if up else _hosts_down(muster.down(ours)))
+            # At each poll: a host that was up may have moved here and found another keeper.
+            up = readiness.all_up(ours, alone=False)
+            self._region.trouble(START, "" if up else _hosts_down(readiness.down(ours)))
             if self._region.condition().ready:
                 self.greeted.set_result(None)
                 return
             self._report_waiting()
             self._leaving.wait(pause_s)
-            pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)  # each look lists every host
+            pause_s = min(2 * pause_s, POLL_S_MAX)  # each poll lists every host
 
     def _report_waiting(self) -> None:
-        """What keeps us from being ready, after a while, and then less and less often."""
+        """Print why the daemon is not ready, after a while, with growing pauses."""
         now = time.monotonic()
         if now - self._waiting_since_s < self._report_after_s:
             return
@@ -319,12 +321,12 @@ class Daemon(Wired):
         found = self._region.condition().reasons
         report(f"not ready yet: {'; '.join(map(str, found[:REASONS_REPORTED_MAX]))}")
 
-    def _introduce(self, host: Key) -> None:
-        """A host that has just begun to exist has missed the first word of its backend."""
+    def _ping_backend(self, host: Key) -> None:
+        """A host that was just created has missed the first message of its backend."""
         if kind_of(host) == "host":
             self._region.tell([Envelope(self._backend_key, PingBackend(host))])
 
-    def _greetings(self) -> dict[Key, Message]:
+    def _first_messages(self) -> dict[Key, Message]:
         found: dict[Key, Message] = {ROOT: OpenRoot()}
         found |= {inventory: OpenInventory() for inventory in self._inventories}
         if "hostmgr" in self._settings.roles:
@@ -344,12 +346,12 @@ def _hosts_down(down: Sequence[str]) -> str:
 
 
 def _process_name() -> str:
-    """Never used twice: a pid is, and so is a machine's name in a container."""
+    """Unique for ever: pids and the host names of containers are reused."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _drawn(address: Address) -> str:
-    """The address with a port that was free just now, where none is given."""
+def _with_port(address: Address) -> str:
+    """The address, with a port that is free now if its port is 0."""
     if address.port:
         return str(address)
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET

@@ -85,8 +85,8 @@ def loopback(text: str, option: str) -> Address:
         raise BadSetting(f"{option}: {host!r} is not an IP address or localhost") from None
     if not inside:
         raise BadSetting(
-            f"{option}: {host} is not a loopback address. Whoever reaches this port may run "
-            "commands as you; other addresses are refused until there is authentication"
+            f"{option}: {host} is not a loopback address. Everybody who can reach this port "
+            "can run commands as you; without authentication only loopback is allowed"
         )
     return Address(host, int(port))
 
@@ -100,7 +100,7 @@ def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
 
 
 def read_yaml(path: Path, option: str) -> Any:
-    """What a YAML file holds, whatever that is. The option is what the file was named by."""
+    """The parsed content of a YAML file. `option` names the file in errors."""
     try:
         return yaml_limits.load(yaml_limits.text_of(path), SAFE)
     except OSError as error:
@@ -138,12 +138,12 @@ def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
         if not host.name or "/" in host.name:
             yield f"hosts[{number}].name: {host.name!r} is not a host name"
         if host.name in seen:
-            yield f"hosts[{number}].name: {host.name!r} stands twice"
+            yield f"hosts[{number}].name: duplicate host {host.name!r}"
         seen[host.name] = None
         for field in ("cpus", "memory_mb", "disk_mb", "gpus"):
             amount = getattr(host, field)
             if not 0 <= amount < 1e12:
-                yield f"hosts[{number}].{field}: {amount} is no amount"
+                yield f"hosts[{number}].{field}: must be ≥ 0 and finite, got {amount}"
 
 
 def same_port(one: Address, other: Address) -> bool:
@@ -155,7 +155,7 @@ def same_port(one: Address, other: Address) -> bool:
 
 
 class MiniclusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a minicluster is started with."""
+    """The settings of a minicluster."""
 
     hosts: list[HostSetting]
     backend: str

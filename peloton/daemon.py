@@ -2,7 +2,7 @@
 
 Turns a file into a running daemon. Wiring is the affair of `assembly_daemon`, signals are that of
 `foreground`; here is only what a person at a terminal, or a supervisor of processes, sees. On
-SIGTERM it hands its shards over and exits 0; a daemon that ends by itself exits 1 and says why. It
+SIGTERM it hands its shards over and exits 0; a daemon that fails exits 1 and prints the reason. It
 must never start another of itself: whoever watches the process does.
 """
 
@@ -45,7 +45,7 @@ def command() -> click.Command:
 @click.option(
     "--check",
     is_flag=True,
-    help="Only say all that would keep it from starting: settings, ports, files, servers.",
+    help="Only list everything that would prevent the start: settings, ports, files, servers.",
 )
 def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) -> None:
     """Run one daemon of a cluster in the foreground.
@@ -66,7 +66,7 @@ def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) ->
 
 
 def _check(file: Path, settings: DaemonSettings) -> int:
-    """Say all that would keep it from starting; the exit code."""
+    """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
 
@@ -80,26 +80,26 @@ def _check(file: Path, settings: DaemonSettings) -> int:
 
 
 def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
-    """Start, say so, wait for a signal, stop; the exit code."""
+    """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly_daemon import Daemon
-    from peloton.foreground import Manner, forget_stdout, run, say
+    from peloton.foreground import ProcessTexts, discard_stdout, log_line, run
 
     def greet(running: Daemon) -> None:
-        # Without the owners of pools and hosts nobody can serve, and they may be yet to come.
+        # No daemon can serve before pools and hosts have owners, which may start later.
         click.echo(f"joining: cluster {settings.cluster}, http {running.http}", err=True)
         running.greeted.add_done_callback(lambda done: ready(running))
 
     def ready(running: Daemon) -> None:
-        say(f"ready: http {running.http}")
+        log_line(f"ready: http {running.http}")
         if "api" not in settings.roles:
             return
         try:
             click.echo(f"ready: grpc {running.grpc}")
-        except OSError:  # nobody reads it; the daemon serves all the same
-            forget_stdout()
+        except OSError:  # stdout is closed; the daemon serves nevertheless
+            discard_stdout()
 
-    manner = Manner(
+    manner = ProcessTexts(
         name="peloton daemon",
         leaving="leaving",
         failed=FAILED,
@@ -109,5 +109,5 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     return run(
         lambda failed: Daemon(settings, failed=failed, adopt_keeper=adopt_keeper),
         greet=greet,
-        manner=manner,
+        texts=manner,
     )

@@ -103,18 +103,18 @@ def _follow(address: str, job: str) -> dict[str, int]:
     raise DemoFailed(f"the job did not end within {RUN_MAX_S:g} s")
 
 
-def _show(address: str, *words: str) -> str:
-    print("\n$ peloton " + " ".join(shlex.quote(word) for word in words), flush=True)
-    text = _run(address, *words)
+def _show(address: str, *args: str) -> str:
+    print("\n$ peloton " + " ".join(shlex.quote(arg) for arg in args), flush=True)
+    text = _run(address, *args)
     print(text, end="" if text.endswith("\n") else "\n", flush=True)
     return text
 
 
-def _run(address: str, *words: str) -> str:
-    command = [sys.executable, "-m", "peloton", "--api", address, *words]
+def _run(address: str, *args: str) -> str:
+    command = [sys.executable, "-m", "peloton", "--api", address, *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_MAX_S)
     if done.returncode != 0:
-        raise DemoFailed(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
+        raise DemoFailed(f"{' '.join(args)} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
 
 

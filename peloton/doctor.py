@@ -1,7 +1,7 @@
-"""`peloton doctor`: does the store keep what the journal's promises rest on?
+"""`peloton doctor`: does the store guarantee what the journal relies on?
 
 Turns the findings of the adapter into lines for a person and an exit code for a script: 0 when all
-promises hold, 1 when one does not. It must not change anything.
+guarantees hold, 1 when one does not. It must not change anything.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def command() -> click.Command:
 @click.command()
 @of_the_store
 def doctor(**options: Any) -> None:
-    """Look whether Cassandra keeps what the journal needs, and name what is wrong.
+    """Check that Cassandra guarantees what the journal needs; list what is wrong.
 
     \b
     peloton doctor
     peloton doctor --cassandra 10.0.0.1 --keyspace peloton
 
     \b
-    wrong   a promise does not hold; the exit code is 1
-    weak    all promises hold, with less to spare than they might
+    wrong   a guarantee does not hold; the exit code is 1
+    weak    all guarantees hold, but with less margin than recommended
     """
-    settings = store_settings(options)  # first: it says what to install
+    settings = store_settings(options)  # first: it reports a missing package
     from peloton.runtime.adapters import cassandra_doctor, cassandra_session
     from peloton.runtime.ports import Unreachable
 
@@ -42,15 +42,15 @@ def doctor(**options: Any) -> None:
         fail("doctor", error, code=CANNOT_REACH)
         return
     try:
-        looked = cassandra_doctor.read_cluster(connected, settings.keyspace)
+        cluster = cassandra_doctor.read_cluster(connected, settings.keyspace)
     except Unreachable as error:
         fail("doctor", error, code=CANNOT_REACH)
         return
     finally:
         connected.close()
-    for server in looked.servers:
+    for server in cluster.servers:
         click.echo(f"server  {server.address}, {server.data_centre}, version {server.version}")
-    findings = cassandra_doctor.findings_of(looked)
+    findings = cassandra_doctor.findings_of(cluster)
     for finding in findings:
         click.echo(f"{'wrong' if finding.wrong else 'weak '}   {finding.text}")
         click.echo(f"        {finding.remedy}")

@@ -1,8 +1,8 @@
 """`peloton features`: the feature level of a cluster, raised by an operator after an upgrade.
 
-Turns the word of an operator into a higher level in the cluster record, once every member of the
-fleet says that it knows it. It must not raise what a member that is up does not know, and says what
-it cannot know: whether a daemon that is down now is of an older version.
+Writes a higher level to the cluster record at an operator's order, if every member of the fleet
+reports that it knows it. It must not raise the level above what a member that is up knows.
+Daemons that are down cannot be checked: they may be of an older version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def command() -> click.Group:
 
 @click.group()
 def features() -> None:
-    """What all daemons of a fleet are known to understand."""
+    """The feature level: the messages and facts that all daemons of a fleet know."""
 
 
 @features.command()
@@ -45,7 +45,7 @@ def show(config_: Path) -> None:
 @features.command("raise")
 @CONFIG
 def raise_(config_: Path) -> None:
-    """Let the fleet write what its new version knows.
+    """Raise the feature level to that of this version.
 
     \b
     peloton features raise --config /etc/peloton.yaml
@@ -65,7 +65,7 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
     try:
         settings = read(config)
         if settings.zookeeper is None:
-            raise BadSetting("a daemon that is alone raises the level by itself when it starts")
+            raise BadSetting("a daemon that is alone raises the level itself when it starts")
         journal, known, members = _opened(settings)
         try:
             level = journal.level()
@@ -85,7 +85,7 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
 
 
 def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, known: int) -> int:
-    """Raise the level to what is known here. Raises Refused where a member knows less."""
+    """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
     from peloton.runtime.ports import JournalRefused
 
     behind = sorted(name for name, node in members.items() if node is None or node.level < known)
@@ -93,7 +93,7 @@ def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, know
         names = ", ".join(behind)
         raise JournalRefused(f"level {known} is not known to {names}: upgrade every daemon first")
     if not members:
-        raise JournalRefused("no daemon is up, so nobody says what the fleet knows: start it first")
+        raise JournalRefused("no daemon is up, so the fleet's level is unknown: start it first")
     return journal.raise_level(known)
 
 

@@ -1,8 +1,7 @@
-"""A process in the foreground: signals, first and last words, exit codes.
+"""Runs a process in the foreground: signals, messages at start and end, exit codes.
 
-Turns whatever can be started and stopped into one exit code: it runs until a signal comes, or
-until it fails of itself. What it runs is the affair of its caller; it must not start it again when
-it has ended.
+Turns whatever can be started and stopped into one exit code: it runs until a signal arrives or it
+fails. It must not restart what has ended.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ CANNOT_START = 69
 
 
 class Running(Protocol):
-    """From its construction to `stop`."""
+    """Something that runs from its construction to `stop`."""
 
     def stop(self) -> bool:
-        """Whether nothing was left behind. Raises `ClusterFailed` when it had ended by itself."""
+        """Whether nothing was left behind. Raises `ClusterFailed` if it had failed before."""
 
 
 RunningProcess = TypeVar("RunningProcess", bound=Running)
 
 
-class Manner(NamedTuple):
-    """What a process says when it ends, and with which code."""
+class ProcessTexts(NamedTuple):
+    """The texts and exit codes of a process when it ends."""
 
-    name: str  # in front of all that went wrong
+    name: str  # prefix of errors
     leaving: str
     failed: int
-    left: int  # where something was left behind
+    left: int  # if something was left behind
     left_text: str = ""
 
 
@@ -47,11 +46,11 @@ def run(
     start: Callable[[Callable[[], None]], RunningProcess],
     *,
     greet: Callable[[RunningProcess], None],
-    manner: Manner,
+    texts: ProcessTexts,
 ) -> int:
     """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
 
-    What `greet` says on stdout is heard at once.
+    What `greet` prints on stdout is flushed at once.
     """
     leaving = threading.Event()
 
@@ -63,42 +62,42 @@ def run(
     try:
         running = start(leaving.set)
     except CannotStart as error:
-        say(f"{manner.name}: {error}")
+        log_line(f"{texts.name}: {error}")
         return CANNOT_START
     except OSError as error:
-        # A full disk, a folder that is not ours to write: nothing that a traceback would explain.
+        # Such as a full disk or a folder without write permission: a traceback would not help.
         where = f"{error.filename}: " if error.filename is not None else ""
-        say(f"{manner.name}: {where}{error.strerror or error}")
+        log_line(f"{texts.name}: {where}{error.strerror or error}")
         return CANNOT_START
     try:
         greet(running)
         if sys.stdout is not None:  # a program may be started without one
             sys.stdout.flush()
     except OSError as error:
-        # Nobody reads what we print. The cluster runs all the same, and others may use it.
-        forget_stdout()
-        say(f"{manner.name}: stdout: {error.strerror}")
+        # Stdout is closed. The cluster runs nevertheless, and others may use it.
+        discard_stdout()
+        log_line(f"{texts.name}: stdout: {error.strerror}")
     leaving.wait()
-    say(manner.leaving)
+    log_line(texts.leaving)
     try:
         clean = running.stop()
     except ClusterFailed as error:
-        say(f"{manner.name}: {error}")
-        return manner.failed
+        log_line(f"{texts.name}: {error}")
+        return texts.failed
     if clean:
         return 0
-    if manner.left_text:
-        say(manner.left_text)
-    return manner.left
+    if texts.left_text:
+        log_line(texts.left_text)
+    return texts.left
 
 
-def say(line: str) -> None:
-    """A line on stderr; it may be closed, or its reader may be gone."""
+def log_line(line: str) -> None:
+    """Print a line on stderr, which may be closed."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(line, err=True)
 
 
-def forget_stdout() -> None:
-    """What Python still wants to flush when it ends would fail as well."""
+def discard_stdout() -> None:
+    """Redirect stdout to /dev/null: Python's flush at exit would fail as well."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

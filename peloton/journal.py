@@ -1,4 +1,4 @@
-"""`peloton journal`: what stands in a journal, read beside its owners or when there are none.
+"""`peloton journal`: reads a journal without owning it, while its cluster runs or is stopped.
 
 Turns a data folder, or the keyspace that a daemon's config names, into lines for a person or a
 script. It must not claim a shard, or create or change anything. Exit codes: 0, or 1 where `check`
@@ -37,7 +37,7 @@ def journal() -> None:
 
 
 def of_the_journal(command_: Decorated) -> Decorated:
-    """The options that say which journal, and which part of it."""
+    """The options that select a journal and a part of it."""
     for option in reversed(
         [
             click.option(
@@ -50,7 +50,7 @@ def of_the_journal(command_: Decorated) -> Decorated:
             ),
             click.option(
                 "--shard", "shards", multiple=True, metavar="GROUP-NUMBER",
-                help="Only this shard, such as jobmgr-3; say more.",
+                help="Only this shard, such as jobmgr-3; repeatable.",
             ),
         ]
     ):  # fmt: skip
@@ -84,7 +84,7 @@ def dump(key: str | None, start: int, limit: int | None, states: bool, **where: 
 @of_the_journal
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with all counts.")
 def stat(as_json: bool, **where: Any) -> None:
-    """Print what each shard takes, and how often each fact stands in its frames."""
+    """Print the size of each shard, and the number of each class of fact in its frames."""
     with _opened("stat", where) as reader:
         if reader.cluster and not as_json:
             click.echo(f"cluster {reader.cluster}")
@@ -95,7 +95,7 @@ def stat(as_json: bool, **where: Any) -> None:
 @journal.command()
 @of_the_journal
 def check(**where: Any) -> None:
-    """Look whether every shard could be recovered; exit with 1 if something is wrong.
+    """Check that every shard can be recovered; exit with 1 if something is wrong.
 
     Registers, hash chains and the parts of checkpoints are verified, every frame is decoded, and
     each shard is recovered once, in memory. Final states of ended actors are decoded too where the

@@ -1,4 +1,4 @@
-"""An opened journal of this program's kinds, which nobody here owns: what `peloton journal` reads.
+"""A journal of this program's kinds, opened without owning it: what `peloton journal` reads.
 
 Turns a data folder or a daemon's config into lines, figures and findings, shard by shard. It must
 not claim or write. A shard that is damaged in the store's own files is a finding of that shard.
@@ -76,7 +76,7 @@ class JournalReader:
         except BaseException:
             source.rows.close()
             raise
-        # A journal may lack a group that this program has: none of its keys can be in it.
+        # A journal may be without a group that this program has: none of its keys are in it.
         self._rehearsal = Rehearsal(kinds({**GROUPS, **record.shards}), record.shards)
 
     def close(self) -> None:
@@ -89,12 +89,12 @@ class JournalReader:
         return found
 
     def _read(self, shard: ShardId) -> Contents:
-        talk = journal_reading.read_shard(shard)
-        ask = next(talk)
+        protocol = journal_reading.read_shard(shard)
+        statements = next(protocol)
         while True:
-            assert isinstance(ask, tuple)
+            assert isinstance(statements, tuple)
             try:
-                ask = talk.send(tuple(self._source.rows.run(ask)))
+                statements = protocol.send(tuple(self._source.rows.run(statements)))
             except StopIteration as end:
                 if end.value is None:
                     text = "the cluster record names the shard, and it has no register"
@@ -161,8 +161,8 @@ class JournalReader:
             )
         return record
 
-    def _one(self, ask: ReadStatement) -> object:
-        (reply,) = self._source.rows.run([ask])
+    def _one(self, statement: ReadStatement) -> object:
+        (reply,) = self._source.rows.run([statement])
         if not isinstance(reply, RowsFound):
             raise Unreachable(getattr(reply, "text", repr(reply)))
         return reply.rows[0] if reply.rows else None
@@ -185,7 +185,7 @@ def chosen(shards: dict[str, int], names: list[str]) -> list[ShardId]:
 
 
 def addressed(key: str | None) -> tuple[str | None, int | None]:
-    """The key as a journal has it; a task is named by its instance, and lives in a crowd."""
+    """The key as a journal has it; a task is named by its instance and stored in a crowd."""
     if key is None or not key.startswith("task/"):
         return key, None
     crowd, _, instance = key.rpartition("/")

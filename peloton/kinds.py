@@ -1,4 +1,4 @@
-"""Which kinds of actors there are. Only the assembly, and tests, import this."""
+"""The table of all kinds of actors. Only the assembly, and tests, import this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 """Shards of each group in a small cluster; written once, in the cluster record."""
 
 SOFTS = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
-"""What soft machines hear from other daemons, by the prefix of their keys."""
+"""Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 
 
 def kinds(

@@ -1,7 +1,7 @@
-"""Soft machines that the assembly wires: placement as the runtime's shells drive it.
+"""The placer as an ephemeral service, which the runtime's shells drive.
 
 Turns envelopes into calls of a pure placer and its sends into envelopes. It must not hold anything
-that a restart would miss: a placer asks the inventories for all it needs to know.
+that has to survive a restart: a placer queries the inventories for all it needs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from peloton.runtime.vocabulary import Key, key
 
 
 class PlacerMachine:
-    """A placer as a soft machine: whatever it held, it asks the inventories for anew."""
+    """A placer as an ephemeral service; after a reset it queries the inventories again."""
 
     own_thread = False
 
@@ -24,13 +24,13 @@ class PlacerMachine:
         self.reset()
 
     def reset(self) -> None:
-        """A placer that raised is thrown away."""
+        """Replace the placer by a new one; also called after it raised."""
         settings = PlacerSettings(part=self._part, parts=self._parts)
         self._placer = Placer(self._key, settings, inventories=self._inventories)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """What was said to us under the old name finds nobody: begin anew. With more or fewer
-        placers beside us, each goes on in another part of the hosts."""
+        """Messages to the old key are lost, so start with a new placer. If only the number of
+        placers changed, keep it and take another part of the hosts."""
         self._part, self._parts = number, count
         if self._key == key("placer", member):
             self._placer.index.take_part(number, count)
@@ -40,7 +40,7 @@ class PlacerMachine:
 
     @property
     def wake_at(self) -> float | None:
-        """When the placer wants to ask again for what it missed."""
+        """When the placer has to repeat a query for a summary that it missed."""
         return self._placer.wake_at
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:

@@ -1,6 +1,6 @@
 """The embedded cluster: one process, all roles, virtual hosts.
 
-Turns options into a running cluster in the foreground. Wiring is the affair of `assembly`, signals
+Turns options into a running cluster in the foreground. Wiring is done by `assembly`, signals
 are that of `foreground`; here is only what a person at a terminal sees. On SIGTERM it stops taking
 turns, commits what is in flight and exits within ten seconds; tasks keep running, unless it was
 asked to end them. It must never listen on anything but loopback.
@@ -52,7 +52,7 @@ def command() -> click.Command:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Forget all jobs and pools, end what still runs of them, and begin anew.",
+    help="Delete all jobs and pools, kill the tasks that still run, and start empty.",
 )
 @click.option("--grpc", "grpc_", default=config.GRPC_DEFAULT, show_default=True, metavar="ADDRESS")
 @click.option("--http", default=config.HTTP_DEFAULT, show_default=True, metavar="ADDRESS")
@@ -60,13 +60,13 @@ def command() -> click.Command:
 @click.option(
     "--stop-tasks-on-exit",
     is_flag=True,
-    help="End all tasks when leaving; they end as KILLED, and `peloton why` says so.",
+    help="Kill all tasks at exit; they become KILLED, and `peloton why` shows the reason.",
 )
 @click.option(
     "--simulated-duration-s", type=float, default=1.0, show_default=True, help="Of simulated runs."
 )
 @click.option("--simulated-seed", type=int, default=0, show_default=True)
-@click.option("--check", is_flag=True, help="Only say all that would keep it from starting.")
+@click.option("--check", is_flag=True, help="Only list everything that would prevent the start.")
 def minicluster(**options: object) -> None:
     """Run a whole cluster in this process, in the foreground.
 
@@ -86,7 +86,7 @@ def minicluster(**options: object) -> None:
 
 
 def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
-    """What the options mean; or BadSetting, with all that is wrong with them."""
+    """The settings of the options. Raises BadSetting with all problems."""
     texts: list[str] = []
 
     def tried(make: Callable[[], Made], instead: Made) -> Made:
@@ -104,7 +104,7 @@ def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
         texts.append(f"--http: {http} is --grpc as well")
     duration_s = _number(options, "simulated_duration_s")
     if not 0 <= duration_s < DURATION_S_MAX:
-        texts.append(f"--simulated-duration-s: {duration_s} is no duration")
+        texts.append(f"--simulated-duration-s: must be ≥ 0, got {duration_s}")
     if texts:
         raise BadSetting(*texts)
     folder = options["data_dir"]
@@ -149,7 +149,7 @@ def _number(options: dict[str, object], name: str) -> float:
 
 
 def _check(settings: config.MiniclusterSettings) -> int:
-    """Say all that would keep it from starting; the exit code."""
+    """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_minicluster
 
@@ -168,14 +168,14 @@ def _refuse_both() -> None:
     for name in SIZE_OPTIONS:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             flag = "--" + name.replace("_", "-")
-            raise BadSetting(f"{flag}: not together with --cluster, whose file says the hosts")
+            raise BadSetting(f"{flag}: not together with --cluster, whose file lists the hosts")
 
 
 def _run(settings: config.MiniclusterSettings) -> int:
-    """Start, say so, wait for a signal, stop; the exit code."""
+    """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the options are known to be right.
     from peloton.assembly import Minicluster
-    from peloton.foreground import Manner, run
+    from peloton.foreground import ProcessTexts, run
 
     def greet(cluster: Minicluster) -> None:
         for warning in cluster.warnings:
@@ -184,5 +184,5 @@ def _run(settings: config.MiniclusterSettings) -> int:
         click.echo(f"ready: http {cluster.http}", err=True)
         click.echo(f"ready: grpc {cluster.grpc}")
 
-    manner = Manner("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
-    return run(lambda failed: Minicluster(settings, failed), greet=greet, manner=manner)
+    manner = ProcessTexts("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
+    return run(lambda failed: Minicluster(settings, failed), greet=greet, texts=manner)

@@ -1,8 +1,8 @@
-"""Every mistake of type in a parsed file, and not only the first.
+"""Finds every type error of a parsed file, not only the first.
 
-Turns plain data into records. The decoder stops at the first mistake; so that value is replaced by
-one of the right type, and the decoder is asked again. It must not let a guess out: where there is
-any complaint, the records are good for nothing but finding more.
+Turns plain data into records. The decoder stops at the first error, so that value is replaced by a
+guess of the right type, and the data is decoded again. It must not let a guess out: if there is any
+error, the records serve only to find more errors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 MISTAKES_MAX = 100
-"""Mistakes of type that are looked for in one file."""
+"""The most type errors reported for one file."""
 PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 NAMED = re.compile(r"Object (?:missing required|contains unknown) field `([^`]*)`")
 EXPECTED = re.compile(r"Expected (?:`(\w+)|a path)")
@@ -28,9 +28,9 @@ Kind = TypeVar("Kind")
 def converted(
     raw: Any, kind: type[Kind], *, dec_hook: Callable[[type, Any], Any] | None = None
 ) -> tuple[Kind | None, list[str], list[str]]:
-    """The value, what is wrong with the types, and the fields whose values had to be guessed.
+    """The value, the type errors, and the fields whose values were guessed.
 
-    None for the value where guessing leads nowhere.
+    The value is None if no guess helped.
     """
     raw = copy.deepcopy(raw)
     texts: list[str] = []
@@ -49,8 +49,8 @@ def converted(
 
 
 def _guess(raw: Any, where: str, *, what: str, guessed: list[str]) -> bool:
-    """Put something of the right type there; whether that was possible."""
-    where = where.partition("[...]")[0]  # of a mapping's values: which one is not said
+    """Replace the value by one of the right type; False if that is impossible."""
+    where = where.partition("[...]")[0]  # a value of a mapping; its key is not in the error
     parts = [int(n) if n else name for name, n in PART.findall(where)]
     name = NAMED.search(what)
     if name is not None:
@@ -82,19 +82,19 @@ def _at(raw: Any, parts: list[Any]) -> Any:
 
 
 def is_guessed(text: str, guessed: list[str]) -> bool:
-    """Whether a complaint is about a value that is not the file's."""
+    """Whether an error is about a guessed value."""
     where = _split(text)[0]
     return any(where == one or where.startswith((f"{one}.", f"{one}[")) for one in guessed)
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The field of a complaint, and the rest of it."""
+    """The field of an error, and the rest of its text."""
     where, separator, what = text.partition(": ")
     return (where, what) if separator and " " not in where else ("", text)
 
 
 def _plain(text: str) -> str:
-    """`$.a.b` at the end becomes `a.b:` at the beginning, as in all other complaints."""
+    """`$.a.b` at the end becomes `a.b:` at the beginning, as in all other errors."""
     what, separator, where = text.rpartition(" - at `$")
     if not separator:
         return text

@@ -1,8 +1,8 @@
-"""What would keep a daemon or a minicluster from starting, found without starting it.
+"""Checks what would prevent the start of a daemon or a minicluster, without starting it.
 
-Turns settings that make sense into complaints about the machine they meet: ports, files, folders,
-packages, servers. Every complaint names its setting. It must not write anything, nor keep what it
-opens; and a start checks all of it again, for the machine changes.
+Turns valid settings into problems of the machine: ports, files, folders, packages, servers. Every
+problem names its setting. It must not write anything, nor keep open what it opens; a start checks
+all of it again, because the machine changes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SERVERS_S_MAX = 3.0
 
 
 def of_daemon(settings: DaemonSettings) -> list[str]:
-    """All that is found; empty where the daemon could start now."""
+    """All problems; empty if the daemon could start now."""
     return [*_daemon(settings)]
 
 
 def of_minicluster(settings: MiniclusterSettings) -> list[str]:
-    """Likewise. The classic ports may be busy: it does without them."""
+    """All problems. Busy classic ports are none: it starts without them."""
     return [*_minicluster(settings)]
 
 
@@ -94,7 +94,7 @@ def _folder(setting: str, folder: Path) -> Iterator[str]:
 
 
 def _is_kernels(folder: Path) -> bool:
-    """For root nothing seems to be forbidden, not even what nobody can write to."""
+    """For root nothing seems to be forbidden, not even what no process can write to."""
     read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     return read_only or folder.is_relative_to("/proc") or folder.is_relative_to("/sys")
 
@@ -131,7 +131,7 @@ def _tls(files: TlsFiles) -> Iterator[str]:
     except OSError as error:
         yield f"tls.ca: {files.ca}: {_why(error)}"
     try:
-        # A key with a passphrase is not asked for one: nobody sits at a daemon's terminal.
+        # Do not prompt for the passphrase of a key: a daemon has no terminal.
         context.load_cert_chain(str(files.certificate), str(files.key), password=lambda: "")
     except OSError as error:
         yield f"tls.certificate: {files.certificate} with {files.key}: {_why(error)}"

@@ -1,8 +1,7 @@
-"""Whether all hosts of a config are up, asked of the cluster as a client could ask.
+"""Checks whether all hosts of a config are up, with queries that any client could send.
 
-Turns the hosts that a process begins with into "all are up, and the root pool has heard of them",
-which is what `ready` promises: a pool or a job that fits the machines is not refused for want of
-them. It must not change anything.
+`ready` promises that all hosts of the process are up and that the root pool counts them: a
+pool or a job that fits them is not refused for missing capacity. It must not change anything.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 
-LOOK_S = 0.5
+POLL_S = 0.5
 ANSWER_S_MAX = 60.0
-"""Who does not answer within so long is left out, and asked again by whoever needs him."""
+"""An inventory that does not answer within this time is left out."""
 
 
 class Readiness:
-    """Asks the inventories and the root pool; each question waits for its answer."""
+    """Queries the inventories and the root pool; each method waits for the answers."""
 
     def __init__(
         self,
@@ -34,18 +33,18 @@ class Readiness:
         *,
         over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`over` says that nobody will answer any more."""
+        """`over`: whether the process is stopping, so that no answer will come."""
         self._region = region
         self._inventories = inventories
         self._over = over
 
     def hosts(self) -> list[HostView]:
-        """All that any inventory knows; without those of one that does not answer."""
-        asks = [self._region.ask(inventory, ListHosts()) for inventory in self._inventories]
+        """The hosts of all inventories that answer."""
+        answers = [self._region.ask(inventory, ListHosts()) for inventory in self._inventories]
         found: list[HostView] = []
-        self._wait(asks)
-        for ask in asks:
-            views = ask.result() if ask.done() else None
+        self._wait(answers)
+        for answer in answers:
+            views = answer.result() if answer.done() else None
             if isinstance(views, tuple):
                 found += views
         return found
@@ -53,8 +52,8 @@ class Readiness:
     def all_up(self, wanted: Collection[Key], *, alone: bool) -> bool:
         """All wanted hosts are up, and the root pool counts all that are.
 
-        `alone`: there are no other hosts, so it counts nothing else. In a fleet it may: a host out
-        of reach keeps its room for a while, and nobody here should wait for that.
+        `alone`: there are no other hosts, so the root must count exactly these. In a fleet it may
+        count more: an unreachable host keeps its capacity for a while.
         """
         up = [view for view in self.hosts() if view.state == HostStates.UP]
         if not {view.summary.host for view in up}.issuperset(wanted):
@@ -62,25 +61,25 @@ class Readiness:
         total = Resources()
         for view in up:
             total = total + view.summary.capacity
-        asked = self._region.ask(ROOT, GetPool())
-        self._wait([asked])
-        pools = asked.result() if asked.done() else None
+        answer = self._region.ask(ROOT, GetPool())
+        self._wait([answer])
+        pools = answer.result() if answer.done() else None
         if not isinstance(pools, tuple) or not pools:
             return False
         counted = pools[0].config.limit
         return bool(counted == total if alone else total.within(counted))
 
-    def _wait(self, asks: Sequence[Future[Any]]) -> None:
-        """Until all are answered, or none will be in time."""
+    def _wait(self, answers: Sequence[Future[Any]]) -> None:
+        """Until all are answered or the time is over."""
         until_s = time.monotonic() + ANSWER_S_MAX
         while not self._over() and time.monotonic() < until_s:
-            if not wait(asks, LOOK_S).not_done:
+            if not wait(answers, POLL_S).not_done:
                 return
 
     def down(self, wanted: Collection[Key] | None = None) -> list[str]:
-        """Who is not up, and why; of these hosts only, if any are named."""
+        """The hosts that are not up, with the reason; only the wanted ones, if given."""
         return [
-            f"{view.summary.host} is {view.state.name}: {view.because or 'not heard of yet'}"
+            f"{view.summary.host} is {view.state.name}: {view.because or 'no report yet'}"
             for view in self.hosts()
             if view.state != HostStates.UP and (wanted is None or view.summary.host in wanted)
         ]

@@ -28,12 +28,12 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def of_the_store(command: Decorated) -> Decorated:
-    """The options that say where Cassandra is."""
+    """The options with the address of Cassandra."""
     for option in reversed(
         [
             click.option(
                 "--cassandra", "contacts", multiple=True, default=["127.0.0.1"], show_default=True,
-                envvar="PELOTON_CASSANDRA", metavar="HOST[:PORT]", help="A server; say more.",
+                envvar="PELOTON_CASSANDRA", metavar="HOST[:PORT]", help="A server; repeatable.",
             ),
             click.option("--keyspace", default="peloton", show_default=True, metavar="NAME"),
             click.option("--data-centre", metavar="NAME", help="The one to send requests to."),
@@ -112,11 +112,11 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
     peloton schema apply --replication dc1:3
     peloton schema apply --cassandra 10.0.0.1 --cassandra 10.0.0.2 --replication east:3
     """
-    settings = store_settings(options)  # first: it says what to install
+    settings = store_settings(options)  # first: it reports a missing package
     from peloton.runtime.adapters import cassandra_schema, cassandra_session
     from peloton.runtime.ports import JournalRefused, Unreachable
 
-    copies = dict(_copies(word) for word in replication)
+    copies = dict(_copies(text) for text in replication)
     try:
         connected = cassandra_session.connect(settings, keyspace=False)
         try:
@@ -131,10 +131,10 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
         _tell(done, settings.keyspace)
 
 
-def _copies(word: str) -> tuple[str, int]:
-    name, _, count = word.rpartition(":")
+def _copies(text: str) -> tuple[str, int]:
+    name, _, count = text.rpartition(":")
     if not name or not (count.isascii() and count.isdigit()):
-        raise click.UsageError(f"--replication: {word!r} is not DATA-CENTRE:COPIES")
+        raise click.UsageError(f"--replication: {text!r} is not DATA-CENTRE:COPIES")
     return name, int(count)
 
 

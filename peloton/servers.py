@@ -1,4 +1,4 @@
-"""The servers that a daemon among others stands on: Cassandra and ZooKeeper.
+"""Connects a daemon of a fleet to its servers: Cassandra and ZooKeeper.
 
 Turns settings into a journal and a membership, or into `CannotStart` with the name of the setting.
 What these take is imported only where it is wanted. It must not decide anything.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 
 LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
-"""Under which name clients look for the owner of a group's first shard."""
+"""The node name under which clients find the owner of a group's first shard."""
 
 
 def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Journal:

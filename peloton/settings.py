@@ -60,7 +60,7 @@ class Listen(_Record, frozen=True):
 class TlsFiles(_Record, frozen=True):
     """Certificates between daemons, in PEM; without them peers meet on loopback only.
 
-    `server_name` is what all certificates say, where they do not say the address.
+    `server_name` is the name in all certificates, if it is not the address.
     """
 
     ca: Path
@@ -70,7 +70,7 @@ class TlsFiles(_Record, frozen=True):
 
 
 class Zookeeper(_Record, frozen=True):
-    """Who is there. `root` is where clients look for leaders as well."""
+    """The membership. Clients look for leaders below `root` as well."""
 
     hosts: list[str]
     session_timeout_s: float = 6.0
@@ -198,7 +198,7 @@ def read(path: Path, roles: str | None = None) -> DaemonSettings:
 
 
 def parse(raw: Any, folder: Path) -> DaemonSettings:
-    """The settings that a parsed file means; or BadSetting, with all that is wrong with it."""
+    """The settings of a parsed file. Raises BadSetting with all problems."""
 
     def path(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, str) and value:
@@ -214,19 +214,19 @@ def parse(raw: Any, folder: Path) -> DaemonSettings:
     return found
 
 
-# ---- whether it makes sense: each check names all that it finds ----
+# ---- validation: each check reports all problems that it finds ----
 
 
 def _names(found: DaemonSettings) -> Iterator[str]:
     if not found.cluster or not found.cluster.replace("-", "").replace("_", "").isalnum():
-        yield f"cluster: {found.cluster!r} is no name of letters, digits, - and _"
+        yield f"cluster: {found.cluster!r} is not a name (letters, digits, - and _)"
     if not found.roles:
-        yield f"roles: none is given; there are {', '.join(ROLES)}"
+        yield f"roles: must not be empty; there are {', '.join(ROLES)}"
     for number, role in enumerate(found.roles):
         if role not in ROLES:
-            yield f"roles[{number}]: {role!r} is none of {', '.join(ROLES)}"
+            yield f"roles[{number}]: {role!r} must be one of {', '.join(ROLES)}"
         elif role in found.roles[:number]:
-            yield f"roles[{number}]: {role!r} stands twice"
+            yield f"roles[{number}]: duplicate role {role!r}"
 
 
 def _stores(found: DaemonSettings) -> Iterator[str]:
@@ -234,12 +234,12 @@ def _stores(found: DaemonSettings) -> Iterator[str]:
     if (journal.sqlite is None) == (journal.cassandra is None):
         yield "journal: give one of sqlite and cassandra"
     elif journal.sqlite is not None and found.zookeeper is not None:
-        yield "journal.sqlite: others cannot read it; with zookeeper the journal is in cassandra"
+        yield "journal.sqlite: other daemons cannot read it; with zookeeper use journal.cassandra"
     elif journal.cassandra is not None and found.zookeeper is None:
-        yield "zookeeper: daemons that share a journal find each other through it"
+        yield "zookeeper: required with journal.cassandra"
     missing = [role for role in ROLES if role not in found.roles]
     if found.alone and missing:
-        yield f"roles: nobody else has {', '.join(missing)}: this daemon is alone"
+        yield f"roles: missing {', '.join(missing)}; a daemon without zookeeper needs all roles"
 
 
 def _servers(found: DaemonSettings) -> Iterator[str]:
@@ -252,17 +252,17 @@ def _servers(found: DaemonSettings) -> Iterator[str]:
             if server and SERVER.fullmatch(server) is None:
                 yield f"zookeeper.hosts[{number}]: {server!r} is not HOST:PORT"
         if not zookeeper.root.startswith("/"):
-            yield f"zookeeper.root: {zookeeper.root!r} does not begin with /"
+            yield f"zookeeper.root: {zookeeper.root!r} must begin with /"
 
 
 def _listed(field: str, servers: list[str]) -> Iterator[str]:
     if not servers:
-        yield f"{field}: none is given"
+        yield f"{field}: must not be empty"
     for number, server in enumerate(servers):
         if not server:
-            yield f"{field}[{number}]: it is empty"
+            yield f"{field}[{number}]: must not be empty"
         elif server in servers[:number]:
-            yield f"{field}[{number}]: {server!r} stands twice"
+            yield f"{field}[{number}]: duplicate server {server!r}"
 
 
 def _addresses(found: DaemonSettings) -> Iterator[str]:
@@ -275,12 +275,12 @@ def _addresses(found: DaemonSettings) -> Iterator[str]:
     exchange = known.get("exchange")
     if listen.advertise:
         try:
-            told = _address(listen.advertise, "listen.advertise")
+            advertised = _address(listen.advertise, "listen.advertise")
         except BadSetting as error:
             yield from error.texts
         else:
-            if not told.port:
-                yield f"listen.advertise: nobody can dial port 0 of {told.host}"
+            if not advertised.port:
+                yield f"listen.advertise: port must not be 0 ({advertised.host}:0)"
     elif exchange is not None and _is_any(exchange.host) and not found.alone:
         what = f"peers cannot dial {exchange.host}; give an address of this machine"
         yield f"listen.advertise: {what}"
@@ -321,10 +321,10 @@ def _backend(found: DaemonSettings) -> Iterator[str]:
     if backend.hosts:
         yield from (f"backend.{name}.{text}" for text in host_problems(backend.hosts))
     elif "hostmgr" in found.roles:
-        # Its hosts would wait for ever for somebody who can run something.
+        # Without a backend its hosts could never run anything.
         yield "backend: a daemon with role hostmgr needs one, with hosts"
     if backend.simulated is not None and not 0 <= backend.simulated.duration_s < 1e9:
-        yield f"backend.simulated.duration_s: {backend.simulated.duration_s} is no duration"
+        yield f"backend.simulated.duration_s: must be ≥ 0, got {backend.simulated.duration_s}"
 
 
 def _numbers(found: DaemonSettings) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Limits of YAML that people hand in: how large, how deep, and how much an alias may multiply.
+"""Limits of YAML input: its size, its depth, and the expansion of aliases.
 
 Turns a file into text and a text into "may be loaded", event by event, before any loader builds a
 tree: the loader of libyaml recurses in C, and a file of 100 KB that nests 100,000 lists ends the
-process. It must not build a tree itself, nor say what the text means.
+process. It must not build a tree itself, nor interpret the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILE_BYTES_MAX = 128 * 1024 * 1024
 DEPTH_MAX = 100
 """The deepest spec that has a meaning nests less than twenty levels."""
 ALIASED_NODES_MAX = 1_000_000
-"""Nodes that aliases stand for, counted each time that one is used."""
+"""Nodes that aliases expand to, counted at each use."""
 
 
 class BadYaml(Exception):
@@ -52,14 +52,14 @@ def load(text: str, loader: Any) -> Any:
     """What the loader makes of the text. Raises BadYaml."""
     try:
         check(text, loader)
-        return yaml.load(text, loader)  # noqa: S506 - callers hand in safe ones
+        return yaml.load(text, loader)  # noqa: S506 - callers pass safe ones
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise BadYaml(f"not YAML: {error.problem}", mark.line + 1 if mark else 0) from None
     except yaml.YAMLError as error:
         raise BadYaml(f"not YAML: {error}") from None
     except (ValueError, OverflowError) as error:
-        # A value that looks like a number or a date, and is none: 2026-13-45.
+        # A value in the form of a number or a date that is invalid: 2026-13-45.
         raise BadYaml(f"not YAML: {error}") from None
 
 
@@ -94,7 +94,7 @@ def check(text: str, loader: Any) -> None:
         if len(inside) + height > DEPTH_MAX:
             raise BadYaml(f"nested more than {DEPTH_MAX} levels deep", _line(event))
         if aliased > ALIASED_NODES_MAX:
-            text = f"aliases stand for more than {ALIASED_NODES_MAX:,} values"
+            text = f"aliases expand to more than {ALIASED_NODES_MAX:,} values"
             raise BadYaml(text, _line(event))
 
 

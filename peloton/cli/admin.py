@@ -1,6 +1,6 @@
-"""`peloton admin`: the messages that were set aside, and giving them to their actors again.
+"""`peloton admin`: lists dead letters and redrives them.
 
-Must not redrive more than it was told: one actor, by its key.
+Must not redrive more than one actor, named by its key.
 """
 
 from __future__ import annotations
@@ -22,23 +22,27 @@ HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
 HERE = __name__
 admin = LazyGroup(
     name="admin",
-    help="For whoever runs the cluster.",
-    table={"quarantine": LazyCommand(f"{HERE}:quarantine", "Messages that were set aside.")}
+    help="Commands for operators of the cluster.",
+    table={
+        "quarantine": LazyCommand(
+            f"{HERE}:quarantine", "Dead letters: messages that failed too often."
+        )
+    }
     | entries("lock", "unlock"),
 )
 quarantine = LazyGroup(
     name="quarantine",
-    help="Messages that were set aside because their actor failed on them too often.",
+    help="Dead letters: messages on which their actor failed too often.",
     table={
         "list": LazyCommand(f"{HERE}:list_", "List them."),
-        "redrive": LazyCommand(f"{HERE}:redrive", "Give an actor its messages again."),
+        "redrive": LazyCommand(f"{HERE}:redrive", "Deliver the dead letters of an actor again."),
     },
 )
 
 
 @click.command("list", cls=OwnCommand)
 def list_() -> None:
-    """List the messages that were set aside. With `--output json` their stories as well."""
+    """List the dead letters; with `--output json`, also the stories of their actors."""
     with connected() as peloton:
         answer = peloton.ops.quarantine()
     show(
@@ -47,7 +51,7 @@ def list_() -> None:
             header=HEADER,
             rows=lambda: map(row, answer.quarantined),
             names=lambda: [f"{one.key} {one.message}" for one in answer.quarantined],
-            nothing="Nothing is set aside.",
+            nothing="No dead letters.",
         )
     )
 
@@ -61,10 +65,10 @@ def row(one: Any) -> Sequence[object]:
 @click.argument("key")
 @click.argument("message", default="")
 def redrive(key: str, message: str) -> None:
-    """Give the actor KEY all that was set aside of it again, in its order.
+    """Deliver all dead letters of the actor KEY again, in their order.
 
-    KEY is as `list` shows it. With MESSAGE only if one of that name is among it. The instances of
-    a slice are one actor here: all of them are given theirs. What fails again is set aside again.
+    KEY is as in `list`. With MESSAGE, only if a message of that name is among them. The instances
+    of a slice are one actor here: those of all are redriven. What fails again is kept again.
 
     \b
     peloton admin quarantine redrive job/JOB
@@ -72,7 +76,7 @@ def redrive(key: str, message: str) -> None:
     with connected() as peloton:
         answer = peloton.ops.redrive(key, message)
     text = (
-        f"{key} hears again, in their order, all its messages that were set aside; what fails "
-        f"once more is set aside again: see `{command('admin', 'quarantine', 'list')}`"
+        f"redriving all dead letters of {key}, in their order; "
+        f"those that fail again are kept: see `{command('admin', 'quarantine', 'list')}`"
     )
     show(OutputForms(answer, text=text, names=lambda: [key]))

@@ -22,7 +22,7 @@ WAIT_OVER = 124
 NO_EXIT_CODE = 125
 INTERRUPTED = 130
 
-# The first that fits: children stand before their parents.
+# The first match counts: subclasses come before their base classes.
 BY_ERROR: list[tuple[type[errors.PelotonError], int]] = [
     (errors.BadSpec, BAD_SPEC),
     (errors.NotFound, NOT_FOUND_EXIT),
@@ -30,7 +30,7 @@ BY_ERROR: list[tuple[type[errors.PelotonError], int]] = [
     (errors.Denied, DENIED),
     (errors.TryLater, TRY_LATER),
     (errors.ServiceUnavailable, UNAVAILABLE),
-    # Asking later would not help, as 69 says: whoever calls must do without.
+    # Not 69, which means that a later call may succeed.
     (errors.Unsupported, SERVER_ERROR),
     (errors.PelotonError, SERVER_ERROR),
 ]
@@ -43,7 +43,7 @@ def of_error(error: errors.PelotonError) -> int:
 def of_job(state: str, code: int, *, raw: bool = False) -> int:
     """What `wait` exits with: the code the server named, kept out of the tool's own range.
 
-    `raw`: as it is. Then a task's 66 and a job that does not exist look the same.
+    `raw`: unchanged. Then a task's 66 cannot be told from a job that does not exist.
     """
     if state == "SUCCEEDED":
         return OK

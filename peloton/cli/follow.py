@@ -14,19 +14,19 @@ import click
 from peloton.cli.ops import TEXTS, moment
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import as_yaml, command, hint, plain
-from peloton.cli.session import connected, said
+from peloton.cli.session import connected, refusal_texts
 
 
 @click.command(cls=OwnCommand)
 @click.argument("job", default="")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="All of a kind; repeatable.")
 @click.option("--pool", default="", metavar="PATH", help="A pool, by path or id, and its jobs.")
-@click.option("--resume", default="", metavar="TOKEN", help="Go on where an earlier one ended.")
+@click.option("--resume", default="", metavar="TOKEN", help="Continue where an earlier one ended.")
 def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
     """What JOB does, as it happens, until it has ended; or a pool or kinds, until Ctrl-C.
 
-    With `--output json` every line is an event, a gap (changes that are not kept any more: look at
-    the whole anew) or a token: `--resume TOKEN` goes on behind all that stands before it.
+    With `--output json` every line is an event, a gap (changes that are no longer kept: read the
+    present state instead) or a token: `--resume TOKEN` continues after the lines before it.
 
     \b
     peloton follow JOB
@@ -37,7 +37,7 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
         raise click.UsageError("name one of JOB, --kind and --pool")
     form = click.get_current_context().ensure_object(CliSettings).output or "table"
     token = resume
-    with connected() as peloton, said(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(TEXTS, job=job):
         try:
             watch = peloton.ops.watch
             for message in watch(job=job, kinds=kinds, pool=pool, resume=resume, silent=hint):
@@ -50,16 +50,16 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
                         hint(f"job {job} has ended: {ended.state}")
                         return
         except KeyboardInterrupt:
-            words = [job] if job else ["--pool", pool] if pool else []
-            words += [word for kind in kinds for word in ("--kind", kind)]
-            hint(f"to go on: {command('follow', *words, '--resume', token)}")
+            args = [job] if job else ["--pool", pool] if pool else []
+            args += [arg for kind in kinds for arg in ("--kind", kind)]
+            hint(f"to continue: {command('follow', *args, '--resume', token)}")
             raise
 
 
 def may_be_over(message: Any, job: str, *, resumed: bool) -> bool:
     """Whether the job may have ended with this message, or before the first one.
 
-    Of a job that had ended long ago a stream that is resumed still has the rest to tell.
+    A resumed stream of a job that ended long ago still has events to deliver.
     """
     if not message.events and not message.gaps:
         return not resumed
@@ -72,7 +72,8 @@ def lines(message: Any, form: str) -> Iterator[str]:
         if form in ("json", "yaml"):
             yield _data({"gap": plain(gap)}, form)
         elif form == "table":
-            yield f"-- changes of {gap.shard} up to {gap.until} are not kept any more: look anew"
+            text = f"changes of {gap.shard} up to {gap.until} are no longer kept"
+            yield f"-- {text}: read the state anew"
     for event in message.events:
         if form in ("json", "yaml"):
             yield _data({"event": plain(event)}, form)
@@ -88,7 +89,7 @@ def text_of(event: Any) -> str:
         str(one.first) if one.first == one.last else f"{one.first}-{one.last}"
         for one in event.instances
     )
-    # A single instance stands in the key already.
+    # The key already names a single instance.
     where = f" [{ranges}]" if ranges and not event.key.endswith(f"/{ranges}") else ""
     why = f": {event.because}" if event.because else ""
     who = f" by {event.who}" if event.who else ""

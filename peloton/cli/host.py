@@ -1,7 +1,7 @@
 """`peloton host`: the machines of the cluster.
 
-To drain a host is not supported yet, and says so. Must not guess that a host is gone: daemons that
-are restarted one after the other differ in what they know, so a person says it.
+Draining a host is refused as not supported yet. Must not conclude that a host is gone: during a
+rolling restart the configs of daemons differ, so an operator removes hosts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
-from peloton.cli.session import connected, said
+from peloton.cli.session import connected, refusal_texts
 from peloton.cli.unimplemented import entries
 
 HEADER = ("Host", "State", "Runs", "CPU Free", "Memory Free MB", "Disk Free MB", "GPU Free", "Why")
@@ -24,7 +24,7 @@ host = LazyGroup(
     help="The machines of the cluster.",
     table={
         "list": LazyCommand(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
-        "forget": LazyCommand(f"{__name__}:forget", "Say that a machine is no more."),
+        "forget": LazyCommand(f"{__name__}:forget", "Remove a host from the cluster."),
     }
     | entries("query", "maintenance", "pool"),
 )
@@ -65,22 +65,25 @@ def share(free: float, total: float) -> str:
 
 @click.command(cls=OwnCommand)
 @click.argument("name")
-@click.option("--lose-runs", is_flag=True, help="Also if it still holds runs: they are lost.")
+@click.option("--lose-runs", is_flag=True, help="Even if it still has runs: they become LOST.")
 def forget(name: str, lose_runs: bool) -> None:
-    """Say that the machine NAME is not part of the cluster any more.
+    """Remove the host NAME from the cluster.
 
-    Nothing is placed there from now on, and the tasks of what it ran end as LOST, to begin again
-    elsewhere where their jobs let them. Take it out of the configs of all daemons first: the next
-    daemon that starts with it in its config brings it back.
+    Nothing is placed there from now on. With --lose-runs the runs there become LOST, and are
+    retried on other hosts if their jobs allow it. First remove the host from the configs of all
+    daemons: the next daemon that starts with it in its config restores it.
 
     \b
     peloton host forget rack7-12
     """
-    texts = {"FAILED_PRECONDITION": "{m}: `{again}` lets go of them"}
-    with connected() as peloton, said(texts, again=command("host", "forget", name, "--lose-runs")):
+    texts = {"FAILED_PRECONDITION": "{m}: `{again}` gives them up"}
+    with (
+        connected() as peloton,
+        refusal_texts(texts, again=command("host", "forget", name, "--lose-runs")),
+    ):
         answer = peloton.ops.forget_host(name, lose_runs=lose_runs)
-    text = f"{name} is not part of the cluster any more"
+    text = f"removed host {name}"
     if answer.runs_lost:
-        text += f"; it held {answer.runs_lost} runs, which are lost"
+        text += f"; its {answer.runs_lost} runs are LOST"
     show(OutputForms(answer, text=text, names=lambda: [name]))
-    hint("a daemon that starts with it in its config brings it back")
+    hint("a daemon that starts with it in its config restores it")

@@ -1,6 +1,6 @@
 """`peloton job`: create, get, status, delete; the longer verbs have files of their own.
 
-Must not read the pool from the file: the path on the command line says it.
+Must not read the pool from the file: it is the path on the command line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from peloton.cli import job_rows
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, command, hint, plain, show
-from peloton.cli.session import connected, said, spec_in
+from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
 from peloton.sdk.errors import NotFound, Unsupported
 
@@ -30,7 +30,7 @@ job = LazyGroup(
         "why": LazyCommand("peloton.cli.ops:why", "Why a job is in the state it is in."),
         "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
         "stop": LazyCommand("peloton.cli.job_stop:stop", "Stop a job, or all jobs of an owner."),
-        "delete": LazyCommand(f"{HERE}:delete", "Forget a job that has ended."),
+        "delete": LazyCommand(f"{HERE}:delete", "Delete a job that has ended."),
     }
     | entries(
         "refresh", "update", "rolling-restart", "rolling-start", "rolling-stop", "cache",
@@ -62,7 +62,7 @@ def create(
         "invalidConfig": "Invalid job config: {m}",
         "invalidJobId": "Invalid job ID: {id}, message: {m}",
     }
-    with spec_in(config) as spec, connected() as peloton, said(texts, id=wanted_id):
+    with spec_in(config) as spec, connected() as peloton, refusal_texts(texts, id=wanted_id):
         secrets: tuple[Any, ...] = ()
         if secret_path:
             from peloton.sdk.jobs import secret
@@ -76,11 +76,11 @@ def create(
     if click.get_current_context().ensure_object(CliSettings).output:
         return  # who wants data gets nothing beside it
     steps = (("job", "wait", made), ("task", "list", made), ("why", made))
-    hint("next: " + ", ".join(command(*words) for words in steps))
+    hint("next: " + ", ".join(command(*args) for args in steps))
 
 
 def fetch(wanted: str) -> Any:
-    with connected() as peloton, said({"getRuntimeFail": "Unable to get job"}):
+    with connected() as peloton, refusal_texts({"getRuntimeFail": "Unable to get job"}):
         answer = peloton.jobs.get(wanted)
     if not answer.HasField("jobInfo"):
         raise NotFound("Unable to get job")
@@ -93,7 +93,7 @@ def get(job: str) -> None:
     """Print the job JOB: its config and its runtime."""
     answer = fetch(job)
     show(job_rows.view_of_one(answer.jobInfo, answer=answer))
-    tell_why(job)
+    print_reasons(job)
 
 
 @click.command(cls=PelotonCommand)
@@ -105,29 +105,29 @@ def status(job: str) -> None:
     # The original's --json prints the whole answer here, its YAML the runtime only.
     whole = click.get_current_context().obj.values.get("json_")
     show(job_rows.view_of_one(answer.jobInfo, answer=answer if whole else runtime))
-    tell_why(job)
+    print_reasons(job)
 
 
-def tell_why(job: str) -> None:
-    """Why instances do not run, on stderr: stdout is the original's, to the letter."""
+def print_reasons(job: str) -> None:
+    """Why instances do not run, on stderr: stdout is exactly the original's."""
     with connected() as peloton:
         try:
             reasons = peloton.ops.why(job).reasons
         except Unsupported:
-            return  # a cluster of the original has nobody to ask
+            return  # a cluster of the original does not have this call
     for reason in reasons:
         if reason.code in ("running", "succeeded"):
             continue  # nothing holds these up
         counts = ", ".join(f"{name} {reason.counts[name]}" for name in sorted(reason.counts))
-        place = f", place {reason.position} in line" if reason.HasField("position") else ""
+        position = f", queue position {reason.position}" if reason.HasField("position") else ""
         found = f" ({counts})" if counts else ""
-        hint(f"why: {reason.state}: {reason.text}{place}{found}")
+        hint(f"why: {reason.state}: {reason.text}{position}{found}")
 
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
 def delete(job: str) -> None:
-    """Forget the job JOB, which must have ended."""
-    with connected() as peloton, said({"NOT_FOUND": "Job {id} was not found"}, id=job):
+    """Delete the job JOB, which must have ended."""
+    with connected() as peloton, refusal_texts({"NOT_FOUND": "Job {id} was not found"}, id=job):
         answer = peloton.jobs.delete(job)
     show(OutputForms(answer, text=f"Job {job} deleted", names=lambda: [job]))

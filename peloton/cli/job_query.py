@@ -1,6 +1,6 @@
 """`peloton job query`: the jobs that match, newest first.
 
-Must not cut in silence: when there were more than the limits let through, a hint says so.
+Must not truncate silently: a hint is printed when the limits left something out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from peloton.cli.values import COUNT, DAYS, labels, words
 @click.command(cls=PelotonCommand)
 @click.option("-l", "--labels", type=labels, default=(), help="All of these, by value.")
 @click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
-@click.option("-k", "--keywords", type=words, default=(), help="Words in the config.")
+@click.option("-k", "--keywords", type=words, default=(), help="Keywords in the config.")
 @click.option("-s", "--states", type=words, default=(), help="Any of these states.")
 @click.option("--owner", default="", help="Owning team.")
 @click.option("--name", default="", help="Part of the name.")
 @click.option("-d", "--timerange", "days", default=0, type=DAYS, help="Created in the last DAYS.")
 @click.option("-n", "--limit", default=100, type=COUNT, show_default=True, help="Jobs to print.")
-@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Jobs to look at.")
+@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Most jobs to consider.")
 @click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
 @click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
 @click.option("-a", "--sortorder", "order", default="DESC", show_default=True, help="ASC or DESC.")
@@ -46,4 +46,4 @@ def query(**wanted: Any) -> None:
         more = wanted["offset"] + shown
         hint(f"{shown} of at least {total} jobs; go on with --offset {more}")
     elif total and total >= wanted["total_max"]:
-        hint(f"looked at {total} jobs and no further; raise --total")
+        hint(f"only {total} jobs were considered; raise --total")

@@ -1,6 +1,6 @@
 """Jobs as rows of the original's table.
 
-Must not ask for anything: a row is made of the summary or the info at hand.
+Must not call the server: a row is made of the summary or the info at hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def time_of(stamp: str) -> str:
 
 
 def row(job_id: str, about: Any, *, runtime: Any) -> Sequence[object]:
-    """`about` is a summary or a config: both say name, team and size."""
+    """`about` is a summary or a config: both have name, team and size."""
     from peloton.sdk.render import enum_name
 
     return (

@@ -14,7 +14,7 @@ import click
 from peloton.cli import exits, job_rows
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
-from peloton.cli.session import connected, said
+from peloton.cli.session import connected, refusal_texts
 from peloton.cli.task_texts import stop_text, tell_ended
 from peloton.cli.values import COUNT, numbers
 from peloton.cli.values import labels as labels_of
@@ -35,7 +35,7 @@ Labels = tuple[tuple[str, str], ...]
 @click.option("-l", "--labels", type=labels_of, default=(), help="Jobs with all of these labels.")
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
 @click.option("-n", "--limit", default=100, type=COUNT, help="Jobs to stop at most.")
-@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Jobs to look at.")
+@click.option("-q", "--total", "total_max", default=100, type=COUNT, help="Most jobs to consider.")
 def stop(
     job: str, progress: bool, owner: str, labels: Labels, force: bool, limit: int, total_max: int
 ) -> int:
@@ -72,7 +72,7 @@ def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress:
     if state in TERMINAL_STATES:
         click.echo(f"Job is in terminal state: {state}")
         return exits.OK
-    with said({"notFound": "Job {id} was not found: {m}"}, id=job):
+    with refusal_texts({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
     show(OutputForms(answer, text=stop_text(answer), names=lambda: [job]))
     tell_ended(answer, info.config.instanceCount)
@@ -102,9 +102,9 @@ def stop_many(peloton: Client, found: Any, *, force: bool, progress: bool) -> in
             failed[job] = error
             continue
         stopped.append(job)
-        say(stop_text(answer))
+        print_line(stop_text(answer))
     if stopped:
-        say(f"Stopping jobs: {numbers(stopped)}")
+        print_line(f"Stopping jobs: {numbers(stopped)}")
     if failed:
         hint(f"Error stopping jobs: {numbers(failed)}")
         for job, why in failed.items():
@@ -114,26 +114,26 @@ def stop_many(peloton: Client, found: Any, *, force: bool, progress: bool) -> in
     return exits.of_error(next(iter(failed.values()))) if failed else exits.OK
 
 
-def say(text: str) -> None:
-    """A sentence; on stderr when stdout carries an answer for programs."""
+def print_line(text: str) -> None:
+    """Print a line; on stderr if stdout has an answer for programs."""
     output = click.get_current_context().ensure_object(CliSettings).output
     click.echo(text, err=output in ("json", "yaml", "name"))
 
 
 def follow(peloton: Client, job: str) -> None:
-    """Tells how many instances have ended, whenever that changed, until all have."""
+    """Print how many instances have ended, at each change, until all have."""
     from peloton.sdk.jobs import TERMINAL_STATES, state_of
 
-    told = ""
+    printed = ""
     while True:
         info = peloton.jobs.get(job).jobInfo
         ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL_STATES, "LOST"))
         total = info.config.instanceCount
-        word = "stopped" if ended == total else "stopping"
-        text = f"Job {job} {word}, total_tasks:{total} terminated_tasks:{ended}"
-        if text != told:
-            say(text)
-            told = text
+        verb = "stopped" if ended == total else "stopping"
+        text = f"Job {job} {verb}, total_tasks:{total} terminated_tasks:{ended}"
+        if text != printed:
+            print_line(text)
+            printed = text
         if state_of(info) in TERMINAL_STATES:
             return
         time.sleep(POLL_S)

@@ -1,6 +1,6 @@
 """Groups of commands that are loaded when they are called.
 
-A table says where each command lives and what its one line of help is, so that `--help` loads
+A table has the module of each command and its line of help, so that `--help` loads
 nothing. Must not know any command; a name that is nearly right is answered with the right one.
 """
 
@@ -61,13 +61,13 @@ def load(entry: LazyCommand, name: str) -> click.Command:
     found = getattr(importlib.import_module(module), attribute)
     command = found if isinstance(found, click.Command) else found()
     if command.name != name:
-        # One command may stand under several names, and answers under the one that was typed.
+        # One command may have several names, and is shown under the one that was typed.
         command.name = name
     return command
 
 
-def no_such(word: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+def no_such(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
-        return f"no such command: {word}, did you mean {near[0]}?"
-    return f"no such command: {word}, there is {', '.join(names)}"
+        return f"no such command: {name}, did you mean {near[0]}?"
+    return f"no such command: {name}, there is {', '.join(names)}"

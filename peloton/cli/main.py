@@ -1,6 +1,6 @@
 """The root of the command line: which nouns there are, and how the program ends.
 
-Must not import a noun: the table names them, and the first word typed loads one.
+Must not import a noun: the table names them, and the first argument loads one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOUNS: dict[str, LazyCommand] = {
     "follow": LazyCommand(
         "peloton.cli.follow:follow", "What happens to a job or pool, as it happens."
     ),
-    "admin": LazyCommand("peloton.cli.admin:admin", "What was set aside, and how to go on."),
+    "admin": LazyCommand("peloton.cli.admin:admin", "Dead letters, and how to redrive them."),
 } | {
     name: LazyCommand("peloton.cli.unimplemented:group", "Not supported yet.", hidden=True)
     for name in ("update", "watch", "volume", "hostmgr", "resmgr", "jobmgr")
@@ -67,7 +67,7 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
 
 
 def run(group: click.Group, args: Sequence[str] | None = None) -> int:
-    """Runs one command line; the exit code. Failures are told on stderr, each in one line."""
+    """Runs one command line; the exit code. Failures are printed on stderr, each in one line."""
     try:
         code = invoke(group, sys.argv[1:] if args is None else list(args))
         if sys.stdout is not None:  # a program may be started without one
@@ -90,36 +90,36 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
         return exits.of_error(error)
     except BrokenPipeError:
         # The reader had enough (`| head`). What Python still wants to flush would fail as well.
-        forget_stdout()
+        discard_stdout()
         return exits.OK
     except OSError as error:
         # A full disk behind `>`, a file that vanished: the world's fault, in one line.
-        forget_stdout()
+        discard_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
         click.echo(f"{NAME}: {where}{error.strerror or error}", err=True)
         return exits.SERVER_ERROR
     except RecursionError:
-        click.echo(f"{NAME}: what was handed in is nested too deep", err=True)
+        click.echo(f"{NAME}: the input is nested too deep", err=True)
         return exits.BAD_SPEC
     except UnicodeEncodeError as error:
-        # An argument that is no UTF-8: Python keeps its bytes, and nobody can send them.
-        click.echo(f"{NAME}: {error.object!a} is no text in UTF-8", err=True)
+        # An argument that is not UTF-8: Python keeps its bytes, but they cannot be sent.
+        click.echo(f"{NAME}: {error.object!a} is not valid UTF-8", err=True)
         return exits.USAGE
     return code if isinstance(code, int) else exits.OK
 
 
-def forget_stdout() -> None:
-    """What Python still wants to flush when it ends would fail as well."""
+def discard_stdout() -> None:
+    """Redirect stdout to /dev/null: Python's flush at exit would fail as well."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def whether_it_runs(group: click.Group) -> str:
-    """What to look at where nobody listens: a fleet is no minicluster."""
+    """The hint for a refused connection, for a fleet or for a minicluster."""
     settings: CliSettings = group.context_settings["obj"]
     api = settings.values.get("api") or ""
     if settings.values.get("zk_servers") or settings.values.get("cluster_name") or "," in api:
-        return "do the daemons run? each says `ready: grpc` when it serves"
+        return "are the daemons running? each prints `ready: grpc` when it serves"
     typed = settings.typed.get("--api", "")
     if typed:
         with contextlib.suppress(ValueError):
@@ -129,7 +129,7 @@ def whether_it_runs(group: click.Group) -> str:
 
 
 def invoke(group: click.Group, args: list[str]) -> object:
-    """What click's own main does, less its ideas of how a program ends."""
+    """What click's own main does, without its handling of exits."""
     shell = os.environ.get(COMPLETE)
     if shell:
         from click.shell_completion import shell_complete

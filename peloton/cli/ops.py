@@ -17,7 +17,7 @@ import click
 from peloton.cli import exits
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
-from peloton.cli.session import connected, said
+from peloton.cli.session import connected, refusal_texts
 from peloton.cli.values import COUNT, duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
@@ -35,11 +35,11 @@ def why(job: str, instance: int | None) -> None:
     peloton why JOB
     peloton why JOB 7
     """
-    with connected() as peloton, said(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(TEXTS, job=job):
         answer = peloton.ops.why(job, instance)
     now = time.time()
-    told = sum(reason.instances for reason in answer.reasons)
-    if told < sum(answer.counts.values()):
+    counted = sum(reason.instances for reason in answer.reasons)
+    if counted < sum(answer.counts.values()):
         counts = ", ".join(f"{answer.counts[name]} {name}" for name in sorted(answer.counts))
         hint(f"of all instances: {counts}")
     show(
@@ -66,7 +66,7 @@ def row(reason: Any, now: float) -> Sequence[object]:
     who = known("instance")
     if reason.instances > 1:
         who = f"{reason.instances} instances"
-        text = text.removeprefix(f"{who}: ")  # said once is enough
+        text = text.removeprefix(f"{who}: ")  # it is printed once
     return (
         who, reason.state, reason.code, known("position"), text, counts, again,
     )  # fmt: skip
@@ -85,8 +85,8 @@ def row(reason: Any, now: float) -> Sequence[object]:
 def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
     """Wait for JOB to end, and exit as it did.
 
-    A server that does not answer is asked again for a minute: a daemon that starts again is back
-    by then. With --within the time counts, whatever the reason.
+    A server that does not answer is called again for a minute, in which a daemon can restart. With
+    --within only that time counts.
 
     \b
     peloton wait JOB --within 10m && echo done
@@ -100,15 +100,15 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
                 128 and the signal's number where a signal ended it.
                 `--output json` has it in exit_code, or names the signal
       64 to 77  the command itself went wrong: 64 usage, 66 no such job,
-                69 nobody answered for a minute
+                69 no answer for a minute
       124       the time of --within is over, and the job goes on;
                 also where the server did not answer
       125       the job ended without a code of its own: it was killed
       130       interrupted; the job goes on
     """
-    with connected() as peloton, said(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(TEXTS, job=job):
         try:
-            with looked_on(job) as seen:
+            with progress_of(job) as seen:
                 ended = peloton.ops.wait(job, timeout_s=within_s, silent=hint, seen=seen)
         except KeyboardInterrupt:
             hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
@@ -120,8 +120,8 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
 
 
 @contextmanager
-def looked_on(job: str) -> Iterator[Callable[[Any], None] | None]:
-    """Who is told how far it is: a bar, where stderr is a terminal."""
+def progress_of(job: str) -> Iterator[Callable[[Any], None] | None]:
+    """The callback for progress: a bar, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -132,26 +132,26 @@ def looked_on(job: str) -> Iterator[Callable[[Any], None] | None]:
 
 
 def show_end(job: str, ended: Any) -> None:
-    """What a wait came to, and what to look at next."""
+    """Print the result of a wait, and a hint at the next command."""
     has_code = ended.done and ended.state in ("SUCCEEDED", "FAILED")
     answer = {
         "job_id": job,
         "state": ended.state,
         "done": ended.done,
         "counts": dict(sorted(ended.counts.items())),
-        # What a signal ended has no exit code, nor has what was killed, or goes on; what a shell
-        # would make of it is for shells.
+        # No exit code if a signal ended it, if it was killed, or if it goes on: the code of a
+        # shell (128 and the number) is for shells only.
         "exit_code": ended.exit_code if has_code and not ended.signal else None,
         "signal": ended.signal or None,
     }
     counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
-    text = f"Job {job} {ended.state or 'was not heard of'}" + (f": {counts}" if counts else "")
+    text = f"Job {job} {ended.state or 'in an unknown state'}" + (f": {counts}" if counts else "")
     show(OutputForms(answer, text=text, names=lambda: [job]))
     if not ended.done:
-        hint("the time is over; " + ("the job goes on" if ended.state else "nobody answered"))
+        hint("the time is over; " + ("the job goes on" if ended.state else "no server answered"))
         return
     if ended.signal:
-        hint(f"its lowest instance that failed was ended by {ended.signal}")
+        hint(f"its lowest failed instance was ended by {ended.signal}")
     if ended.state != "SUCCEEDED":
         hint(f"next: {command('why', job)}")
 
@@ -159,7 +159,7 @@ def show_end(job: str, ended: Any) -> None:
 @click.command(cls=OwnCommand)
 @click.argument("key")
 def story(key: str) -> None:
-    """What the actor KEY did lately, and because of what.
+    """The recent transitions of the actor KEY, with their causes.
 
     \b
     peloton story job/JOB
@@ -174,7 +174,7 @@ def story(key: str) -> None:
             header=STORY_HEADER,
             rows=lambda: map(line_row, answer.lines),
             names=lambda: dict.fromkeys(line.because for line in answer.lines),
-            nothing="Nothing is remembered.",
+            nothing="No transitions are kept.",
             compact=True,
         )
     )

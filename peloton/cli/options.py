@@ -17,7 +17,7 @@ from peloton.cli.values import duration
 
 API = "127.0.0.1:5397"
 OUTPUTS = ("table", "json", "yaml", "name")
-# The flags that say which cluster is meant: a command that we propose needs those typed now. What
+# The flags that select the cluster: a proposed command repeats those typed now. What
 # came from the environment is there the next time as well.
 REPEATED = {
     "api": "--api", "jobmgr": "--jobmgr", "resmgr": "--resmgr", "hostmgr": "--hostmgr",
@@ -28,7 +28,7 @@ REPEATED = {
 
 @dataclass
 class CliSettings:
-    """What the flags said, and who said it: a flag that was typed outranks a default."""
+    """The values of the flags and their sources: a typed flag outranks a default."""
 
     values: dict[str, Any] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class CliSettings:
         """None: as the command is used to print."""
         return self.values.get("output") or ("json" if self.values.get("json_") else None)
 
-    def command(self, *words: str) -> str:
+    def command(self, *args: str) -> str:
         """A command line for the same cluster, to be typed next."""
-        flags = [word for pair in self.typed.items() for word in pair]
-        return shlex.join(["peloton", *flags, *words])
+        flags = [part for pair in self.typed.items() for part in pair]
+        return shlex.join(["peloton", *flags, *args])
 
     @property
-    def is_told_where(self) -> bool:
-        """Whether an address outranks a search: who types either of them means it."""
+    def is_address_chosen(self) -> bool:
+        """Whether a given address outranks a search in ZooKeeper: a typed flag wins."""
         if "--api" in self.typed:
             return True
         search_typed = any(flag in self.typed for flag in ("--zkservers", "--clusterName"))

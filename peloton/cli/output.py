@@ -1,7 +1,7 @@
 """Prints an answer in the form that was asked for.
 
 Data goes to stdout; hints and errors go to stderr, so that a pipe never carries them. Must not
-decide what an answer means: the command says how it looks as a table, as names and by default.
+interpret an answer: the command defines its forms as a table, as names and as text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RowSource = Callable[[], Iterable[Sequence[object]]]
 
 @dataclass(frozen=True)
 class OutputForms:
-    """The faces of one answer. `text` stands for commands that print a sentence, not a table."""
+    """The forms of one answer. `text` is for commands that print a sentence, not a table."""
 
     answer: Any
     default: str = "table"
@@ -30,7 +30,7 @@ class OutputForms:
     header: Sequence[str] = ()
     rows: RowSource = tuple
     names: Callable[[], Iterable[str]] = tuple
-    # Said instead of a table without rows.
+    # Printed instead of an empty table.
     nothing: str = ""
     # Columns with nothing in them are left out: for tables of ours, which no script cuts up yet.
     compact: bool = False
@@ -101,6 +101,6 @@ def hint(text: str) -> None:
     click.echo(text, err=True)
 
 
-def command(*words: str) -> str:
+def command(*args: str) -> str:
     """What to type next, for the cluster that this command line was for."""
-    return click.get_current_context().ensure_object(CliSettings).command(*words)
+    return click.get_current_context().ensure_object(CliSettings).command(*args)

@@ -1,6 +1,6 @@
-"""`peloton respool`: resource pools, in the original's words.
+"""`peloton respool`: resource pools, with the texts of the original.
 
-Must not read a pool's place from the file: the path on the command line says it.
+Must not read a pool's parent from the file: it is in the path on the command line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, plain, show
-from peloton.cli.session import connected, said, spec_in
+from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
 
 HEADER = ("Path", "ID", "Kind", "Reservation", "Limit", "Share", "Allocation")
@@ -43,7 +43,7 @@ def create(path: str, config: str) -> None:
         "alreadyExists": "Already exists: {m}",
         "invalidResourcePoolConfig": "Invalid resource pool config: {m}",
     }
-    with spec_in(config) as spec, connected() as peloton, said(texts):
+    with spec_in(config) as spec, connected() as peloton, refusal_texts(texts):
         pool_id = peloton.pools.create(path, spec)
     show(
         OutputForms(
@@ -98,7 +98,7 @@ def delete(path: str) -> None:
         "isNotLeaf": "ResPool is not leaf: {m}",
         "notDeleted": "ResPool not deleted: {m}",
     }
-    with connected() as peloton, said(texts, path=path):
+    with connected() as peloton, refusal_texts(texts, path=path):
         answer = peloton.pools.delete(path)
     # The blank at the end is the original's.
     show(OutputForms(answer, text=f"Resource Pool {path} is deleted ", names=lambda: [path]))

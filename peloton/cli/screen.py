@@ -56,7 +56,7 @@ def plain(value: object) -> str:
 
 @contextmanager
 def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
-    """A bar on stderr while it lasts; told the job's state and its instances by state."""
+    """A progress bar on stderr; call it with the job's state and its instances by state."""
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}", markup=False), BarColumn(),
         MofNCompleteColumn(), TimeElapsedColumn(),

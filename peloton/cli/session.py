@@ -1,4 +1,4 @@
-"""Opens the client a command works with, and puts refusals into the original's words.
+"""Opens the client a command works with, and gives refusals the texts of the original.
 
 The only place of the command line that makes a client. Must not print: the text travels in the
 error to whoever ends the program.
@@ -32,7 +32,7 @@ def connected() -> Iterator[Client]:
     """The client the flags describe. Loads gRPC, so only what calls the cluster comes here."""
     settings = click.get_current_context().ensure_object(CliSettings)
     values, roles = settings.values, settings.roles()
-    servers = () if settings.is_told_where else searched(values)
+    servers = () if settings.is_address_chosen else searched(values)
     api = addresses(values.get("api") or API, "--api")
     roles = {role: addresses(text, f"--{role}") for role, text in roles.items()}
     from peloton.sdk.client import TIMEOUT_S, Client
@@ -51,12 +51,12 @@ def connected() -> Iterator[Client]:
 
 
 def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ZooKeeper servers to ask, if any: those of a named cluster, or as they were said."""
+    """The ZooKeeper servers to ask, if any: those of a named cluster, or those of the flag."""
     name = values.get("cluster_name")
     if name:
         return (named_cluster(name),)
-    words = values.get("zk_servers") or ()
-    servers = tuple(one.strip() for word in words for one in word.split(",") if one.strip())
+    given = values.get("zk_servers") or ()
+    servers = tuple(one.strip() for text in given for one in text.split(",") if one.strip())
     try:
         return tuple(with_port(address, ZK_PORT) for address in servers)
     except ValueError as error:
@@ -64,14 +64,14 @@ def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_cluster(name: str) -> str:
-    """What `clusters.json` says of a cluster; the first file there is counts."""
+    """The entry of a cluster in `clusters.json`; the first file that exists counts."""
     files = [Path(folder).expanduser() / CLUSTERS for folder in CLUSTER_FOLDERS]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise NotFound(f"cluster {name}: there is no {' and no '.join(map(str, files))}")
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        known = {one["clusterName"]: one["zkURL"] for one in told["clusters"]}
+        data = json.loads(file.read_text(encoding="utf-8"))
+        known = {one["clusterName"]: one["zkURL"] for one in data["clusters"]}
     except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         text = f'{file} must be {{"clusters": [{{"clusterName": ..., "zkURL": ...}}]}}: {error!r}'
         raise BadSpec(text) from None
@@ -118,13 +118,13 @@ def read_spec(path: str) -> dict[str, Any]:
         return load(text, name=path)
     except BadSpec as error:
         if error.field:
-            error.args = (f"{path}: {error}",)  # of the text itself, such as a key given twice
+            error.args = (f"{path}: {error}",)  # such as a duplicate key
         raise
 
 
 @contextmanager
 def spec_in(path: str) -> Iterator[dict[str, Any]]:
-    """The spec in a file; what is said to be wrong with it then names the file and the line."""
+    """The spec in a file; adds the file and the line to errors about a field."""
     spec = read_spec(path)
     try:
         yield spec
@@ -150,10 +150,10 @@ def _line_of(path: str, field: str) -> int | None:
 
 
 @contextmanager
-def said(texts: Mapping[str, str], **names: object) -> Iterator[None]:
-    """Gives refusals of these kinds the text the original's tool has for them.
+def refusal_texts(texts: Mapping[str, str], **names: object) -> Iterator[None]:
+    """Replaces the texts of refusals of these kinds by those of the original's tool.
 
-    `{m}` in a text is what the server said.
+    `{m}` in a text is the server's message.
     """
     try:
         yield

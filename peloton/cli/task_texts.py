@@ -1,6 +1,6 @@
 """Tasks and pod events as rows and sentences of the original.
 
-Must not ask for anything: all is made of the answer at hand.
+Must not call the server: everything is made of the given answer.
 """
 
 from __future__ import annotations
@@ -136,5 +136,5 @@ def tell_ended(answer: Any, wanted: int) -> None:
 
 def start_text(answer: Any) -> str:
     started, failed = numbers(answer.startedInstanceIds), numbers(answer.invalidInstanceIds)
-    words = "Tasks started successfully for instances"
-    return f"{words}: {started} and failed instances are: {failed}"
+    prefix = "Tasks started successfully for instances"
+    return f"{prefix}: {started} and failed instances are: {failed}"

@@ -1,4 +1,4 @@
-"""Commands of the original that are not there yet, and say so.
+"""Commands of the original that are not implemented yet and answer so.
 
 Must not pretend: a script that counts on one has to fail at once and know why.
 """

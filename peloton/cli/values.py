@@ -16,17 +16,17 @@ PIECE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def words(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Words separated by commas."""
+    """Values separated by commas."""
     if isinstance(value, tuple):
         return value
-    return tuple(word.strip() for word in value.split(",") if word.strip())
+    return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 def labels(value: str | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """key=value pairs separated by commas."""
     if isinstance(value, tuple):
         return value
-    pairs = [word.partition("=") for word in words(value)]
+    pairs = [pair.partition("=") for pair in words(value)]
     if not all(key and equals for key, equals, _ in pairs):
         raise click.BadParameter(f"{value!r} is not of the form key=value,key=value")
     return tuple((key, text) for key, _, text in pairs)

@@ -1,7 +1,7 @@
-"""Asking the cluster on behalf of one call: how long to wait, and what ends the call.
+"""Sends commands and queries of one gRPC call to the cluster and waits for the answers.
 
-Turns futures into answers and the troubles any question may meet into gRPC statuses. It must not
-judge a `Refused` or an `Absent`: what these mean differs by service.
+Turns futures into answers, and failures that any request may meet into gRPC statuses. It must not
+interpret a `Refused` or an `Absent`: what these mean differs by service.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
 
 CALL_ASK_S_MAX = 15.0
-"""How long one question may take, whatever the client would wait."""
+"""How long one request may take, even if the client's deadline is later."""
 RETRY_S = 0.5
-"""When to repeat what was UNAVAILABLE: a shard that moves has its next owner in about that time."""
+"""When to repeat a call that was UNAVAILABLE: a moving shard has its next owner by then."""
 ASKS_IN_FLIGHT_MAX = 8
-"""Questions of one call at once: a listing of a large job must not fill the shards' inboxes."""
+"""Concurrent queries of one call: a listing of a large job must not fill the shards' inboxes."""
 POOLS_PER_PAGE_MAX = 500
 """Pools in one answer: about ten milliseconds of the thread that all shards of a daemon share."""
 
@@ -54,8 +54,8 @@ def end(
 ) -> NoReturn:
     """End the call with a status.
 
-    `field` is the path of what is wrong in the request, and is put before the text. `retry_s` is
-    for calls that change nothing unnoticed when repeated: after so long it may help.
+    `field` is the path of the wrong field in the request; it is put before the text. `retry_s` is
+    given only for calls that are safe to repeat: the delay after which a repeat may succeed.
     """
     status = details.status(code, text, field=field, retry_s=retry_s)
     if status is None:
@@ -66,7 +66,7 @@ def end(
 
 
 class ClusterClient:
-    """One cluster, asked for the calls of one server."""
+    """The requests of one server's calls to one cluster."""
 
     def __init__(self, cluster: ClusterPort) -> None:
         self.cluster = cluster
@@ -74,7 +74,7 @@ class ClusterClient:
     def wait(
         self, future: Future[Any], context: Context, *, of: str = "the cluster", safe: bool = True
     ) -> Any:
-        """The answer, unless there is none, which ends the call. `safe`: it may be repeated."""
+        """The answer; without one, ends the call. `safe`: the client may repeat the call."""
         retry_s = RETRY_S if safe else None
         left_s = context.time_remaining()
         try:
@@ -84,17 +84,17 @@ class ClusterClient:
         except TimesUp:
             future.cancel()
             text = (
-                f"no answer in time from {of}; a change may have happened all the same: "
-                "look, then repeat"
+                f"no answer in time from {of}; a change may have happened nevertheless: "
+                "check, then repeat"
             )
             end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
         if isinstance(answer, ShardDamaged):
-            # No UNAVAILABLE, which clients repeat: until a person has acted nothing changes.
+            # Not UNAVAILABLE, which clients repeat: nothing changes until an operator has acted.
             end(context, Code.DATA_LOSS, text=answer.text)
         if isinstance(answer, Unavailable):
             end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
         if isinstance(answer, DeadLettered):
-            text = f"the command failed again and again and was set aside: {answer.text}"
+            text = f"the command failed repeatedly and is now a dead letter: {answer.text}"
             end(context, Code.INTERNAL, text=text)
         return answer
 
@@ -106,8 +106,8 @@ class ClusterClient:
         context: Context,
         request: tuple[str, bytes] | None = None,
     ) -> Any:
-        """Ask one entity and wait."""
-        # A question changes nothing, so nobody will want to know who asked it.
+        """Send a command or a query to one entity and wait for the answer."""
+        # A query changes nothing, so its principal is not recorded.
         who = "" if isinstance(message, Query) else principal_of(context).text
         future = self.cluster.ask(to, message, request=request, who=who)
         # A command without a request key might be done twice.
@@ -115,7 +115,7 @@ class ClusterClient:
         return self.wait(future, context, of=to, safe=safe)
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
-        """The answers to many questions, in order, a few of them asked ahead."""
+        """The answers to many queries, in order; a few queries are sent ahead."""
         waiting: deque[Future[Any]] = deque()
         rest = iter(asks)
         for to, query in itertools.islice(rest, ASKS_IN_FLIGHT_MAX):
@@ -126,42 +126,42 @@ class ClusterClient:
                 waiting.append(self.cluster.ask(to, query))
             yield answer
 
-    # ---- what several services ask for ----
+    # ---- queries of several services ----
 
     def pool(self, query: GetPool, context: Context) -> tuple[PoolView, ...]:
         """A pool and those above it, the root last; nothing where there is no such pool."""
         return self._of_pools(query, context)
 
     def pools(self, context: Context, *, parent: Key | None = None) -> dict[Key, PoolView]:
-        """Every pool, parents before children; or the children of one alone.
+        """Every pool, parents before children; or the children of one only.
 
-        They are read page by page, for a shard answers between two turns. A pool that is there all
-        the time, under one name, is read, whatever comes or goes meanwhile.
+        They are read in pages, because a shard answers between two turns. A pool that exists under
+        one name during the whole call is always found, whatever others are created or deleted.
         """
         return all_pages(lambda query: self._of_pools(query, context), parent=parent)
 
     def _of_pools(self, query: Query, context: Context) -> tuple[PoolView, ...]:
         found = self.ask(ROOT, query, context=context)
         if not isinstance(found, tuple):
-            # Else a pool that was not asked for yet would be said not to exist.
-            text = f"{ROOT} has not begun yet: the cluster is young"
+            # Otherwise the answer would be that the pool does not exist.
+            text = f"{ROOT} is not created yet: the cluster is still starting"
             end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
         return found
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
-        """A job, or None where there is none of that name."""
+        """A job, or None if it does not exist."""
         if key is None:
             return None
         found = self.ask(key, GetJob(), context=context)
         return found if isinstance(found, JobView) else None
 
     def listing(self, query: ListViews, context: Context) -> Listed:
-        """The summaries that are wanted, of all shards or not at all."""
+        """The matching summaries of all shards; a shard that does not answer ends the call."""
 
         def wait(future: Future[Any]) -> Listed:
             found = self.wait(future, context)
             if not isinstance(found, Listed):
-                end(context, Code.INTERNAL, text="a shard did not answer with a list")
+                end(context, Code.INTERNAL, text="a shard answered a listing with something else")
             return found
 
         return gather(self.cluster, query, wait=wait)
@@ -171,7 +171,7 @@ class ClusterClient:
     ) -> Iterator[InstanceView]:
         """Instances start … stop - 1 of a job, ascending, all of them by default.
 
-        Those whose slice has not opened yet are shown as they will be when it does.
+        Instances of a slice that is not opened yet are shown in their initial state.
         """
         stop = job.spec.instances if stop is None else min(stop, job.spec.instances)
         if start >= stop:
@@ -192,20 +192,20 @@ def all_pages(
     parent: Key | None = None,
     most: int = POOLS_PER_PAGE_MAX,
 ) -> dict[Key, PoolView]:
-    """What all pages show together, in their order."""
+    """The pools of all pages, in their order."""
     found: dict[Key, PoolView] = {}
     after: tuple[tuple[str, Key], ...] | None = None
     while True:
         page = ask(ListPools(most, after, parent))
         known = len(found)
         found.update((view.pool, view) for view in page)
-        # An owner of an earlier version answers with all pools, however few were asked for.
+        # An owner of an earlier version ignores the page size and answers with all pools.
         if len(page) != most or len(found) == known:
             return found
-        after = _way_down(page[-1], found)
+        after = _path_from_root(page[-1], found)
 
 
-def _way_down(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str, Key], ...]:
+def _path_from_root(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str, Key], ...]:
     """Names and keys of the pools from below the root to this one, as far as they are known."""
     way: list[tuple[str, Key]] = []
     at: PoolView | None = view
@@ -216,7 +216,7 @@ def _way_down(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str,
 
 
 def unopened(job: JobView, instance: int) -> InstanceView:
-    """An instance that does not exist yet, although its job does."""
+    """The view of an instance that does not exist yet, although its job does."""
     return InstanceView(
         instance=instance,
         state="INITIALIZED",

@@ -1,7 +1,6 @@
-"""The cluster as the gateway sees it: the few calls of a region that it needs, and no more.
+"""The port through which the gateway uses the cluster: the methods of a region that it needs.
 
-It must hold no behaviour; the region of the shells has these very methods, and tests bring one
-of their own.
+It must hold no behaviour: the region of the shells implements it, and tests use a fake.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from peloton.runtime.vocabulary import Key, Message, Query
 
 
 class ClusterPort(Protocol):
-    """What a region offers to the gateway; every future is answered, none raises."""
+    """What a region offers to the gateway; every future gets a result, none raises."""
 
     def ask(
         self,
@@ -27,28 +26,28 @@ class ClusterPort(Protocol):
         request: tuple[str, bytes] | None = None,
         who: str = "",
     ) -> Future[Any]:
-        """A command or a query."""
+        """Send a command or a query; the future has the answer."""
 
     def shards_of(self, kind: str) -> list[Key]:
-        """Whom to ask for the summaries of a kind."""
+        """The shards that hold entities of a kind."""
 
     def shard_of(self, key: Key) -> Key:
-        """The shard that an entity lives in, as one follows it."""
+        """The shard of an entity, as the address for `follow`."""
 
     def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
-        """What comes after a mark of a shard, as a `ChangesPage`, once there is something."""
+        """The changes after a mark of a shard, as a `ChangesPage`, once there are any."""
 
     def changes_in(self, read: ChangesPage) -> list[Change]:
         """The changes of a page."""
 
     def quarantine(self) -> Future[Any]:
-        """What is set aside: pairs (key, fact)."""
+        """Dead letters and quarantines: pairs (key, fact)."""
 
     def redrive(self, key: Key) -> Future[Any]:
-        """Try again what is set aside."""
+        """Redrive the dead letters of an entity."""
 
     def story(self, key: Key, member: int | None = None) -> Future[list[StoryLine]]:
-        """What an entity did lately."""
+        """The recent turns of an entity."""
 
     def condition(self) -> Condition:
-        """Whether it is live and ready, and all that is wrong."""
+        """Whether the process is live and ready, and the reasons if not."""

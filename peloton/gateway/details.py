@@ -1,8 +1,8 @@
-"""What a status tells programs beside its code and text: the details of google.rpc.
+"""Machine-readable details of a gRPC status (google.rpc).
 
-Turns the path of a wrong field into a BadRequest, and the time after which a repeat is safe and may
-help into a RetryInfo; a client finds them in the trailer `grpc-status-details-bin`. It must not
-change code or text: clients that know nothing of details go by those.
+Turns the path of a wrong field into a BadRequest, and the delay after which a repeat is safe and
+may succeed into a RetryInfo; a client finds them in the trailer `grpc-status-details-bin`. It must
+not change code or text: clients that ignore details rely on those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 TEXT_MAX = 1000
-"""Characters: a text stands in the details again, and all trailers together have 8 KB of room."""
+"""Characters: the details repeat the text, and all trailers together are limited to 8 KB."""
 
 
 def status(
@@ -32,12 +32,12 @@ def status(
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
     if not details or len(text) > TEXT_MAX:
         return None
-    told = status_pb2.Status(code=code.value[0], message=message(text, field=field))
+    found = status_pb2.Status(code=code.value[0], message=message(text, field=field))
     for detail in details:
-        told.details.add().Pack(detail)
-    return rpc_status.to_status(told)
+        found.details.add().Pack(detail)
+    return rpc_status.to_status(found)
 
 
 def message(text: str, *, field: str = "") -> str:
-    """The text as people read it: the field first."""
+    """The text with the field path in front."""
     return f"{field}: {text}" if field else text

@@ -1,9 +1,9 @@
-"""Reading the change feeds of shards, wherever they live, on the gateway's event loop.
+"""Reads the change feeds of shards of any daemon, on the gateway's event loop.
 
-Turns a mark into the page that comes after it, when there is one: the shard's owner answers with
-the frame (`runtime/core/followers.py`), so nothing here looks now and then. Only what cannot be
-answered, because a shard moves or restarts, is asked again after a pause, with the same mark: so
-each change is read once and in order, or a gap is marked. It must not block the loop.
+Turns a mark into the page after it, once there is one: the shard's owner answers when a frame is
+committed (`runtime/core/followers.py`), so nothing here polls. Only a query that cannot be
+answered, because a shard moves or restarts, is repeated after a pause, with the same mark: so each
+change is read once and in order, or a gap is marked. It must not block the loop.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FeedMark: TypeAlias = tuple[int, int]
 
 
 class OutOfReach(Exception):
-    """A shard did not answer for as long as one wanted to wait."""
+    """A shard did not answer within the patience of the caller."""
 
 
 class BadToken(ValueError):
-    """A resume token that is none, or of another question."""
+    """A resume token that is malformed, or of another query."""
 
 
 class ClusterFeed:
@@ -43,7 +43,7 @@ class ClusterFeed:
     async def page(
         self, shard: Key, query: FollowChanges, *, patience_s: float | None
     ) -> ChangesPage:
-        """What comes after the mark, once there is something; now and then an empty page."""
+        """The page after the mark, once there is one; occasionally an empty page."""
         follow = self.cluster.follow
         read = await self.answered(lambda: follow(shard, query), patience_s=patience_s)
         if not isinstance(read, ChangesPage):
@@ -51,9 +51,9 @@ class ClusterFeed:
         return read
 
     async def answered(self, ask: Callable[[], Future[Any]], *, patience_s: float | None) -> Any:
-        """The answer, asked for again while there is none; None: for ever.
+        """The answer; repeats the query while it is unavailable. `patience_s` None: for ever.
 
-        A damaged shard ends the call, as at the desk: asking again does not help.
+        A damaged shard ends the call, as in `ClusterClient.wait`: a repeat does not help.
         """
         loop = asyncio.get_running_loop()
         pause_s, since_s = RETRY_FIRST_S, None
@@ -66,13 +66,13 @@ class ClusterFeed:
             since_s = loop.time() if since_s is None else since_s
             if patience_s is not None and loop.time() - since_s >= patience_s:
                 raise OutOfReach(answer.text)
-            # Those who lost the same shard must not come back in step.
+            # Jitter: readers that lost the same shard must not retry at the same moment.
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 
 
 def token_of(marks: Mapping[Key, FeedMark]) -> str:
-    """Where a reader of these shards stands, as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
+    """The marks of these shards as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
     return ",".join(
         f"{shard.partition('/')[2]}@{position}" + ("" if k == ALL else f".{k}")
         for shard, (position, k) in sorted(marks.items())

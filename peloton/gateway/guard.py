@@ -29,6 +29,6 @@ def guarded_method(method: RpcMethod, name: str) -> RpcMethod:
             if context.code() is not None:
                 raise
             log.exception("a call failed", method=name)
-            context.abort(grpc.StatusCode.INTERNAL, f"{name} failed; the daemon's log says why")
+            context.abort(grpc.StatusCode.INTERNAL, f"{name} failed; see the daemon's log")
 
     return answer

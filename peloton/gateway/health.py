@@ -1,7 +1,7 @@
-"""grpc.health.v1: whether the cluster behind this server can be asked.
+"""grpc.health.v1: whether the cluster behind this server takes calls.
 
 Turns the cluster's condition into a status at the moment of the question. It must not remember one:
-a watcher is told to ask instead, which the protocol provides for.
+`Watch` is refused in favour of `Check`, which the protocol provides for.
 
 The server as a whole (``""``), each service and `readiness` answer as `/ready` over HTTP does, and
 `liveness` as `/health` does.
@@ -37,4 +37,4 @@ class Health:
 
     def Watch(self, sent: health_pb2.HealthCheckRequest, context: Context) -> Any:
         """Clients of the protocol take this answer for "healthy as long as it answers"."""
-        end(context, Code.UNIMPLEMENTED, text="Health.Watch is not supported yet: ask Check")
+        end(context, Code.UNIMPLEMENTED, text="Health.Watch is not supported yet: use Check")

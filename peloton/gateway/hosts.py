@@ -1,6 +1,6 @@
-"""The hosts as people see them: their state, what they have, what of it is free.
+"""Host calls of the ops service: state, capacity and free resources; removal of a host.
 
-Turns what inventories list into messages of the ops calls. To list them it must not ask a host: the
+Turns the lists of inventories into messages of the ops calls. A listing must not query hosts: the
 inventory of its shard follows each of them.
 """
 
@@ -19,7 +19,7 @@ from peloton.runtime.vocabulary import Key, Refused, key
 
 
 def list_hosts(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
-    """Every host, by name: one inventory that cannot answer makes the whole unavailable."""
+    """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
     found: list[HostView] = []
     inventories = [
         inventory_key(at) for at in range(len(cluster_client.cluster.shards_of("inventory")))
@@ -27,10 +27,10 @@ def list_hosts(cluster_client: ClusterClient, context: Context) -> list[ops.Host
     answers = cluster_client.each(((inventory, ListHosts()) for inventory in inventories), context)
     for inventory, views in zip(inventories, answers, strict=True):
         if not isinstance(views, tuple):
-            text = f"{inventory} has not begun yet: the cluster is young"
+            text = f"{inventory} is not created yet: the cluster is still starting"
             end(context, Code.UNAVAILABLE, text=text, retry_s=RETRY_S)
         found += views
-    return [_told(view) for view in sorted(found, key=lambda view: view.summary.host)]
+    return [_host_of(view) for view in sorted(found, key=lambda view: view.summary.host)]
 
 
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
@@ -39,19 +39,19 @@ def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) ->
 
 
 def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
-    """A machine that is no more. Its daemon's config may still name it: then it comes back."""
+    """Remove a host. If a daemon's config still names it, that daemon's next start restores it."""
     host = key("host", sent.name)
     found = cluster_client.ask(host, GetHost(), context=context)
     if not isinstance(found, Host) or found.removed:
-        end(context, Code.NOT_FOUND, text=f"no host is called {sent.name}")
-    # What it holds, it alone decides by: a run may be granted after any look from here.
+        end(context, Code.NOT_FOUND, text=f"no such host: {sent.name}")
+    # The host itself checks for runs: it may grant one after any check made here.
     lost = cluster_client.ask(host, HostGone(sent.lose_runs), context=context)
     if isinstance(lost, Refused):
         end(context, Code.FAILED_PRECONDITION, text=lost.text)
     return ops.ForgetHostResponse(runs_lost=lost)
 
 
-def _told(view: HostView) -> Any:
+def _host_of(view: HostView) -> Any:
     summary = view.summary
     return ops.Host(
         name=client_name(summary.host),

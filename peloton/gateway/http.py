@@ -83,13 +83,13 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
     timeout = SOCKET_S_MAX
 
     def do_GET(self) -> None:
-        """Find out what is asked for, and answer."""
-        asked = urllib.parse.urlsplit(self.path)
+        """Route the request and answer."""
+        target = urllib.parse.urlsplit(self.path)
         if not _is_loopback(_host_of(self.headers.get("Host", ""))):
             self._say(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
             return
-        path = asked.path.rstrip("/")
-        query = urllib.parse.parse_qs(asked.query)
+        path = target.path.rstrip("/")
+        query = urllib.parse.parse_qs(target.query)
         known: dict[str, Callable[[], None]] = {
             "/health": lambda: self._condition(query, live=True),
             "/ready": lambda: self._condition(query, live=False),
@@ -117,7 +117,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
     # ---- answers ----
 
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
-        """`/health` asks whether to restart this process, `/ready` whether to send it calls."""
+        """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
@@ -174,8 +174,8 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
 
     def _start(self) -> int | None:
         """From which byte on; other forms of ranges are passed over, as HTTP lets a server do."""
-        asked = RANGE.fullmatch(self.headers.get("Range", ""))
-        return int(asked[1]) if asked is not None else None
+        wanted = RANGE.fullmatch(self.headers.get("Range", ""))
+        return int(wanted[1]) if wanted is not None else None
 
     def _say(self, status: HTTPStatus, text: str) -> None:
         body = text.encode()

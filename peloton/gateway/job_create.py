@@ -1,8 +1,8 @@
-"""JobManager.Create: everything that may be wrong is found before anything is said.
+"""JobManager.Create: the request is validated completely before any command is sent.
 
 Turns a CreateRequest into one command, or into pieces and a last command where the instances' own
-configs are too many for one message. Refusals stand inside the answer, in the original's order:
-id, pool, config. It must not leave half a job behind that it knew to be wrong.
+configs are too large for one message. Refusals are inside the answer, in the original's order: id,
+pool, config. It must not leave half a job behind for a request that is invalid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peloton.gateway.translate_task import BadConfig
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
-"""Own configs that may travel with the command itself; larger ones are said slice by slice."""
+"""Own configs that may travel with the command itself; larger ones are sent slice by slice."""
 
 Error = job.CreateResponse.Error
 
@@ -42,7 +42,7 @@ class Creation:
         self._drawn = not sent.id.value and self._request is None
 
     def answer(self) -> job.CreateResponse:
-        """Do it, and say what became of it."""
+        """Create the job; the answer to the client."""
         sent = self._sent
         if sent.secrets:
             end(self._context, Code.INVALID_ARGUMENT, text="secrets not supported by cluster")
@@ -73,7 +73,7 @@ class Creation:
         """The pool and those above it, or what is wrong with it."""
         named = self._sent.config.respoolID.value
         key = pool_key(named)
-        # Asked even where none is named: a cluster without a root is too young for any answer.
+        # Queried even if no pool is named: a cluster without a root is still starting.
         found = self._cluster_client.pool(GetPool(key if named else ROOT), self._context)
         if not named:
             return "resource pool ID is null"
@@ -89,7 +89,7 @@ class Creation:
         key = job_key(self._id)
         overrides, pieces = tuple(wanted.pieces.items()), 0
         if wanted.size_bytes() > WHOLE_BYTES_MAX:
-            refused = self._say_pieces(key, wanted)
+            refused = self._send_pieces(key, wanted)
             if refused is not None:
                 return refused
             overrides, pieces = (), len(wanted.pieces)
@@ -102,14 +102,14 @@ class Creation:
         assert isinstance(answer, Refused), answer
         return self._refused(answer)
 
-    def _say_pieces(self, key: Key, wanted: ParsedJob) -> job.CreateResponse | None:
+    def _send_pieces(self, key: Key, wanted: ParsedJob) -> job.CreateResponse | None:
         for number, overrides in wanted.pieces.items():
             piece = AddOverrides(number, overrides)
             answer = self._cluster_client.ask(key, piece, context=self._context)
             if isinstance(answer, Refused):
                 if answer.code == "ALREADY_EXISTS" and self._request is not None:
-                    # It may be ours, from the first time the request was said: the last piece
-                    # carries the request key, and is answered as it was then.
+                    # It may be ours, from an earlier copy of the request: the last piece carries
+                    # the request key, and gets the same answer again.
                     return None
                 return self._refused(answer)
         return None

@@ -1,7 +1,7 @@
 """peloton.api.v0.job.JobManager: jobs.
 
-Must not hold anything of a job: each call asks anew. Calls that are not here answer that they are
-not supported yet (`later.py`).
+Must not hold anything of a job: each call reads it again. Calls that are not here are
+answered by `unimplemented.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobManager:
         """A job with its config, the instances' own included, and its runtime."""
         view = self._cluster_client.job(known_job(sent.id.value), context)
         if view is None:
-            # The original says the second, its documents the first; clients look for either.
+            # The original sends the second, its documents name the first; clients check either.
             missing = errors.JobNotFound(id=sent.id, message=NOT_FOUND)
             unread = errors.JobGetRuntimeFail(id=sent.id, message=NOT_FOUND)
             error = job.GetResponse.Error(notFound=missing, getRuntimeFail=unread)
@@ -73,8 +73,8 @@ class JobManager:
                 matched = len(lines)
             lines, pagination = page_of_jobs(lines, sent.spec.pagination, matched=matched)
         except BadQuery as error:
-            told = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
-            return job.QueryResponse(error=told)
+            wrong = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
+            return job.QueryResponse(error=wrong)
         records = [] if sent.summaryOnly else self._records(lines, context)
         return job.QueryResponse(
             results=[summary_of(line) for line in lines],

@@ -1,8 +1,8 @@
 """JobManager.Query: which jobs, in which order, which page of them.
 
-Turns a QuerySpec into a question to the shards of jobs, of which each looks at its own and answers
-with its best; and what came of it into a page. A bad query raises BadQuery; it must never answer a
-part of what was asked for as if it were the whole.
+Turns a QuerySpec into a query to the shards of jobs, each of which answers with its first matches,
+and their answers into a page. A bad query raises BadQuery; it must never present a partial result
+as a complete one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
     if spec.name:
         yield Where("name", PART, words=(spec.name,))
     for label in spec.labels:
-        # Older clients know that keys were not looked at, and leave them out.
+        # Older clients leave keys out, because the original ignored them.
         yield Where("labels", PAIR, words=(label.key, label.value))
 
 
@@ -109,8 +109,8 @@ def page_of_jobs(
 ) -> tuple[Sequence[Any], query.Pagination]:
     """The page wanted of what may be fetched at most; `total` is how many would be fetched."""
     fetch, limit = pages.maxLimit or FETCH_DEFAULT, pages.limit or LIMIT_DEFAULT
-    told = query.Pagination(offset=pages.offset, limit=limit, total=min(matched, fetch))
-    return lines[:fetch][pages.offset : pages.offset + limit], told
+    pagination = query.Pagination(offset=pages.offset, limit=limit, total=min(matched, fetch))
+    return lines[:fetch][pages.offset : pages.offset + limit], pagination
 
 
 def speaks_of(text: str, keywords: Iterable[str]) -> bool:

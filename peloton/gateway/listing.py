@@ -18,7 +18,7 @@ from peloton.runtime.core.listing import Best, Listed, ListViews, onwards
 from peloton.runtime.vocabulary import Key
 
 SHARDS_IN_FLIGHT_MAX = 16
-"""Shards asked at once: their pages together must fit into one link between daemons."""
+"""Shards queried at once: their pages together must fit into one link between daemons."""
 
 
 def gather(
@@ -34,7 +34,7 @@ def gather(
     while waiting:
         shard, future = waiting.popleft()
         page = wait(future)
-        # Asked on before this one is sorted: the shard need not wait for us.
+        # The next page is requested before this one is sorted, so the shard does not wait.
         if page.after:
             waiting.append((shard, cluster.ask(shard, onwards(query, page.after))))
         else:

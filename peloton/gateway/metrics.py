@@ -1,4 +1,4 @@
-"""What /metrics says: jobs and instances by state, health, and this process.
+"""The text of /metrics: jobs and instances by state, health, and this process.
 
 Turns the cluster's own listings into Prometheus text at the moment of a scrape. It must not count
 anything itself: a second count would drift from the first.

@@ -1,6 +1,6 @@
-"""peloton.ops.v1.Ops: why is it not running, what was set aside, what happened.
+"""peloton.ops.v1.Ops: why a job is not running, dead letters, stories, hosts, change feeds.
 
-Must not mend anything by itself; `Redrive` does what a person orders.
+Must not repair anything by itself; `Redrive` and `ForgetHost` carry out an operator's order.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ class Ops:
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
-        """What holds up each instance that is not at its goal, alike ones once.
+        """The reason of each instance that is not at its goal; equal reasons are grouped.
 
-        Where nothing is held up it says what is: how they run, or how and by whom they ended.
+        If all are at their goal: since when they run, or how they ended and who ordered it.
         """
         job = self._job(sent.job_id, context)
         start, stop = 0, job.spec.instances
         if sent.HasField("instance"):
             start, stop = sent.instance, sent.instance + 1
             if start >= job.spec.instances:
-                text = f"instance {start} is not below {job.spec.instances}"
+                text = f"instance {start} must be < {job.spec.instances}"
                 end(context, Code.NOT_FOUND, text=text)
         alone = sent.HasField("instance")
         found = list(self._cluster_client.instances(job, start, context=context, stop=stop))
-        # Of a job of which some instances wait or ended badly, those that do well are no answer.
+        # If some instances wait or failed, those at their goal are left out.
         views = [view for view in found if not (at_goal(view) and view.state != "KILLED")] or found
         lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
         now = time.time()
@@ -99,9 +99,9 @@ class Ops:
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:
-        """Answers when the job has ended, or when the time is over. Nobody looks meanwhile."""
+        """Answers when the job has ended or the timeout is over, without polling."""
         if self._waiting >= WAITERS_MAX:
-            text = f"{WAITERS_MAX} calls wait for jobs already: look at the job now and then"
+            text = f"{WAITERS_MAX} calls wait for jobs already, the limit: poll the job instead"
             end(call, Code.RESOURCE_EXHAUSTED, text=text)
         # A negative or NaN time means no wait.
         wait_s = min(sent.timeout_s if sent.timeout_s > 0 else 0.0, WAIT_S_MAX)
@@ -125,7 +125,7 @@ class Ops:
         await self._watches.watch(sent, call)
 
     def ListQuarantine(self, sent: ops.ListQuarantineRequest, context: Context) -> Any:
-        """What was set aside, and which actors are left alone since."""
+        """The dead letters, and the actors in quarantine because of them."""
         found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         answer = ops.ListQuarantineResponse()
         for key, fact in sorted(found, key=lambda pair: str(pair[0])):
@@ -135,7 +135,9 @@ class Ops:
                     ops.Quarantined(
                         key=name,
                         message=_message(key, fact),
-                        error=getattr(fact, "error", "in quarantine: only goals get through"),
+                        error=getattr(
+                            fact, "error", "in quarantine: accepts only goals and queries"
+                        ),
                         attempts=getattr(fact, "attempts", 0),
                         at=getattr(fact, "at", 0.0),
                         story=lines,
@@ -144,24 +146,24 @@ class Ops:
         return answer
 
     def Redrive(self, sent: ops.RedriveRequest, context: Context) -> Any:
-        """Give an actor its mail again. All of it: what is set aside is taken back in order."""
+        """Redrive all dead letters of an actor, in their order."""
         key, _ = _addressed(sent.key, context)
         found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         facts = [fact for held, fact in found if held == key]
         if sent.message:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
-            end(context, Code.NOT_FOUND, text=f"nothing of {sent.key} is set aside under that name")
+            end(context, Code.NOT_FOUND, text=f"no such dead letter of {sent.key}")
         self._cluster_client.wait(self._cluster_client.cluster.redrive(key), context, safe=False)
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
-        """What one actor did lately, and because of what."""
+        """The recent transitions of one actor, with their causes."""
         key, member = _addressed(sent.key, context)
         lines = self._lines(key, member, context=context)
         if not lines and not self._exists(key, member, context=context):
-            # One that exists and has no lines has done nothing since its daemon started.
-            end(context, Code.NOT_FOUND, text=f"nobody is called {sent.key}")
+            # An actor that exists may have no lines: it did nothing since its daemon started.
+            end(context, Code.NOT_FOUND, text=f"no such actor: {sent.key}")
         return ops.StoryResponse(lines=lines)
 
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
@@ -169,7 +171,7 @@ class Ops:
         return ops.ListHostsResponse(hosts=list_hosts(self._cluster_client, context))
 
     def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
-        """A machine that is not part of the cluster any more."""
+        """Remove a host from the cluster."""
         return forget(self._cluster_client, sent, context=context)
 
     # ---- inside ----
@@ -192,7 +194,7 @@ class Ops:
         return job
 
     def _exists(self, key: Key, member: int | None, *, context: Context) -> bool:
-        """Whether somebody has this key, as far as the gateway can tell by asking."""
+        """Whether an actor has this key; True where the gateway cannot find out."""
         kind = kind_of(key)
         if kind in ("job", "slice", "task"):
             job = self._cluster_client.job(known_job(key.split("/")[1]), context)
@@ -206,9 +208,9 @@ class Ops:
         return known_host(self._cluster_client, key, context=context) if kind == "host" else True
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
-        """0 when it succeeded; of a failed one the code of its lowest failed instance.
+        """0 for success; for a failed job the exit code of its lowest failed instance.
 
-        With the signal that ended it, if one did: its code is then what a shell would say.
+        With the signal that ended the instance, if any; the code is then 128 and its number.
         """
         if job.summary.state.name != "FAILED":
             return (0 if job.summary.state.name == "SUCCEEDED" else 1), ""
@@ -261,7 +263,7 @@ def _reason(group: ReasonGroup, now: float) -> ops.Reason:
 
 
 def _message(key: Key, fact: Any) -> str:
-    """The name of the message that was set aside; of a quarantine itself, none."""
+    """The name of the dead letter's message; empty for a quarantine itself."""
     number = getattr(fact, "number", None)
     if number is None:
         return ""
@@ -281,7 +283,7 @@ def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:
 
 
 def _addressed(text: str, context: Context) -> tuple[Key, int | None]:
-    """The key that a person names; a task is named by its instance and lives in a crowd."""
+    """The key that a client names; a task is named by its instance and stored in a crowd."""
     kind, _, rest = text.partition("/")
     if kind not in NAMES or not rest:
         wrong = f"{text!r} is not KIND/NAME; kinds: {_KINDS}"

@@ -1,8 +1,8 @@
 """Whether the limits of a pool, and of the pools above it, let an instance ever be admitted.
 
 Turns a spec and the pools as they are into a refusal that names the field. The cluster's own
-capacity is no reason to refuse: hosts come and go, and whoever waits for them is told so. It must
-not look at what is in use: a full pool is a reason to wait.
+capacity is no reason to refuse: hosts come and go, and a waiting job shows the reason. It must not
+consider what is in use: in a full pool a job waits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> None:
 
 
 def _needs(wanted: ParsedJob) -> Iterator[tuple[str, Resources]]:
-    """What instances want, with the field that says it."""
+    """The requests of instances, each with the path of its config."""
     spec = wanted.spec
     default = spec.default.resources or Resources()
     overrides: list[Override] = [one for piece in wanted.pieces.values() for one in piece]

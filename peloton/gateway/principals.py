@@ -1,7 +1,7 @@
 """Who makes a call: the principal of a gRPC context.
 
-Turns the certificate and the metadata of a call into a `Principal`. It must not refuse anybody: a
-name that only stands in metadata is marked unverified, and rules about access come later.
+Turns the certificate and the metadata of a call into a `Principal`. It must not refuse a call: a
+name that is only in metadata is marked unverified, and access control is not there yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CALLER = "rpc-caller"
 
 
 class Caller(Protocol):
-    """What a context says of the client."""
+    """The part of a gRPC context that identifies the client."""
 
     def invocation_metadata(self) -> Any:
         """Pairs of name and value."""
@@ -31,13 +31,13 @@ class Caller(Protocol):
 
 def principal_of(context: Caller) -> Principal:
     """Who calls, and how that is known."""
-    told = dict(context.invocation_metadata() or ())
-    caller = str(told.get(CALLER, ""))
+    metadata = dict(context.invocation_metadata() or ())
+    caller = str(metadata.get(CALLER, ""))
     peer = _host(context.peer() or "")
     identities = context.peer_identities()
     if identities:
         return Principal(bytes(next(iter(identities))).decode(errors="replace"), TLS, peer, caller)
-    name = next((str(told[key]) for key in NAMES if told.get(key)), "")
+    name = next((str(metadata[key]) for key in NAMES if metadata.get(key)), "")
     return Principal(name, UNVERIFIED if name else NONE, peer, caller)
 
 

@@ -1,7 +1,7 @@
-"""Why an instance is not where it should be, as a stable code and a line for people.
+"""Why an instance is not at its goal, as a stable code and a line for people.
 
-Turns what slices and lots say into reasons, and alike instances into one. It must not judge: it
-asks the lot what the slice cannot know, and repeats both.
+Turns views of slices and lots into reasons, and groups instances with equal ones. It must not
+derive reasons itself: it reports those of the slice and, for the queue, those of the lot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peloton.runtime.core.principal import parse
 from peloton.runtime.vocabulary import Bits, Key
 
 LOTS_MAX = 200
-"""Lots asked for one answer; waiting members of further lots are told without their place."""
+"""Lots queried for one answer; members of further lots get no queue position."""
 
 _ENDED_BADLY = {"FAILED": "failed", "LOST": "lost", "KILLED": "killed"}
 _AT_GOAL = {"RUNNING": "running", "SUCCEEDED": "succeeded"}
@@ -54,7 +54,7 @@ def at_goal(view: InstanceView) -> bool:
 def lot_waits(
     views: Iterable[InstanceView], *, cluster_client: ClusterClient, context: Context
 ) -> dict[Key, LotWaits]:
-    """What the lots say in which some of these wait."""
+    """The views of the lots in which some of these wait."""
     lots = dict.fromkeys(view.lot for view in views if view.code == "POOL" and view.lot)
     keys = [*lots][:LOTS_MAX]
     answers = cluster_client.each([(key, GetLot()) for key in keys], context)
@@ -63,12 +63,12 @@ def lot_waits(
 
 
 def is_at_rest(view: InstanceView) -> bool:
-    """Whether it runs as it should, or has ended: for good, or before its next try."""
+    """Whether it runs and should, or has ended: finally, or before its next attempt."""
     return view.state in _ENDED_BADLY or at_goal(view)
 
 
 def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
-    """What became of an instance that waits for nothing; `alone` adds what only it has."""
+    """The state of an instance that waits for nothing; `alone` adds its host and times."""
     host = f" on {view.host.partition('/')[2]}" if view.host and alone else ""
     began, ended = rfc3339(view.started_at)[:19], rfc3339(view.ended_at)[:19]
     if view.state == "RUNNING":
@@ -82,7 +82,7 @@ def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
 
 
 def _killed(view: InstanceView, job: JobView) -> str:
-    """Who ordered it, as far as that was said, and how the run ended."""
+    """Who ordered it, if known, and how the run ended."""
     part, order = dict(job.part_stops).get(view.instance // SLICE_SIZE), job.stop
     if order is None or (part is not None and (view.ended_at or 0.0) < order.at):
         order = part  # it had ended before the whole job was stopped
@@ -116,12 +116,12 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
 
 
 def _limited(job: JobView) -> str:
-    """That as many are under way as may be, in numbers."""
+    """That the limit of running instances is reached, in numbers."""
     counts = dict(job.summary.counts)
     rest = sum(counts.get(state, 0) for state in (*ENDED_NAMES, "INITIALIZED"))
     under_way = sum(counts.values()) - rest
     most = job.spec.maximum_running
-    return f"waits for others of its job to end: {under_way} of at most {most} are under way"
+    return f"maximumRunningInstances reached: {under_way} of at most {most} instances are active"
 
 
 def outcome_text(view: InstanceView) -> str:
@@ -131,14 +131,14 @@ def outcome_text(view: InstanceView) -> str:
         return f"{view.state.lower()} before it was launched"
     parts = [outcome.message or outcome.reason or view.state.lower()]
     if outcome.end == End.KILLED and view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED):
-        # No actor wanted it, and its backend did it: only a cluster that leaves nothing behind.
-        parts[0] = f"ended with its cluster, stopped with --stop-tasks-on-exit: {parts[0]}"
+        # No actor ordered it: the backend killed it because of --stop-tasks-on-exit.
+        parts[0] = f"killed with its cluster (--stop-tasks-on-exit): {parts[0]}"
     if outcome.exit_code and str(outcome.exit_code) not in parts[0]:
         parts.append(f"exit code {outcome.exit_code}")
     if outcome.signal and outcome.signal not in parts[0]:
         parts.append(f"signal {outcome.signal}")
     if view.failures > 1:
-        parts.append(f"after {view.failures} failed runs")
+        parts.append(f"after {view.failures} failed attempts")
     return ", ".join(parts)
 
 
@@ -147,15 +147,15 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
         return Reason("pool-queue", view.because)
     member = view.instance % SLICE_SIZE
     before = len(lot.waiting & Bits.span(0, member))
-    text = lot.because or f"waits for its turn in pool {lot.path}"
+    text = lot.because or f"queued in pool {lot.path}"
     code = NEVER_RUNS if lot.never else _RULES.get(lot.rule, "pool-queue")
-    # Who can never be admitted stands in nobody's way, and no place in line means anything.
+    # A member that can never be admitted blocks no other, so it has no queue position.
     position = None if lot.never else lot.position + before + 1
     return Reason(code, text, position=position)
 
 
 NEVER_RUNS = "can-never-run"
-"""Neither patience nor the end of other tasks will help: the limit or the hosts must change."""
+"""Waiting does not help, even if all other tasks end: the limit or the hosts must change."""
 
 _RULES = {"limit": "pool-limit", "capacity": "cluster-full", "deleted": "pool-deleted"}
 
@@ -169,7 +169,7 @@ class ReasonGroup(NamedTuple):
 
 
 def grouped(found: Iterable[tuple[InstanceView, Reason]]) -> list[ReasonGroup]:
-    """Alike reasons once, in the order of their lowest instance."""
+    """Equal reasons as one group, in the order of their lowest instance."""
     groups: dict[tuple[str, str, str], ReasonGroup] = {}
     for view, reason in found:
         alike = view.state, reason.code, reason.text

@@ -1,6 +1,6 @@
-"""A client's request key, by which a repeated command is told from a second one.
+"""A client's request key, which tells a repeated command from a new one.
 
-Turns the metadata and the body of a call into what a cell remembers. It must not look into the
+Turns the metadata and the body of a call into what a cell remembers. It must not interpret the
 body: only its digest counts.
 """
 

@@ -26,7 +26,7 @@ class ResourceManager:
         self._cluster_client = cluster_client
 
     def CreateResourcePool(self, sent: respool.CreateRequest, context: Context) -> Any:
-        """A new pool under an id of the server's choice; of the request key's, if there is one."""
+        """Create a pool; its id is random, or derived from the request key if there is one."""
         request = request_of(sent, context)
         new = derived(request[0], "pool") if request is not None else str(uuid.uuid4())
         if not sent.HasField("config"):
@@ -42,7 +42,7 @@ class ResourceManager:
         return respool.CreateResponse(error=_invalid_create(new, answer.text))
 
     def GetResourcePool(self, sent: respool.GetRequest, context: Context) -> Any:
-        """One pool, the root if none is named; with its children if they are wanted."""
+        """One pool, by default the root; with its children if requested."""
         wanted = m.pool_key(sent.id.value) if sent.id.value else m.ROOT
         found = self._cluster_client.pool(m.GetPool(wanted, children=True), context)
         if not found:
@@ -57,7 +57,7 @@ class ResourceManager:
         )
 
     def DeleteResourcePool(self, sent: respool.DeleteRequest, context: Context) -> Any:
-        """The pool at a path vanishes, if it is a leaf that nobody uses."""
+        """Delete the pool at a path, if it is a leaf and unused."""
         Error = respool.DeleteResponse.Error
         view = self._at(sent.path.value, context)
         if view is None:
@@ -66,20 +66,20 @@ class ResourceManager:
         answer = self._cluster_client.ask(view.pool, m.DeletePool(), context=context)
         if not isinstance(answer, Refused):
             return respool.DeleteResponse()
-        told: dict[str, Any] = {"id": pool_id(client_name(view.pool)), "message": answer.text}
+        refusal: dict[str, Any] = {"id": pool_id(client_name(view.pool)), "message": answer.text}
         if answer.code == "NOT_FOUND":
             gone = respool.ResourcePoolPathNotFound(path=sent.path, message=answer.text)
             error = Error(notFound=gone)
         elif answer.code == "NOT_LEAF":
-            error = Error(isNotLeaf=respool.ResourcePoolIsNotLeaf(**told))
+            error = Error(isNotLeaf=respool.ResourcePoolIsNotLeaf(**refusal))
         elif answer.code == "BUSY":
-            error = Error(isBusy=respool.ResourcePoolIsBusy(**told))
+            error = Error(isBusy=respool.ResourcePoolIsBusy(**refusal))
         else:
-            error = Error(notDeleted=respool.ResourcePoolNotDeleted(**told))
+            error = Error(notDeleted=respool.ResourcePoolNotDeleted(**refusal))
         return respool.DeleteResponse(error=error)
 
     def UpdateResourcePool(self, sent: respool.UpdateRequest, context: Context) -> Any:
-        """Another config for a pool. Force passes over the tree's rules, not over nonsense."""
+        """Replace the config of a pool. Force skips the rules of the tree, not the validation."""
         Error = respool.UpdateResponse.Error
         config = to_pool(sent.config)
         problem = "resource pool config is nil" if not sent.HasField("config") else ""

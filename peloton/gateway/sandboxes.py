@@ -1,8 +1,8 @@
 """The files that runs leave behind, opened one folder at a time below one root.
 
 Turns (run, path) into an open file or a listing. A path is walked by descriptors that follow no
-link, so nothing outside of the root can be named, nor put in its way between a look and an open:
-no path is ever resolved as a text. It must not write, and must not wait (a pipe is no file here).
+link, so nothing outside of the root can be reached, even by a change between a check and an open:
+no path is ever resolved as a text. It must not write or block (a pipe is not served).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The gRPC server: which services there are, under which names, and how they are reached.
 
 A method that a servicer has is served, all others of the contract answer that they are not
-supported yet. How calls are run is the matter of `serving.py`: nothing of the cluster ever waits
-for a client. It must not translate.
+supported yet. `serving.py` runs the calls: nothing of the cluster ever waits for a
+client. It must not translate.
 """
 
 from __future__ import annotations

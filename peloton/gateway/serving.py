@@ -34,11 +34,11 @@ from peloton.runtime.core.principal import Principal
 
 THREADS_MAX = 64
 CALLS_MAX = 1024
-"""Calls at once that want a thread; what comes beyond is told RESOURCE_EXHAUSTED."""
+"""Concurrent calls that need a thread; further calls get RESOURCE_EXHAUSTED."""
 LONG_CALLS_MAX = 8192
-"""Calls at once that wait or stream."""
+"""Concurrent calls that wait or stream."""
 WRITE_S_MAX = 10.0
-"""A client that takes no message for so long is cut off."""
+"""A client that reads no message for so long is disconnected."""
 START_S_MAX = 30.0
 
 Code = grpc.StatusCode
@@ -54,7 +54,7 @@ class CallEnded(Exception):
 
 
 class CallContext:
-    """What a method on the pool sees of its call; the part of gRPC's own that is used here."""
+    """The context of a call for methods on the pool: the used part of gRPC's interface."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -142,7 +142,7 @@ class LongCall(CallContext):
 
 
 class _Nobody:
-    """Stands for the context of work that is not for one call."""
+    """The context of work that is not for one call."""
 
     def invocation_metadata(self) -> Any:
         return ()
@@ -171,7 +171,7 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def get(self) -> asyncio.AbstractEventLoop:
-        """The loop, begun when first asked for."""
+        """The loop, started when first needed."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -228,7 +228,7 @@ class Server:
         LOOP.call(self.server.start()).result(START_S_MAX)
 
     def stop(self, grace_s: float | None = None) -> Stopping:
-        """End: no new calls, long ones are told to come back, others have so many seconds."""
+        """Stop: refuse new calls, end long ones with UNAVAILABLE, give others `grace_s`."""
         return Stopping(LOOP.call(self._stop(grace_s)))
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -299,7 +299,7 @@ class Server:
         return answer
 
     async def _cancellable(self, work: Awaitable[Any]) -> Any:
-        """Wait for it. When the server stops it ends with a status that says so."""
+        """Await it. When the server stops, end the call with UNAVAILABLE."""
         task = asyncio.ensure_future(work)
         self._long[task] = None
         try:
@@ -310,7 +310,7 @@ class Server:
                 raise
         finally:
             del self._long[task]
-        raise CallEnded(Code.UNAVAILABLE, "this daemon stops: ask another one, or again")
+        raise CallEnded(Code.UNAVAILABLE, "this daemon is stopping: retry, or call another one")
 
 
 class Stopping:
@@ -336,7 +336,9 @@ def _parsed(sent: Any, data: bytes) -> Any:
     try:
         return sent.FromString(data)
     except DecodeError:
-        raise CallEnded(Code.INTERNAL, f"the bytes are no {sent.DESCRIPTOR.full_name}") from None
+        raise CallEnded(
+            Code.INTERNAL, f"the bytes are no valid {sent.DESCRIPTOR.full_name}"
+        ) from None
 
 
 async def _guarded(work: Awaitable[Any], name: str) -> Any:
@@ -347,10 +349,10 @@ async def _guarded(work: Awaitable[Any], name: str) -> Any:
         raise
     except Exception:
         log.exception("a call failed", method=name)
-        raise CallEnded(Code.INTERNAL, f"{name} failed; the daemon's log says why") from None
+        raise CallEnded(Code.INTERNAL, f"{name} failed; see the daemon's log") from None
 
 
 def _unobserved(done: asyncio.Future[Any]) -> None:
-    """Nobody waits for a write of a call that was ended; what became of it does not matter."""
+    """The result of a write of an ended call does not matter."""
     if not done.cancelled():
         done.exception()

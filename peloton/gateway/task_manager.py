@@ -1,7 +1,7 @@
 """peloton.api.v0.task.TaskManager: the instances of jobs.
 
-Must not address a task: what is said goes to the job, what is asked to its slices. Calls that are
-not here answer that they are not supported yet (`later.py`).
+Must not address a task: commands go to the job, queries to its slices. Calls that are
+not here are answered by `unimplemented.py`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TaskManager:
         try:
             found = chosen(self._cluster_client.instances(job, context=context), sent.spec)
         except BadQuery as error:
-            # The answer has room for one error only, that there is no such job.
+            # The answer has a field for one error only: no such job.
             end(context, Code.INVALID_ARGUMENT, text=str(error))
         views, pagination = page_of_tasks(found, sent.spec.pagination)
         infos = self._infos(job, views, context=context)
@@ -87,7 +87,7 @@ class TaskManager:
             return task.StopResponse(error=Error(notFound=_missing(sent)))
         ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
         job = self._cluster_client.job(key, context)
-        # Looked at before: afterwards what never ran has ended, too, and by this very call.
+        # Read before the command: after it, instances that never ran have ended by this very call.
         ended = self._ended(job, context) if job is not None else Bits()
         request = request_of(sent, context)
         answer = self._cluster_client.ask(
@@ -95,10 +95,11 @@ class TaskManager:
         )
         if not isinstance(answer, JobStopped):
             return task.StopResponse(error=Error(notFound=_missing(sent)))
-        # Of the answer, not of this look: said again, it is the first one, and so is its look.
+        # From the answer, not from the read above: a repeated request gets the first answer, with
+        # what had ended then.
         over = frozenset(answer.ended)
-        told = [one for start, stop in answer.ranges for one in range(start, stop)]
-        stopped = [instance for instance in told if instance not in over]
+        in_ranges = [one for start, stop in answer.ranges for one in range(start, stop)]
+        stopped = [instance for instance in in_ranges if instance not in over]
         return task.StopResponse(stoppedInstanceIds=stopped)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
@@ -163,7 +164,7 @@ class TaskManager:
         """The instances of which there is nothing left to stop."""
         counts = dict(job.summary.counts)
         if not any(counts.get(state) for state in ENDED_NAMES):
-            return Bits()  # the usual case, in which nobody needs to be listed
+            return Bits()  # the usual case: no need to list instances
         # Not one by one into a `Bits`, which would be copied for each of very many.
         marks = bytearray(job.spec.instances // 8 + 1)
         for view in self._cluster_client.instances(job, context=context):

@@ -59,8 +59,8 @@ def page_of_tasks(
 ) -> tuple[list[InstanceView], query.Pagination]:
     """The page wanted; `total` counts all that match."""
     limit = pages.limit or LIMIT_DEFAULT
-    told = query.Pagination(offset=pages.offset, limit=limit, total=len(views))
-    return views[pages.offset : pages.offset + limit], told
+    pagination = query.Pagination(offset=pages.offset, limit=limit, total=len(views))
+    return views[pages.offset : pages.offset + limit], pagination
 
 
 def _is_known(state: int) -> bool:

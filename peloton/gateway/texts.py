@@ -54,5 +54,5 @@ def known_job(text: str) -> Key | None:
 
 
 def derived(request_key: str, kind: str) -> str:
-    """The id of what a request key creates: the same key names the same thing, whoever says it."""
+    """The id of what a request key creates: the same key always gives the same id."""
     return str(uuid.uuid5(ID_NAMESPACE, f"{kind}/{request_key}"))

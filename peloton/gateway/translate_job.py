@@ -1,7 +1,7 @@
 """A job between the wire and the actors: its config there, its config and runtime back.
 
 Turns a JobConfig into a spec with overrides beside it, and views into JobInfo and JobSummary. It
-refuses what no part of the system heeds yet, by name; it must not know pools or ask anybody.
+refuses, by name, fields that are not supported yet; it must not know pools or send queries.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from peloton.gateway.texts import client_name, nanoseconds, rfc3339
 from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_config
 
 ENTITY_BYTES_MAX = 4_000_000
-"""Most that the configs of one slice may take: an entry of the journal has a limit. It is counted
-generously."""
+"""Largest size of the configs of one slice, by a generous estimate: a journal entry is limited."""
 
 WIRE_JOB_GOALS = {
     JobGoals.SUCCEEDED: job.SUCCEEDED,
@@ -36,13 +35,13 @@ WIRE_JOB_GOALS = {
 
 
 class ParsedJob(NamedTuple):
-    """What a client wants: the spec, and instances' own configs by slice."""
+    """A client's request: the spec, and instances' own configs by slice."""
 
     spec: JobSpec
     pieces: dict[int, tuple[Override, ...]]
 
     def size_bytes(self) -> int:
-        """About what the pieces take on their way."""
+        """The approximate size of the pieces in messages."""
         return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
 
 
@@ -76,7 +75,7 @@ def to_spec(sent: job.JobConfig) -> ParsedJob:
     refused = check_spec(spec)
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
-    _refuse_unheeded(spec, sent)
+    _refuse_unsupported(spec, sent)
     pieces = _pieces(sent)
     overrides = [override for piece in pieces.values() for override in piece]
     refused = check_instances(spec, overrides, own=len(overrides))
@@ -108,7 +107,7 @@ def _raw(sent: job.JobConfig) -> bytes:
     return raw
 
 
-def _refuse_unheeded(spec: JobSpec, sent: job.JobConfig) -> None:
+def _refuse_unsupported(spec: JobSpec, sent: job.JobConfig) -> None:
     if spec.minimum_running > 1:
         raise BadConfig("config.sla.minimumRunningInstances", f"a gang of instances {LATER}")
     if spec.max_running_time_s:
@@ -157,7 +156,7 @@ def job_info_of(view: JobView) -> job.JobInfo:
 
 
 def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
-    """What a line of a listing says of the runtime."""
+    """The runtime as a summary has it."""
     return job.RuntimeInfo(
         state=summary.state.name,
         creationTime=rfc3339(summary.created_at),

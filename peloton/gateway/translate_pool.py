@@ -1,8 +1,8 @@
 """A resource pool between the wire and the actors.
 
-Turns a ResourcePoolConfig into a PoolConfig, with what is wrong in itself noted as its `problem`
-(the pools' own rules come in the original's order, so they say it at its turn), and views into
-ResourcePoolInfo. It must not judge a pool by its place in the tree.
+Turns a ResourcePoolConfig into a PoolConfig, with an invalid value recorded as its `problem`
+(the pool reports it itself, so that errors come in the original's order), and views into
+ResourcePoolInfo. It must not check a pool against the tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLACK_PERCENT = 20.0
 
 
 def to_pool(sent: respool.ResourcePoolConfig) -> PoolConfig:
-    """The config; one that is wrong in itself has a `problem` and no amounts."""
+    """The config; an invalid one has a `problem` and no amounts."""
     nothing = Resources()
     kept = respool.ResourcePoolConfig()
     kept.CopyFrom(sent)
@@ -41,9 +41,9 @@ def _checked(sent: respool.ResourcePoolConfig) -> PoolConfig:
     for at, one in enumerate(sent.resources):
         where = f"config.resources[{at}].kind"
         if one.kind not in KINDS:
-            raise BadConfig(where, f"resource kind {one.kind!r} is none of {', '.join(KINDS)}")
+            raise BadConfig(where, f"resource kind {one.kind!r} must be one of {', '.join(KINDS)}")
         if one.kind in seen:
-            raise BadConfig(where, f"resource kind {one.kind} stands twice")
+            raise BadConfig(where, f"duplicate resource kind {one.kind}")
         seen[one.kind] = one
     reservation, limit, share, static = {}, {}, [], []
     for kind in KINDS:
@@ -72,7 +72,7 @@ def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:
         return None
     percent: float = getattr(sent, field).maxPercent
     if not math.isfinite(percent) or percent < 0:
-        raise BadConfig(f"config.{field}.maxPercent", f"{percent} is no percentage")
+        raise BadConfig(f"config.{field}.maxPercent", f"must be ≥ 0, got {percent}")
     return percent
 
 

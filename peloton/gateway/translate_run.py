@@ -1,6 +1,6 @@
 """An instance on its way to clients: its runtime, its past runs, and the events of both.
 
-Turns what a slice says of an instance into TaskInfo and PodEvent. Nothing but the times is kept of
+Turns a slice's view of an instance into TaskInfo and PodEvent. Nothing but the times is kept of
 a run, so its events are derived from these; it must not invent one that has no time.
 """
 

@@ -1,9 +1,8 @@
 """A task's config between the wire and the actors.
 
 Turns a proto into the record that actors decide by, with the proto's bytes kept for reading back,
-and merges (default, own) bytes by the same rule as `actors.job.spec.effective`. It refuses what is
-not a value of the contract, and what no part of the system heeds yet: it must drop nothing in
-silence.
+and merges (default, own) bytes by the same rule as `actors.job.spec.effective`. It refuses invalid
+values and fields that are not supported yet: it must not ignore anything silently.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LATER = "is not supported yet"
 
 
 class BadConfig(ValueError):
-    """What was sent cannot be meant or cannot be done; `field` is where."""
+    """The config is invalid or not supported; `field` is the path."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(f"{field}: {text}")
@@ -35,8 +34,8 @@ def to_config(sent: task.TaskConfig, field: str) -> TaskConfig:
     """The record of a config; raises BadConfig or BadAmount, naming the field."""
     missing = sent.FindInitializationErrors()  # type: ignore[attr-defined]
     if missing:
-        raise BadConfig(f"{field}.{missing[0]}", "missing, and required")
-    _refuse_unheeded(sent, field)
+        raise BadConfig(f"{field}.{missing[0]}", "required field is missing")
+    _refuse_unsupported(sent, field)
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
         raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
@@ -63,7 +62,7 @@ def to_config(sent: task.TaskConfig, field: str) -> TaskConfig:
     )
 
 
-def _refuse_unheeded(sent: task.TaskConfig, field: str) -> None:
+def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
     if sent.HasField("volume"):
         raise BadConfig(f"{field}.volume", f"a persistent volume {LATER}")
     if sent.container.volumes:
@@ -92,18 +91,18 @@ def _command(sent: mesos.CommandInfo, field: str) -> Command:
         if variable.type == mesos.Environment.Variable.SECRET:
             raise BadConfig(where, f"a secret {LATER}")
         if not variable.name or "=" in variable.name:
-            raise BadConfig(f"{where}.name", f"{variable.name!r} is no name of a variable")
+            raise BadConfig(f"{where}.name", f"{variable.name!r} is not a valid variable name")
         variables.append((variable.name, variable.value))
     texts = [sent.value, *sent.arguments, *(text for pair in variables for text in pair)]
     if any("\0" in text for text in texts):
-        # No program can be started with one, so every try would fail alike.
-        raise BadConfig(field, "there is a NUL character in it")
+        # No program can be started with one, so every attempt would fail.
+        raise BadConfig(field, "must not contain a NUL character")
     return Command(sent.value, sent.shell, tuple(sent.arguments), tuple(variables))
 
 
 def _port(sent: task.PortConfig, field: str) -> Port:
     if sent.value > PORT_MAX:
-        raise BadConfig(f"{field}.value", f"{sent.value} is not a port")
+        raise BadConfig(f"{field}.value", f"must be ≤ {PORT_MAX}, got {sent.value}")
     return Port(sent.name, sent.value, sent.envName)
 
 
@@ -145,7 +144,7 @@ def _label(sent: task.LabelConstraint, field: str) -> Constraint:
     if kind is None:
         raise BadConfig(f"{field}.kind", f"unknown kind {sent.kind}")
     if kind == "task":
-        # Placers would need the labels of the tasks on each host, which inventories do not tell.
+        # Placers would need the labels of the tasks on each host, which summaries do not have.
         raise BadConfig(f"{field}.kind", f"a constraint on the tasks of a host {LATER}")
     if condition is None:
         raise BadConfig(f"{field}.condition", f"unknown condition {sent.condition}")
@@ -165,15 +164,15 @@ _BOOLEANS = ("controller", "revocable")
 
 @functools.lru_cache(maxsize=256)
 def merged(default: bytes, own: bytes) -> task.TaskConfig:
-    """What an instance runs, as its client would have written it. Must not be changed: shared."""
+    """The effective config of an instance. The result is cached: do not change it."""
     found = task.TaskConfig.FromString(default)
     if own == default:
         return found
-    said = task.TaskConfig.FromString(own)
+    overrides = task.TaskConfig.FromString(own)
     for name in _BOOLEANS:
         found.ClearField(name)
-    for field, _ in said.ListFields():
+    for field, _ in overrides.ListFields():
         # Whole fields, never a merge inside of one.
         found.ClearField(field.name)
-    found.MergeFrom(said)
+    found.MergeFrom(overrides)
     return found

@@ -1,7 +1,7 @@
-"""Calls of the contract that nobody answers yet, each refused by its name.
+"""Calls of the contract that are not implemented yet, each refused by its name.
 
 Turns the services of the generated modules into one handler that comes after all others. It must
-not know a call by itself: what is served is not asked here, what is unknown falls through.
+not list calls itself: calls that are served do not reach it, and unknown ones fall through.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def services() -> dict[str, list[str]]:
 
 
 class UnimplementedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers UNIMPLEMENTED for what is in the contract and served by nobody."""
+    """Answers UNIMPLEMENTED for calls of the contract that no servicer implements."""
 
     def __init__(self) -> None:
         self._known = {

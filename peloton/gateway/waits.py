@@ -1,7 +1,7 @@
-"""Waiting for the ends of jobs: all who wait for one job share one reader of its shard's feed.
+"""Waits for the ends of jobs: all callers that wait for one job share one reader of its feed.
 
-Turns changes of a job into one look at it, and an end into the answer of all who wait. It must not
-look while nothing changed, and costs no thread and no timer however many wait.
+Reads the job after a change, and answers all callers when it has ended. It must not poll, and uses
+no thread and no timer, however many callers wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from peloton.runtime.core.inspection import FollowChanges
 from peloton.runtime.vocabulary import Key, Unavailable
 
 PATIENCE_S = 5.0
-"""A shard that moves is back by then; else who waits is told that it cannot be asked."""
+"""A moving shard has an owner again by then; otherwise callers get UNAVAILABLE."""
 
 
 Conclude: TypeAlias = Callable[[JobView], Awaitable[Any]]
@@ -62,10 +62,10 @@ class JobWaits:
             wait.count -= 1
 
     async def _read(self, job: Key, wait: _Wait, *, conclude: Conclude) -> None:
-        """Look at the job, and again after each change that may have ended it.
+        """Read the job, and again after each change that may have ended it.
 
-        The mark is taken before the look, so a change after the look is behind the mark. Who joins
-        later needs no look of their own: what ended before is seen, what ends later is read.
+        The mark is taken before the read, so any later change is after the mark. A caller that
+        joins later needs no read of its own: an earlier end is known, a later one is read.
         """
         shard, feed = self._feed.cluster.shard_of(job), self._feed
         query = FollowChanges(names=(name_of(job),), kinds=("job",))
@@ -98,8 +98,8 @@ class JobWaits:
 def may_have_ended(changes: Iterable[Change]) -> bool:
     """Whether a job may have ended with one of these changes of its own.
 
-    A large job is told of its slices' progress many times a second; only a slice none of whose
-    instances is under way any more can have been the last.
+    A large job gets reports of its slices many times a second; only a slice that has no active
+    instance left can have been the last to end.
     """
     return any(
         not isinstance(fact, JobTallied)

@@ -109,14 +109,14 @@ class Watches:
         return found[0]
 
     async def _begin(self, question: Question, token: str) -> dict[Key, FeedMark]:
-        """Where each shard is read from: the token says it, or it is now."""
+        """The mark to read each shard from: that of the token, or the present one."""
         if token:
             return marks_of(token, question.shards)
-        asked = (
+        first_pages = (
             self._feed.page(shard, FollowChanges(), patience_s=PATIENCE_S)
             for shard in question.shards
         )
-        reads = await asyncio.gather(*asked)
+        reads = await asyncio.gather(*first_pages)
         return {shard: read.mark for shard, read in zip(question.shards, reads, strict=True)}
 
     async def _serve(

@@ -1,7 +1,7 @@
-"""Where the cluster is: the addresses of each role, written down or looked up again and again.
+"""Where the cluster is: the addresses of each role, given or looked up in ZooKeeper.
 
-Turns "who answers for job managers" into addresses to try, the best first. It must not open a
-channel, and never guesses: what nobody named is looked for in ZooKeeper, or is not there.
+Turns a role, such as the job manager, into addresses to try, the best first. It must not open a
+channel or guess an address: each one is given or comes from ZooKeeper.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 API = "api"
 PORT = 5397
-"""Where the API is, unless somebody says otherwise."""
+"""The default port of the API."""
 PORT_MAX = 65_535
 ADDRESS = re.compile(r"(?P<host>[\w.-]+|\[[0-9A-Fa-f:.%]+\])(?::(?P<port>[0-9]{1,9}))?", re.ASCII)
 SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
@@ -28,16 +28,16 @@ class Addresses(Protocol):
     """Whether an address may be the wrong one for a while, though the cluster is well."""
 
     def of(self, role: str) -> tuple[str, ...]:
-        """Where to ask, in this order. Raises an `Unavailable` where that cannot be said."""
+        """Addresses in the order to try. Raises ServiceUnavailable if none is known."""
 
     def who(self, role: str) -> str:
-        """Whom a call of this role is addressed to: the role itself, or the API for all."""
+        """The service named in a call of this role: the role itself, or the API for all."""
 
     def answered(self, role: str, address: str) -> None:
-        """This one was there: the next call begins with it."""
+        """This address answered: the next call tries it first."""
 
     def look_again(self) -> None:
-        """None of them was there."""
+        """No address answered: look them up again."""
 
 
 def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -47,9 +47,9 @@ def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def with_port(address: str, default: int) -> str:
-    """`host` as `host:5397`. Raises ValueError where it is no address at all.
+    """`host` as `host:5397`. Raises ValueError if it is not an address.
 
-    Left to itself gRPC would ask port 443, and say that nobody is there.
+    Without a port gRPC would call port 443.
     """
     if address.startswith(SCHEMES):
         return address
@@ -68,32 +68,32 @@ def with_port(address: str, default: int) -> str:
 
 
 class Written:
-    """Addresses that somebody wrote down; a role without any of its own is asked of the API."""
+    """Given addresses; a role without any of its own uses those of the API."""
 
     patient = False
 
     def __init__(self, api: str | Sequence[str], roles: Mapping[str, str]) -> None:
-        self._places = {role: _ported(text) for role, text in roles.items()}
-        self._places[API] = _ported(api)
-        empty = [role for role, found in self._places.items() if not found]
+        self._found = {role: _ported(text) for role, text in roles.items()}
+        self._found[API] = _ported(api)
+        empty = [role for role, found in self._found.items() if not found]
         if empty:
             raise ValueError(f"no address for {empty[0]}")
 
     def of(self, role: str) -> tuple[str, ...]:
-        return self._places[self.who(role)]
+        return self._found[self.who(role)]
 
     def who(self, role: str) -> str:
-        return role if role in self._places else API
+        return role if role in self._found else API
 
     def answered(self, role: str, address: str) -> None:
         name = self.who(role)
-        known = self._places[name]
+        known = self._found[name]
         if known[0] != address:
             # One assignment, so that calls on other threads see the old order or the new one.
-            self._places[name] = (address, *(one for one in known if one != address))
+            self._found[name] = (address, *(one for one in known if one != address))
 
     def look_again(self) -> None:
-        """There is nowhere to look."""
+        """Given addresses cannot be looked up again."""
 
 
 def _ported(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _ported(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class ZooKeeperAddresses:
-    """The leaders that ZooKeeper names; `find` is asked when first needed, and when one is gone.
+    """The leaders that ZooKeeper names; `find` is called when first needed and when none answers.
 
     Peloton's own calls are answered by every leader: they go to all of them in turn.
     """
@@ -113,7 +113,7 @@ class ZooKeeperAddresses:
     ) -> None:
         self._find = find
         self._written = {role: _ported(text) for role, text in (roles or {}).items()}
-        self._places: dict[str, tuple[str, ...]] | None = None
+        self._found: dict[str, tuple[str, ...]] | None = None
         self._lock = threading.Lock()
 
     def of(self, role: str) -> tuple[str, ...]:
@@ -121,18 +121,18 @@ class ZooKeeperAddresses:
         if written:
             return written
         with self._lock:
-            if self._places is None:
+            if self._found is None:
                 leaders = {name: (address,) for name, address in self._find().items()}
                 everybody = dict.fromkeys(one for found in leaders.values() for one in found)
-                self._places = leaders | {API: tuple(everybody)}
-            return self._places.get(role) or self._places[API]
+                self._found = leaders | {API: tuple(everybody)}
+            return self._found.get(role) or self._found[API]
 
     def who(self, role: str) -> str:
         return role
 
     def answered(self, role: str, address: str) -> None:
-        """A leader is where ZooKeeper says, not where one was last seen."""
+        """Ignored: ZooKeeper names the leader, whoever answered last."""
 
     def look_again(self) -> None:
         with self._lock:
-            self._places = None
+            self._found = None

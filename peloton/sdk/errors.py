@@ -37,7 +37,7 @@ class NotFound(PelotonError):
 
 
 class OutOfRange(NotFound):
-    """The job exists, the instance does not; `instance_count` says how many there are."""
+    """The job exists, the instance does not; `instance_count` is how many it has."""
 
     def __init__(self, message: str, *, instance_count: int, kind: str = "outOfRange") -> None:
         super().__init__(message, kind=kind)
@@ -57,13 +57,13 @@ class Denied(PelotonError):
 
 
 NO_CONNECTION = "NO_CONNECTION"
-"""Kind of an `ServiceUnavailable`: nobody listens there, so nothing was said."""
+"""Kind of an `ServiceUnavailable`: no connection was made, so nothing was sent."""
 
 
 class ServiceUnavailable(PelotonError):
-    """Nobody answered for it; nothing is known to have happened. Asking later may help.
+    """No server answered; whether the call had an effect is unknown. A later call may succeed.
 
-    `retry_s` is after how long, where a server said so; 0 where none did.
+    `retry_s` is the delay that a server proposed, or 0.
     """
 
     def __init__(self, message: str, *, kind: str = "", retry_s: float = 0.0) -> None:
@@ -72,11 +72,11 @@ class ServiceUnavailable(PelotonError):
 
 
 class TimedOut(ServiceUnavailable):
-    """The deadline passed first. A change may have happened all the same: look before repeating."""
+    """The deadline passed first. A change may have happened: check before repeating."""
 
 
 class TryLater(PelotonError):
-    """The cluster is there and says "not so fast": a limit or a lock."""
+    """The cluster refused because of a limit or a lock; a later call may succeed."""
 
 
 class Unsupported(PelotonError):
@@ -84,4 +84,4 @@ class Unsupported(PelotonError):
 
 
 class ServerError(PelotonError):
-    """A failure of the server that is none of the above, and none of the caller's fault."""
+    """Any other failure of the server, not caused by the caller."""

@@ -27,7 +27,7 @@ TERMINAL_STATES = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
 
 @dataclass(frozen=True)
 class JobQuery:
-    """What to look for. Empty fields do not filter; `days` counts back from now."""
+    """A filter for jobs. Empty fields do not filter; `days` counts back from now."""
 
     labels: tuple[tuple[str, str], ...] = ()
     keywords: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Jobs:
     ) -> job.CreateResponse:
         """Submits a job to the pool at this path; `config` is a spec, see `specs`.
 
-        The answer holds the id. Saying it again with the same `request_key` makes no second job.
+        The answer holds the id. Repeating the call with the same `request_key` makes no second job.
         """
         built = job.JobConfig()
         built.CopyFrom(specs.build(job.JobConfig, config))
@@ -99,7 +99,7 @@ class Jobs:
         return translate.inside(answer)
 
     def delete(self, job: str) -> job.DeleteResponse:
-        """Forgets a job that has ended."""
+        """Deletes a job that has ended."""
         answer = self._wire.call(method("Delete"), delete_request(job), how=ONCE)
         return translate.inside(answer)
 

@@ -1,6 +1,6 @@
-"""Peloton's own questions: why, wait, quarantine, story.
+"""The calls of Peloton's own service: why, wait, watch, hosts, quarantine, story.
 
-Must not mend anything by itself; `redrive` does what it is told, once.
+Must not repair anything by itself; `redrive` sends one order, once.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from peloton.ops.v1 import ops_pb2_grpc
 from peloton.sdk.errors import ServiceUnavailable, TryLater
 from peloton.sdk.wire import ONCE, READ, RpcName, Wire
 
-# One question of a wait; the server may answer earlier, and is asked again.
-WAIT_ASK_S = 20.0
-# Likewise, for somebody who looks on.
+# Duration of one call of a wait; the server may answer earlier and is called again.
+WAIT_CALL_S = 20.0
+# The same, if progress is reported.
 WAIT_SEEN_S = 1.0
-# The server's answer may be on its way when its own time is over.
+# The server's answer may still be on its way at the end of the call's duration.
 WAIT_GRACE_S = 2.0
-# The first question, and those while nobody answers: who is there says so at once.
+# Duration of the first call and of calls while no server answers: to notice an answer early.
 WAIT_FIRST_S = 1.0
-# After so long without an answer somebody who waits is told that nobody is there.
-SILENCE_TOLD_S = 2.0
+# After so long without an answer the caller is informed.
+SILENCE_REPORTED_S = 2.0
 # A wait outlives a restart of the daemon, but not its disappearance.
 SILENCE_MAX_S = 60.0
 SILENCE_PAUSE_S = 0.5
-# A server that answers "not yet" at once must not be asked without a breath.
-BREATH_S = 0.05
+# Pause between calls, also if the server answers "not yet" at once.
+PAUSE_MIN_S = 0.05
 CROWDED_PAUSE_S = 1.0
 
 
 class WaitResult(NamedTuple):
-    """What a wait came to. `done` false: the time was over first, and the job goes on.
+    """The result of a wait. `done` is false if the time was over first and the job goes on.
 
-    `state` is empty where nobody ever answered. `signal` is what ended the instance whose code
-    `exit_code` is; that is then 128 and its number.
+    `state` is empty if no server ever answered. `signal` is the signal that ended the instance
+    of `exit_code`, which is then 128 and the signal's number.
     """
 
     state: str
@@ -47,27 +47,27 @@ class WaitResult(NamedTuple):
 
 
 class Silence:
-    """How long nobody has answered, and whether that was told."""
+    """How long no server has answered, and whether that was reported."""
 
-    def __init__(self, told: Callable[[str], None] | None) -> None:
-        self._tell = told
+    def __init__(self, report: Callable[[str], None] | None) -> None:
+        self._report = report
         self._since: float | None = None
-        self._was_told = False
+        self._reported = False
 
     def goes_on(self, since: float, error: ServiceUnavailable) -> None:
-        """Nobody answered a question asked at `since`; raises the error when it was too long."""
+        """A call made at `since` got no answer; raises the error if it lasts too long."""
         self._since = since if self._since is None else self._since
         silent_s = time.monotonic() - self._since
         if silent_s > SILENCE_MAX_S:
             raise error
-        if self._tell is not None and not self._was_told and silent_s >= SILENCE_TOLD_S:
-            self._was_told = True
-            self._tell(f"{error}; still asking, for {SILENCE_MAX_S:g} s at most")
+        if self._report is not None and not self._reported and silent_s >= SILENCE_REPORTED_S:
+            self._reported = True
+            self._report(f"{error}; retrying for {SILENCE_MAX_S:g} s at most")
 
     def is_over(self) -> None:
-        if self._tell is not None and self._was_told:
-            self._tell("it answers again")
-        self._since, self._was_told = None, False
+        if self._report is not None and self._reported:
+            self._report("it answers again")
+        self._since, self._reported = None, False
 
 
 def method(name: str) -> RpcName:
@@ -94,37 +94,37 @@ class OpsCalls:
     ) -> WaitResult:
         """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes.
 
-        `silent` is told in a sentence when nobody answers for a while, and when somebody does
-        again. Without a `timeout_s`, too long a silence is raised as Unavailable. `seen` is told
-        every second or so how far the job is.
+        `silent` is called with a sentence when no server answers for a while, and when one answers
+        again. Without a `timeout_s`, SILENCE_MAX_S without an answer raises ServiceUnavailable.
+        `seen` is called about every second with the job's progress.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         silence, last = Silence(silent), WaitResult("", False, {}, 0)
-        ask_s = WAIT_FIRST_S
+        call_s = WAIT_FIRST_S
         while True:
             now = time.monotonic()
             left_s = None if until is None else max(until - now, 0.0)
-            ask_s = ask_s if left_s is None else min(ask_s, left_s)
+            call_s = call_s if left_s is None else min(call_s, left_s)
             try:
-                last = self._wait(job, ask_s)
-                pause_s, ask_s = BREATH_S, WAIT_ASK_S if seen is None else WAIT_SEEN_S
+                last = self._wait(job, call_s)
+                pause_s, call_s = PAUSE_MIN_S, WAIT_CALL_S if seen is None else WAIT_SEEN_S
                 silence.is_over()
                 if seen is not None:
                     seen(last)
             except TryLater:
-                # Others wait already, as many as the server lets; it is there, so go on asking.
+                # The server's limit of waiting calls is reached; it is up, so call again.
                 pause_s = CROWDED_PAUSE_S
             except ServiceUnavailable as error:
                 silence.goes_on(now, error)
-                pause_s, ask_s = SILENCE_PAUSE_S, WAIT_FIRST_S
+                pause_s, call_s = SILENCE_PAUSE_S, WAIT_FIRST_S
             if last.done or (until is not None and time.monotonic() >= until):
                 return last
             time.sleep(pause_s if until is None else _no_longer(pause_s, until))
 
-    def _wait(self, job: str, ask_s: float) -> WaitResult:
-        request = ops.WaitJobRequest(job_id=job, timeout_s=ask_s)
+    def _wait(self, job: str, call_s: float) -> WaitResult:
+        request = ops.WaitJobRequest(job_id=job, timeout_s=call_s)
         answer = self._wire.call(
-            method("WaitJob"), request, how=READ, timeout_s=ask_s + WAIT_GRACE_S
+            method("WaitJob"), request, how=READ, timeout_s=call_s + WAIT_GRACE_S
         )
         return WaitResult(
             answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal
@@ -169,21 +169,21 @@ class OpsCalls:
         return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
     def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
-        """Says that a machine is no more. Refused where it holds runs, unless those may be lost."""
+        """Removes a host. Refused if it has runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)
         return self._wire.call(method("ForgetHost"), request, how=ONCE)
 
     def quarantine(self) -> ops.ListQuarantineResponse:
-        """The messages that were set aside because their actor failed on them too often."""
+        """The dead letters: messages on which their actor failed too often."""
         return self._wire.call(method("ListQuarantine"), ops.ListQuarantineRequest())
 
     def redrive(self, key: str, message: str = "") -> ops.RedriveResponse:
-        """Gives one of them, or without a name all of its mail, to the actor again."""
+        """Redrives the dead letters of an actor; with `message`, only if one has that name."""
         request = ops.RedriveRequest(key=key, message=message)
         return self._wire.call(method("Redrive"), request, how=ONCE)
 
     def story(self, key: str) -> ops.StoryResponse:
-        """What one actor did lately, and because of what."""
+        """The recent transitions of one actor, with their causes."""
         return self._wire.call(method("Story"), ops.StoryRequest(key=key))
 
 

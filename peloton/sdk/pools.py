@@ -41,7 +41,7 @@ class PoolCalls:
         built = respool.ResourcePoolConfig()
         built.CopyFrom(specs.build(respool.ResourcePoolConfig, config))
         if built.HasField("parent"):
-            raise BadSpec("must not be given: the path says it", field="parent")
+            raise BadSpec("must not be given: it is in the path", field="parent")
         if built.name != name:
             raise BadSpec(
                 f"is {built.name!r} and must be {name!r}, the last part of the path", field="name"

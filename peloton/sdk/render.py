@@ -1,6 +1,6 @@
 """Turns messages of the contract into plain Python, for printing and for programs.
 
-Must not judge or shorten: what the server said is what comes out, under the contract's own names.
+Must not judge or shorten: the output is the server's answer, under the contract's own names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetches a file of a task's sandbox from the machine that ran it, over HTTP.
 
-Must not guess where the machine is: BrowseSandbox said so. No proxy is asked, because the one
+Must not guess where the machine is: BrowseSandbox answers it. No proxy is used, because the one
 for the web does not find the machines of a cluster.
 """
 

@@ -22,7 +22,7 @@ from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 INSTANCE_MAX = 2**31 - 1
 EVERY_INSTANCE = (0, INSTANCE_MAX)
 Range = tuple[int, int]
-# How often a file that is followed is looked at.
+# How often a followed file is polled.
 FOLLOW_PAUSE_S = 0.5
 OVER = (task.SUCCEEDED, task.FAILED, task.KILLED, task.LOST, task.DELETED)
 # These two answers carry their errors beside the result, not in an `error` of their own.
@@ -49,7 +49,7 @@ def job_id(value: str) -> peloton_pb2.JobID:
 
 
 def range_of(pair: Range) -> task.InstanceRange:
-    # `from` is a word of Python's own.
+    # `from` is a keyword of Python.
     return task.InstanceRange(**{"from": pair[0], "to": pair[1]})
 
 
@@ -117,7 +117,7 @@ class TaskCalls:
         except OutOfRange as error:
             if not run or instance >= error.instance_count:
                 raise
-            # The contract has one word for both.
+            # The contract has one name for both.
             text = f"instance {instance} of job {job} has no run {run!r}; `task get` lists its runs"
             raise NotFound(text, kind="noSuchRun") from None
 
@@ -141,7 +141,7 @@ class TaskCalls:
             try:
                 if not run_id:
                     run_id = self._begun(job, instance)
-                # Looked at first: what is read afterwards is then all there will ever be.
+                # Checked first: what is read after the end is then complete.
                 over = bool(run_id) and self._is_over(job, instance, run=run_id)
                 if run_id:
                     file = self._file(job, instance, run=run_id, filename=filename)

@@ -1,6 +1,6 @@
 """Turns what gRPC and v0 answers call errors into the tree of `errors`.
 
-A v0 answer is often OK and carries its error inside; a caller must never have to look for it.
+A v0 answer is often OK and carries its error inside; a caller must not have to search for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BY_CODE: dict[grpc.StatusCode, type[errors.PelotonError]] = {
 # Some refusals came from the original as INTERNAL, and clients know them by their text only.
 STILL_RUNNING = "Job is not in a terminal state"
 
-# What gRPC says of a server that answers, and in another language.
+# What gRPC reports of a server that speaks another protocol.
 NO_HTTP2 = "Failed parsing HTTP/2"
 NO_GRPC = "NO_GRPC"
 # And of an address where there is none.
@@ -82,7 +82,7 @@ def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
 
 
 class Details(NamedTuple):
-    """What a status says beside its code and text."""
+    """The details of a status."""
 
     field: str = ""
     text: str = ""
@@ -122,7 +122,7 @@ def inside(answer: Any, *, fields: tuple[str, ...] = ("error",)) -> Any:
 
 
 def carried(name: str, error: Any) -> errors.PelotonError:
-    """The exception for an error message; `Error` wrappers are looked into one level deep."""
+    """The exception for an error message; `Error` wrappers are unwrapped one level deep."""
     if error.DESCRIPTOR.name == "Error":
         for field, value in error.ListFields():
             if field.message_type is not None:
@@ -130,8 +130,8 @@ def carried(name: str, error: Any) -> errors.PelotonError:
     text = getattr(error, "message", "")
     if name == "outOfRange":
         count = error.instanceCount
-        words = f"the job has instances 0 to {count - 1}" if count else "the job has no instances"
-        return errors.OutOfRange(words, instance_count=count)
+        text = f"the job has instances 0 to {count - 1}" if count else "the job has no instances"
+        return errors.OutOfRange(text, instance_count=count)
     kind = BY_FIELD.get(name, errors.ServerError)
     if kind is errors.BadSpec:
         return bad_spec(text or name, kind=name)

@@ -1,9 +1,9 @@
-"""The way to the cluster: channels, deadlines, metadata, and repeats where they are safe.
+"""Sends calls to the cluster: channels, deadlines, metadata, and retries where they are safe.
 
-A cluster may have several addresses: a call goes to the next one where nobody answers, and from
-then on that one is asked first. Must not know any call by name, and never repeats one that may have
-changed something unnoticed: a change is only said twice under a request key, by which the server
-knows the second for the first, or where the first never left, for want of a connection.
+A cluster may have several addresses: if one does not answer, a call goes to the next, which is then
+tried first. Must not know any call by name, and never repeats one that may have changed something
+unnoticed: a change is repeated only under a request key, by which the server recognizes it, or if
+the first copy was never sent because there was no connection.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # A machine that lost its power says nothing; a question of ours to it would wait in vain.
+    # A machine without power never answers: keepalive ends the calls to it.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 ]
@@ -76,7 +76,7 @@ class RpcName(NamedTuple):
 
 
 class How(NamedTuple):
-    """May a call be repeated when nobody answers, and under which key."""
+    """Whether a call may be repeated if there is no answer, and under which key."""
 
     repeat: bool
     key: str = ""
@@ -105,7 +105,7 @@ class Wire:
 
     def __init__(self, places: Addresses, *, timeout_s: float, login: Login | None = None) -> None:
         self.timeout_s = timeout_s
-        self._places = places
+        self._addresses = places
         self._login = login
         self._channels: dict[str, grpc.Channel] = {}
         self._reached: set[str] = set()
@@ -127,25 +127,25 @@ class Wire:
         trouble: errors.PelotonError
         for turn in itertools.count(1):
             try:
-                addresses = self._places.of(method.role)
+                addresses = self._addresses.of(method.role)
             except errors.ServiceUnavailable as error:
-                # Nobody knows where they are. Whoever was there before may be found again.
+                # The addresses are unknown. If they were known before, they may be found again.
                 trouble, again = error, turn > 1
             else:
                 try:
-                    return self._ask_all(call, addresses)
+                    return self._try_all(call, addresses)
                 except _Over as over:
-                    # Nothing else is caught: what may have been heard is not said again.
+                    # Nothing else is caught: what may have arrived is not sent again.
                     trouble, again = over.trouble, True
-            # Clients that lost the same server must not come back in step.
+            # Jitter: clients that lost the same server must not retry at the same moment.
             wait_s = pause_s * random.uniform(0.5, 1.5)
             wait_s = max(wait_s, _retry_s(trouble) * random.uniform(1.0, 1.5))
-            more = again and (self._places.patient or turn < ROUNDS_MAX)
+            more = again and (self._addresses.patient or turn < ROUNDS_MAX)
             if not more or time.monotonic() + wait_s >= until:
                 raise trouble from None
             time.sleep(wait_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
-            self._places.look_again()
+            self._addresses.look_again()
         raise AssertionError("the last turn returns or raises")
 
     def stream(self, method: RpcName, request: Any) -> Iterator[Any]:
@@ -155,8 +155,8 @@ class Wire:
         iterator ends the call.
         """
         troubles: list[errors.PelotonError] = []
-        for address in self._places.of(method.role):
-            metadata = self._metadata(self._places.who(method.role), READ)
+        for address in self._addresses.of(method.role):
+            metadata = self._metadata(self._addresses.who(method.role), READ)
             call = getattr(method.stub(self._channel(address)), method.name)(
                 request, metadata=metadata
             )
@@ -164,7 +164,7 @@ class Wire:
             try:
                 for message in call:
                     if not begun:
-                        self._places.answered(method.role, address)
+                        self._addresses.answered(method.role, address)
                     begun = True
                     yield message
                 return
@@ -175,37 +175,37 @@ class Wire:
                 troubles.append(trouble)
             finally:
                 call.cancel()
-        self._places.look_again()
+        self._addresses.look_again()
         raise _together(troubles)
 
-    def _ask_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
-        """The first answer of one after the other; raises `_Over`, or what one said is wrong."""
+    def _try_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
+        """Call one address after another; raises `_Over`, or the error that one answered."""
         troubles: list[errors.PelotonError] = []
         for at, address in enumerate(addresses, 1):
             left_s = _left_s(call)
-            if len(addresses) > 1 or (self._places.patient and not call.how.repeat):
-                # One that is not there must not use up the time of those behind it.
+            if len(addresses) > 1 or (self._addresses.patient and not call.how.repeat):
+                # An address that is down must not use up the time of the next ones.
                 trouble = self._reach(call, address, wait_s=left_s / (len(addresses) - at + 1))
                 if trouble is not None:
                     troubles.append(trouble)
                     continue
-                # One that is there has all of it: a slow answer is no silence.
+                # One that is up gets all the rest: a slow answer is not a missing one.
                 left_s = _left_s(call)
             try:
-                answer = self._ask(call, address, wait_s=left_s)
+                answer = self._send(call, address, wait_s=left_s)
             except errors.ServiceUnavailable as error:
                 self._reached.discard(address)
                 if not call.how.repeat or isinstance(error, errors.TimedOut):
                     raise
                 troubles.append(error)
             else:
-                self._places.answered(call.method.role, address)
+                self._addresses.answered(call.method.role, address)
                 return answer
         raise _Over(_together(troubles))
 
-    def _ask(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
+    def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
         rpc = getattr(call.method.stub(self._channel(address)), call.method.name)
-        metadata = self._metadata(self._places.who(call.method.role), call.how)
+        metadata = self._metadata(self._addresses.who(call.method.role), call.how)
         try:
             return rpc(call.request, timeout=wait_s, metadata=metadata)
         except grpc.RpcError as error:
@@ -214,19 +214,19 @@ class Wire:
     def _reach(
         self, call: RpcCall, address: str, *, wait_s: float
     ) -> errors.ServiceUnavailable | None:
-        """Ask for its health before anything is said; why not, if that fails: nothing was said.
+        """Check its health before the call is sent; the error if that fails.
 
-        Not by watching the channel: its watcher is a thread of gRPC's own, which fails aloud if the
-        channel is closed just then.
+        Not by watching the channel: its watcher is a thread of gRPC, which prints a traceback if
+        the channel is closed at that moment.
         """
         if call.how.repeat and address in self._reached:
             return None
-        ask = self._channel(address).unary_unary(HEALTH_CHECK)
+        check = self._channel(address).unary_unary(HEALTH_CHECK)
         try:
-            ask(b"", timeout=wait_s)
+            check(b"", timeout=wait_s)
         except grpc.RpcError as error:
-            # Whoever says anything at all, such as that he does not know that call, is there.
-            if error.code() in _NOBODY:
+            # Any answer, even that the call is unknown, shows that it is up.
+            if error.code() in _NO_ANSWER:
                 text = f"{address} does not answer: no connection"
                 return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
         self._reached.add(address)
@@ -253,8 +253,8 @@ class Wire:
         return metadata
 
 
-HEALTH_CHECK = "/grpc.health.v1.Health/Check"  # of all that a server does, asked with no bytes
-_NOBODY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"  # of the whole server: an empty request
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def _left_s(call: RpcCall) -> float:
@@ -270,12 +270,12 @@ class _Over(Exception):
 
 
 def _retry_s(trouble: errors.PelotonError) -> float:
-    """After how long the server wants to be asked again; 0 where it did not say."""
+    """The delay that the server proposed for a repeat, or 0."""
     return trouble.retry_s if isinstance(trouble, errors.ServiceUnavailable) else 0.0
 
 
 def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
-    """What to tell of several that did not answer: all of it."""
+    """One error with the texts of all addresses that did not answer."""
     if len(troubles) > 1:
         text = "; ".join(str(one) for one in troubles)
         kinds = {one.kind for one in troubles}

@@ -1,4 +1,4 @@
-"""Reads YAML so that a scalar keeps the letters its writer typed.
+"""Reads YAML so that a scalar keeps its text as written.
 
 Must not guess types: `value: 1.10`, `value: yes` and `value: 007` are texts where the field is a
 text and numbers where it is a number, and only the field knows. So every scalar stays a `str`
@@ -60,7 +60,7 @@ def load(text: str, *, name: str = "the file") -> dict[str, Any]:
 
 
 def line_of(text: str, path: str) -> int | None:
-    """The line, counted from 1, where a path of keys and indexes stands, or as far as it goes.
+    """The line, counted from 1, of a path of keys and indexes, or of its longest prefix.
 
     Case and underscores do not count, as in specs. Only asked once something is wrong, so the
     document is read anew rather than every value carrying its line.
@@ -76,7 +76,7 @@ def line_of(text: str, path: str) -> int | None:
 
 
 def _below(node: Any, part: str) -> tuple[Any, Any] | None:
-    """What marks the place, and what stands there."""
+    """The node that marks the position, and the value there."""
     if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
         item = node.value[int(part)]
         return item, item
@@ -87,7 +87,7 @@ def _below(node: Any, part: str) -> tuple[Any, Any] | None:
 
 
 def describe(value: Any) -> str:
-    """A value in the words of someone who writes YAML."""
+    """A value described in terms of YAML."""
     match value:
         case None:
             return "nothing"

@@ -1,8 +1,8 @@
 """Finds the leaders of a cluster in ZooKeeper, as clients of the original do.
 
 Reads `<root>/<role>/leader`, a JSON of hostname, ip, http, grpc and version, and turns it into the
-address `ip:grpc`. It must not keep a session: who looks twice connects twice, and an idle client is
-nobody's burden. kazoo is loaded here only, for most clients know where their cluster is.
+address `ip:grpc`. It must not keep a session: each lookup connects anew, so idle clients cost
+ZooKeeper nothing. kazoo is imported only when needed, because most clients are given an address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PORT_MAX = 65_535
 def children(
     servers: Sequence[str], path: str, *, timeout_s: float = LOOK_S_MAX
 ) -> dict[str, bytes]:
-    """What stands in the nodes below a path, by name; none where it is not. Raises as `leaders`."""
+    """The data of the nodes below a path, by name; empty if there is none. Raises as `leaders`."""
     from kazoo.exceptions import NoNodeError
 
     found = {}
@@ -36,7 +36,7 @@ def children(
             for name in client.get_children(path):
                 found[name] = bytes(client.get(f"{path}/{name}")[0])
         except NoNodeError:
-            pass  # it is not there, or has just gone
+            pass  # it does not exist, or was just deleted
     return found
 
 
@@ -48,10 +48,10 @@ def leaders(
     """
     hosts = ",".join(servers)
     with _asked(servers, timeout_s) as client:
-        told = {role: _read(client, _path(root, name)) for role, name in LEADER_NAMES.items()}
+        data_of = {role: _read(client, _path(root, name)) for role, name in LEADER_NAMES.items()}
     found = {
         role: address_in(data, _path(root, LEADER_NAMES[role]))
-        for role, data in told.items()
+        for role, data in data_of.items()
         if data
     }
     if not found:
@@ -105,7 +105,7 @@ def _client(hosts: str, timeout_s: float) -> Any:
     from kazoo.client import KazooClient
     from kazoo.retry import KazooRetry
 
-    # What it has to say about lost connections is said by the exceptions, in one line.
+    # The exceptions report lost connections in one line.
     quiet = logging.getLogger("peloton.sdk.zookeeper")
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False

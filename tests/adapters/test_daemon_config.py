@@ -91,15 +91,15 @@ def test_roles_of_the_command_line_come_before_those_of_the_file(tmp_path: Path)
     file = tmp_path / "daemon.yaml"
     file.write_text(yaml.safe_dump(FLEET))
     assert read(file, "api, placement").roles == ["api", "placement"]
-    with pytest.raises(BadSetting, match=r"roles\[1\]: 'apx' is none of jobmgr"):
+    with pytest.raises(BadSetting, match=r"roles\[1\]: 'apx' must be one of jobmgr"):
         read(file, "api,apx")
 
 
 WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "clutser", "x", r"unknown field `clutser`"),
     (ALONE, "cluster", None, r"missing required field `cluster`"),
-    (ALONE, "cluster", "a/b", r"^cluster: 'a/b' is no name"),
-    (ALONE, "cluster", "", r"^cluster: '' is no name"),
+    (ALONE, "cluster", "a/b", r"^cluster: 'a/b' is not a name"),
+    (ALONE, "cluster", "", r"^cluster: '' is not a name"),
     (ALONE, "listen.gprc", "x", r"^listen: .*`gprc`"),
     (ALONE, "listen.grpc", 5, r"^listen\.grpc: Expected `str`, got `int`"),
     (ALONE, "listen.grpc", "0.0.0.0:1", r"^listen\.grpc: 0\.0\.0\.0 is not a loopback address"),
@@ -108,21 +108,21 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "listen.exchange", "x:70000", r"^listen\.exchange: port 70000"),
     (FLEET, "listen.exchange", "10.0.0.1:1", r"^listen\.exchange: 10\.0\.0\.1 is not a loopback"),
     (FLEET | {"tls": TLS}, "listen.exchange", "0.0.0.0:1", r"^listen\.advertise: peers cannot"),
-    (FLEET, "listen.advertise", "b:0", r"^listen\.advertise: nobody can dial port 0"),
+    (FLEET, "listen.advertise", "b:0", r"^listen\.advertise: port must not be 0"),
     (FLEET, "tls", {"ca": "x"}, r"^tls: .*missing required field `certificate`"),
     (FLEET, "tls", TLS | {"ca": 5}, r"^tls\.ca: Expected a path, got 5"),
-    (ALONE, "roles", [], r"^roles: none is given"),
-    (ALONE, "roles", ["api", "api"], r"^roles\[1\]: 'api' stands twice"),
-    (ALONE, "roles", ["api"], r"^roles: nobody else has jobmgr, resmgr, hostmgr, placement"),
+    (ALONE, "roles", [], r"^roles: must not be empty"),
+    (ALONE, "roles", ["api", "api"], r"^roles\[1\]: duplicate role 'api'"),
+    (ALONE, "roles", ["api"], r"^roles: missing jobmgr, resmgr, hostmgr, placement"),
     (ALONE, "journal", {}, r"^journal: give one of sqlite and cassandra"),
     (ALONE, "journal.cassandra", {"contacts": ["x"]}, r"^journal: give one of"),
-    (ALONE, "zookeeper.hosts", ["x:1"], r"^journal\.sqlite: others cannot read it"),
-    (FLEET, "zookeeper", None, r"^zookeeper: daemons that share a journal find each other"),
-    (FLEET, "zookeeper.hosts", [], r"^zookeeper\.hosts: none"),
+    (ALONE, "zookeeper.hosts", ["x:1"], r"^journal\.sqlite: other daemons cannot read it"),
+    (FLEET, "zookeeper", None, r"^zookeeper: required with journal.cassandra"),
+    (FLEET, "zookeeper.hosts", [], r"^zookeeper\.hosts: must not be empty"),
     (FLEET, "zookeeper.hosts", "x:1", r"^zookeeper\.hosts: Expected `array`"),
-    (FLEET, "zookeeper.root", "peloton", r"^zookeeper\.root: .*does not begin with /"),
+    (FLEET, "zookeeper.root", "peloton", r"^zookeeper\.root: .*must begin with /"),
     (FLEET, "zookeeper.session_timeout_s", 0.1, r"^zookeeper\.session_timeout_s: 0\.1 is not"),
-    (FLEET, "journal.cassandra.contacts", [], r"^journal\.cassandra\.contacts: none"),
+    (FLEET, "journal.cassandra.contacts", [], r"^journal\.cassandra\.contacts: must not be empty"),
     (FLEET, "journal.cassandra.port", 0, r"^journal\.cassandra\.port: 0 is not between"),
     (ALONE, "backend", {}, r"^backend: a daemon with role hostmgr needs one"),
     (ALONE, "backend.process", {"folder": "k", "hosts": []}, r"^backend: give one of"),
@@ -131,7 +131,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
         ALONE,
         "backend.simulated.hosts",
         [{"name": "a"}, {"name": "a"}],
-        r"^backend\.simulated\.hosts\[1\]\.name: 'a' stands twice",
+        r"^backend\.simulated\.hosts\[1\]\.name: duplicate host 'a'",
     ),
     (
         ALONE,

@@ -48,4 +48,4 @@ def test_a_daemon_that_is_alone_needs_no_word(tmp_path: Path) -> None:
         "backend: {simulated: {hosts: [{name: a}]}}\n"
     )
     printed = typed("features", "raise", "--config", str(config))
-    assert printed.code == 64 and "raises the level by itself" in printed.err
+    assert printed.code == 64 and "raises the level itself" in printed.err

@@ -67,7 +67,7 @@ def test_what_is_proposed_is_for_the_same_cluster(
     printed = typed("respool", "dump", "-t", PATIENT)
     assert "`peloton minicluster` starts one here" in printed.err
     monkeypatch.setenv("PELOTON_API", f"{NOBODY},{NOBODY}")
-    assert "do the daemons run?" in typed("respool", "dump", "-t", PATIENT).err
+    assert "are the daemons running?" in typed("respool", "dump", "-t", PATIENT).err
 
 
 def test_a_server_that_answers_is_not_asked_whether_it_runs(peloton: Terminal) -> None:

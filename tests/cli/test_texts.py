@@ -423,9 +423,9 @@ def test_wait_where_nobody_answers_says_so_and_ends_in_time() -> None:
         began = time.monotonic()
         printed = typed("--api", api, "-t", "3s", "wait", JOB, "--within", "4s")
     assert printed.code == 124 and time.monotonic() - began < 30, "not a minute, as without it"
-    assert f"{api} does not answer" in printed.err and "still asking" in printed.err
-    assert printed.err.endswith("the time is over; nobody answered\n")
-    assert printed.out == f"Job {JOB} was not heard of\n"
+    assert f"{api} does not answer" in printed.err and "retrying for" in printed.err
+    assert printed.err.endswith("the time is over; no server answered\n")
+    assert printed.out == f"Job {JOB} in an unknown state\n"
 
 
 def test_a_server_of_another_kind_is_not_started_again() -> None:
@@ -460,16 +460,16 @@ def test_a_host_is_forgotten_by_name_and_not_by_chance(peloton: Terminal) -> Non
     printed = peloton("host", "forget", "a")
     assert printed == Printed(
         0,
-        "a is not part of the cluster any more\n",
-        "a daemon that starts with it in its config brings it back\n",
+        "removed host a\n",
+        "a daemon that starts with it in its config restores it\n",
     )
     printed = peloton("host", "forget", "a")
-    assert printed == Printed(66, "", "no host is called a\n")
+    assert printed == Printed(66, "", "no such host: a\n")
     printed = peloton("host", "forget", "b")
     again = f"peloton --api {peloton.address} host forget b --lose-runs"
-    assert printed == Printed(73, "", f"it holds runs: `{again}` lets go of them\n")
+    assert printed == Printed(73, "", f"it holds runs: `{again}` gives them up\n")
     printed = peloton("host", "forget", "b", "--lose-runs")
-    assert printed.out == "b is not part of the cluster any more; it held 2 runs, which are lost\n"
+    assert printed.out == "removed host b; its 2 runs are LOST\n"
 
 
 def test_wait_within_a_time(peloton: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,8 +482,8 @@ def test_wait_within_a_time(peloton: Terminal, monkeypatch: pytest.MonkeyPatch) 
 def test_story(peloton: Terminal) -> None:
     row = cells(peloton.lines("story", "task/x/7")[1])
     assert row == ["1970-01-01T00:00:00.500Z", "Started", "first run", "TaskRunning", ""]
-    assert peloton("story", "task/x/8").out == "Nothing is remembered.\n"
-    assert peloton("story", "job/nobody") == Printed(66, "", "nobody is called job/nobody\n")
+    assert peloton("story", "task/x/8").out == "No transitions are kept.\n"
+    assert peloton("story", "job/nobody") == Printed(66, "", "no such actor: job/nobody\n")
 
 
 def followed(peloton: Terminal, *words: str) -> Printed:
@@ -513,7 +513,7 @@ def test_follow_prints_what_happens_until_the_job_has_ended(peloton: Terminal) -
     assert printed == Printed(
         0,
         f"1970-01-01T00:00:00.500Z task/{JOB} [0-2] TaskRunning (Started): launched\n"
-        "-- changes of jobmgr/0 up to 5 are not kept any more: look anew\n"
+        "-- changes of jobmgr/0 up to 5 are no longer kept: read the state anew\n"
         f"1970-01-01T00:00:01.500Z job/{JOB} StopOrdered "
         "(StopJob by unverified:ann@10.0.0.7/tool)\n",
         f"job {JOB} has ended: KILLED\n",
@@ -537,16 +537,14 @@ def test_follow_wants_one_question(peloton: Terminal, words: tuple[str, ...]) ->
 
 
 def test_quarantine(peloton: Terminal) -> None:
-    assert peloton("admin", "quarantine", "list").out == "Nothing is set aside.\n"
+    assert peloton("admin", "quarantine", "list").out == "No dead letters.\n"
     peloton.cluster.set_aside.append(
         ops.Quarantined(key="task/x/7", message="ended/1", error="KeyError", attempts=3, at=0.0)
     )
     row = cells(peloton.lines("admin", "quarantine", "list")[1])
     assert row == ["task/x/7", "ended/1", "3", "1970-01-01T00:00:00Z", "KeyError", ""]
     printed = peloton("admin", "quarantine", "redrive", "task/x/7", "ended/1")
-    assert printed.out.startswith(
-        "task/x/7 hears again, in their order, all its messages that were set aside; "
-    )
+    assert printed.out.startswith("redriving all dead letters of task/x/7, in their order; ")
     assert peloton("admin", "quarantine", "redrive", "task/x/7").out == printed.out
     assert peloton("admin", "quarantine", "redrive", "task/x/8", "ended/1").code == 66
 

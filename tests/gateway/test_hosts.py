@@ -43,7 +43,7 @@ def test_a_host_is_forgotten_its_runs_only_if_they_may_be_and_it_comes_back(town
     assert hosts(town)[name].runs == host.runs, "a refusal changes nothing"
     assert forget(town, name, lose_runs=True).runs_lost == host.runs
     town.until(lambda: name not in hosts(town))
-    assert refused(town, name) == (grpc.StatusCode.NOT_FOUND, f"no host is called {name}")
+    assert refused(town, name) == (grpc.StatusCode.NOT_FOUND, f"no such host: {name}")
     for at in range(3):
         town.until(lambda at=at: town.task(job, at).result.runtime.host != name)
     back = ConfigureHost(ROOM, (), simulated.SIMULATED_BACKEND)

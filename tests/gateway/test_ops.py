@@ -132,7 +132,7 @@ def test_a_job_that_may_run_two_at_once(town: Town) -> None:
     town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
     (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
     assert (reason.code, reason.state, reason.instances) == ("job-limit", "INITIALIZED", 3)
-    assert "2 of at most 2 are under way" in reason.text
+    assert "2 of at most 2 instances are active" in reason.text
     some = task.StopRequest(jobId=named(job_id))
     some.ranges.add(**{"from": 0, "to": 1})
     town.tasks.Stop(some)
@@ -325,7 +325,7 @@ def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
     service = Ops(ClusterClient(ward))  # type: ignore[arg-type]
     listed = service.ListQuarantine(ops.ListQuarantineRequest(), Caller()).quarantined
     assert [(one.key, one.message, one.error) for one in listed] == [
-        (f"job/{JOB}", "", "in quarantine: only goals get through"),
+        (f"job/{JOB}", "", "in quarantine: accepts only goals and queries"),
         (f"task/{JOB}/2005", "Admitted", "boom"),
         (f"task/{JOB}/2006", "Admitted", "boom"),
     ]

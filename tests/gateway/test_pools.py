@@ -35,8 +35,8 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("inf", cpu(limit=float("inf")), "config.resources[cpu].limit: inf is not a finite"),
     ("minus", cpu(limit=-1.0), "config.resources[cpu].limit: -1.0 is negative"),
     ("share", cpu(share=-1.0), "config.resources[cpu].share: -1.0 is negative"),
-    ("kind", cpu(kind="shoes"), "config.resources[0].kind: resource kind 'shoes' is none of"),
-    ("twice", lambda c: c.resources.add(kind="cpu"), "resource kind cpu stands twice"),
+    ("kind", cpu(kind="shoes"), "config.resources[0].kind: resource kind 'shoes' must be one of"),
+    ("twice", lambda c: c.resources.add(kind="cpu"), "duplicate resource kind cpu"),
     ("policy", lambda c: setattr(c, "policy", 9), "config.policy: unknown scheduling policy 9"),
     ("reservation over limit", cpu(reservation=5.0, limit=4.0),
      "resource cpu: reservation 5 exceeds limit 4"),
@@ -49,7 +49,7 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("reservations", cpu(reservation=12.0, limit=12.0), "reservations of all children"),
     ("controllers", lambda c: setattr(c.controllerLimit, "maxPercent", 101.0), "100 percent"),
     ("no percentage", lambda c: setattr(c.slackLimit, "maxPercent", NAN),
-     "config.slackLimit.maxPercent: nan is no percentage"),
+     "config.slackLimit.maxPercent: must be ≥ 0, got nan"),
 ]  # fmt: skip
 
 

@@ -437,7 +437,7 @@ def test_streams_end_with_the_server_and_say_so(fountain: Any) -> None:
     stopping = server.stop(5)
     with pytest.raises(grpc.RpcError) as caught:
         next(stream)
-    assert caught.value.code() == CODE.UNAVAILABLE and "stops" in caught.value.details()
+    assert caught.value.code() == CODE.UNAVAILABLE and "is stopping" in caught.value.details()
     assert stopping.wait(4)
 
 

@@ -295,11 +295,11 @@ class Ops(ops_pb2_grpc.OpsServicer):
 
     def Watch(self, request: Any, context: Any) -> Iterator[ops.WatchResponse]:
         yield from self.cluster.streams.pop(0)
-        context.abort(grpc.StatusCode.UNAVAILABLE, "this daemon stops")
+        context.abort(grpc.StatusCode.UNAVAILABLE, "this daemon is stopping")
 
     def Story(self, request: Any, context: Any) -> ops.StoryResponse:
         if request.key == "job/nobody":
-            context.abort(grpc.StatusCode.NOT_FOUND, "nobody is called job/nobody")
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such actor: job/nobody")
         line = ops.Line(at=0.5, cause="Started", because="first run", facts=["TaskRunning"])
         return ops.StoryResponse(lines=[line] if request.key == "task/x/7" else [])
 
@@ -309,7 +309,7 @@ class Ops(ops_pb2_grpc.OpsServicer):
     def ForgetHost(self, request: Any, context: Any) -> ops.ForgetHostResponse:
         found = [host for host in self.cluster.hosts if host.name == request.name]
         if not found:
-            context.abort(grpc.StatusCode.NOT_FOUND, f"no host is called {request.name}")
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no such host: {request.name}")
         if found[0].runs and not request.lose_runs:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "it holds runs")
         self.cluster.hosts.remove(found[0])
@@ -321,7 +321,7 @@ class Ops(ops_pb2_grpc.OpsServicer):
     def Redrive(self, request: Any, context: Any) -> ops.RedriveResponse:
         found = [one for one in self.cluster.set_aside if one.key == request.key]
         if not found:
-            context.abort(grpc.StatusCode.NOT_FOUND, "nothing of that name is set aside")
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such dead letter")
         return ops.RedriveResponse()
 
 

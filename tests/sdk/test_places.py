@@ -25,9 +25,9 @@ NOBODY = "127.0.0.1:1"
 def test_the_next_address_is_asked_and_remembered() -> None:
     cluster = Cluster()
     with serving(cluster) as address, Client(f"{NOBODY}, {address}", timeout_s=60) as client:
-        assert client._wire._places.of("api") == (NOBODY, address)
+        assert client._wire._addresses.of("api") == (NOBODY, address)
         client.pools.lookup("/hello")
-        assert client._wire._places.of("api") == (address, NOBODY)
+        assert client._wire._addresses.of("api") == (address, NOBODY)
         client.pools.lookup("/hello")
     assert len(cluster.calls) == 2
 
@@ -117,7 +117,7 @@ def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
         Client((f"127.0.0.1:{deaf.getsockname()[1]}", address), timeout_s=8) as client,
     ):
         client.pools.lookup("/hello")
-        assert client._wire._places.of("api")[0] == address, "the one that answered is asked first"
+        assert client._wire._addresses.of("api")[0] == address, "the one that answered is first"
         client.pools.lookup("/hello")
     assert len(cluster.calls) == 2
 
