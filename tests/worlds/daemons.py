@@ -73,8 +73,8 @@ class Root(ScheduledShell):
         self.orders["dropped while current"] += self.standing.current
         self._give(shards)
 
-    def stands(self, standing: MembershipStatus) -> None:
-        self.standing = standing
+    def status_changed(self, membership_status: MembershipStatus) -> None:
+        self.standing = membership_status
 
     # ---- what becomes of shards ----
 

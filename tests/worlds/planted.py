@@ -75,7 +75,7 @@ def _speaks_early(pump: Any) -> Any:
         pump(shell)
         if shell._in_flight is not None and shell._in_flight.release:
             stamp = Stamp(shell.shard, shell.core.epoch)
-            shell._house.region.tell(shell._in_flight.release, stamp)
+            shell._context.region.tell(shell._in_flight.release, stamp)
 
     return early
 

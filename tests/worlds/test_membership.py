@@ -282,7 +282,7 @@ def test_a_service_that_answers_twice_ends_the_daemon():
     settle(town)
     daemon = town.daemons["d1"]
     send(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.HELD, 99))
-    with pytest.raises(AssertionError, match="Unasked"):
+    with pytest.raises(AssertionError, match="UnexpectedAnswer"):
         town.run(1)
 
 

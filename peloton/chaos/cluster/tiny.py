@@ -66,7 +66,7 @@ among them: what a parent told its children belongs into the frame that says so.
 SHELLS: dict[str, Tiny] = {
     "waiting_mail_max": Tiny((0, 1, 3), "a recovering shard takes no more mail",
                              lambda shell: isinstance(shell, ShardShell) and shell.refused),
-    "held_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
+    "service_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
                           lambda shell: isinstance(shell, EphemeralShell) and shell.dropped),
     "letter_bytes": Tiny((1, 500), "what is for one place takes several letters",
                          lambda shell: isinstance(shell, PeerShell) and shell.counts["split"]),
