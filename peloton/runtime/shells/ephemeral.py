@@ -62,7 +62,7 @@ class EphemeralShell(Shell):
     def __init__(
         self, prefix: str, driver: Driver, *, service: EphemeralService, region: Region, root: Ref
     ):
-        super().__init__(f"soft-{prefix}", driver)
+        super().__init__(f"service-{prefix}", driver)
         self.service = service
         self._region = region
         self._root = root

@@ -346,7 +346,7 @@ def assemble(
     )
 
     def on_service(prefix: str, service: EphemeralService, *, outward: bool) -> Ref:
-        own = drivers.driver(f"soft-{prefix}") if service.own_thread else driver
+        own = drivers.driver(f"service-{prefix}") if service.own_thread else driver
         shell = EphemeralShell(prefix, own, service=service, region=region, root=root_ref)
         shell.outward, shell.service_mail_max = outward, setup.limits.service_mail_max
         return begin_shell(shell)

@@ -44,7 +44,7 @@ class RoutingTable:
         self.roles: dict[str, str] = {}  # of services that run on every member with the role
         self.membership_status: MembershipStatus | None = None  # None: the daemon is alone
         self.sure_for_s: Callable[[], float] = lambda: 1.0
-        """For how many seconds our session is valid for certain; the process may have been paused."""
+        """For how many seconds our session is certainly valid; the process may have been paused."""
         self._kinds = kinds
         self._sharding = sharding
         self._turn = 0

@@ -343,7 +343,7 @@ class ShardShell(Shell):
         self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
 
     def _settle(self) -> None:
-        # Once per unclear answer: a second `Settle` would find nothing pending, which reads as a loss.
+        # Once per unclear answer: a second one would find nothing pending, which reads as a loss.
         if self._settle_at_s is None:
             return
         if self.now < self._settle_at_s:
