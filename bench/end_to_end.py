@@ -123,7 +123,7 @@ class Bench:
         messages = entries = 0
         for group, count in GROUPS.items():
             for number in range(count):
-                look = self.root.region.look(ShardId(group, number), _counts)
+                look = self.root.region.inspect(ShardId(group, number), _counts)
                 more = look.result(WAIT_S)
                 messages, entries = messages + more[0], entries + more[1]
         return messages, entries

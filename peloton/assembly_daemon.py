@@ -242,7 +242,7 @@ class Daemon(Wired):
         """The soft machines that our roles ask for; the backend, if we have one."""
         settings, region = self._settings, self._region
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
-        region.places.roles["placer"] = "placement"  # whether or not we have one ourselves
+        region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
             region.register_service("placer", PlacerMachine(self._inventories), role="placement")
         if "hostmgr" not in settings.roles:

@@ -193,7 +193,7 @@ def ready(door: Daemon, known: Known) -> set[bool]:
 
 def known_owners(door: Daemon, group: str) -> list[ShardId]:
     """Shards that this daemon believes to have an owner: it is told of changes a moment later."""
-    membership_status = door._region.places.membership_status
+    membership_status = door._region.routes.membership_status
     shards = [ShardId(group, number) for number in range(SHARDS[group])]
     return [
         shard for shard in shards if membership_status is None or membership_status.owner_of(shard)
@@ -350,7 +350,7 @@ def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
     """Commands go on: the journal refuses those of an owner that is none any more."""
     with fleet_with(*EACH) as (fleet, door, known):
         line = fleet.lines["door"]
-        places = door._region.places
+        places = door._region.routes
         with waiting(known) as ended:
             # As after a pause of the process: nobody has told it anything yet.
             sure_for_s, places.sure_for_s = places.sure_for_s, lambda: 0.0

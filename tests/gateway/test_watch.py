@@ -48,7 +48,8 @@ def long_job(town: Town, instances: int = 1) -> str:
 def waiting(town: Town) -> int:
     """Queries that are kept in all shards of jobs."""
     found = [
-        town.region.look(shard, lambda core: len(core.followers)) for shard in town.region.owned()
+        town.region.inspect(shard, lambda core: len(core.followers))
+        for shard in town.region.owned()
     ]
     return sum(one.result(10) for one in found)
 
@@ -56,14 +57,16 @@ def waiting(town: Town) -> int:
 def delivered(town: Town) -> int:
     """Messages and questions that the shards of jobs were given."""
     shards = [shard for shard in town.region.owned() if shard.group == "jobmgr"]
-    return sum(town.region.look(shard, lambda core: core.delivered).result(10) for shard in shards)
+    return sum(
+        town.region.inspect(shard, lambda core: core.delivered).result(10) for shard in shards
+    )
 
 
 def keep(town: Town, changes: int) -> None:
     """How many changes the shards of jobs keep."""
     for shard in town.region.owned():
         if shard.group == "jobmgr":
-            look = town.region.look(shard, lambda core: setattr(core.changes, "_max", changes))
+            look = town.region.inspect(shard, lambda core: setattr(core.changes, "_max", changes))
             look.result(10)
 
 

@@ -1,4 +1,7 @@
-"""What the claim shell relies on: the real root keeps the steward's promises, whatever crosses."""
+"""What the claim shell relies on: the real root keeps the promises of `Controller`.
+
+Orders and failures must not break them, in whatever order they come.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,21 @@ SEEDS = range(60)
 
 
 class Probe(Shell):
-    """Stands where the claim shell stands, and keeps what it is told."""
+    """Takes the place of the claim shell, and keeps the messages it receives."""
 
     def __init__(self, stepper: Stepper) -> None:
         super().__init__("probe", stepper)
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
-    def handle(self, letter: Any) -> None:
-        self.told.append(letter)
+    def handle(self, message: Any) -> None:
+        self.received.append(message)
 
     def failed(self, error: Exception) -> None:
         raise error
 
 
 class Scene:
-    """One real root with one toy shard, on a stepper; a rival on the same store can fence it."""
+    """A real root with one toy shard, on a stepper; a rival on the same store can fence it."""
 
     def __init__(self, seed: int) -> None:
         self.stepper = Stepper(seed)
@@ -51,16 +54,16 @@ class Scene:
         self.key = key("note", "x")
         self.shard = self.root.region._sharding.shard_of(self.key)
 
-    def order(self, letter: Own | Disown | Drop) -> None:
-        send(self.shell.ref, letter)
+    def order(self, message: Own | Disown | Drop) -> None:
+        send(self.shell.ref, message)
 
     def own(self) -> None:
         self.order(Own((self.shard,)))
         self.until(Opened)
 
     def until(self, kind: type) -> None:
-        seen = len(self.probe.told)
-        self.stepper.run(lambda: any(type(one) is kind for one in self.probe.told[seen:]))
+        seen = len(self.probe.received)
+        self.stepper.run(lambda: any(type(one) is kind for one in self.probe.received[seen:]))
 
     def fence(self) -> None:
         """The next commit of the shard is refused."""
@@ -71,11 +74,11 @@ class Scene:
         for _ in range(self.stepper.chance.randrange(12)):
             self.stepper.step()
 
-    def rest(self) -> Counter[str]:
-        """Nothing happens any more: what was told."""
+    def run_out(self) -> Counter[str]:
+        """Run until nothing happens any more; returns how often each message was received."""
         for _ in range(500):
             self.stepper.step()
-        return Counter(type(letter).__name__ for letter in self.probe.told)
+        return Counter(type(message).__name__ for message in self.probe.received)
 
 
 def ending(scene: Scene, way: str) -> Disown | Drop:
@@ -90,11 +93,11 @@ def end_while_it_is_lost(seed: int, way: str) -> None:
     scene.fence()
     scene.some_steps()
     scene.order(ending(scene, way))
-    told = scene.rest()
-    assert told["Closed"] == 1, scene.probe.told
-    assert type(scene.probe.told[-1]) is Closed, "the last word of this life"
+    counts = scene.run_out()
+    assert counts["Closed"] == 1, scene.probe.received
+    assert type(scene.probe.received[-1]) is Closed, "the last message of this life"
     scene.own()
-    assert scene.rest()["Opened"] == 2
+    assert scene.run_out()["Opened"] == 2
 
 
 def test_a_disown_is_answered_once_though_the_shard_is_lost_meanwhile():
@@ -114,8 +117,8 @@ def test_an_order_to_end_is_answered_once_while_the_shard_still_recovers(seed: i
     scene.order(Own((scene.shard,)))
     scene.some_steps()
     scene.order(ending(scene, way))
-    told = scene.rest()
-    assert told["Closed"] == 1 and told["Lost"] == 0
+    counts = scene.run_out()
+    assert counts["Closed"] == 1 and counts["ShardLost"] == 0
     scene.own()
 
 
@@ -123,15 +126,15 @@ def test_an_order_to_end_is_answered_once_while_the_shard_still_recovers(seed: i
 def test_an_order_to_end_what_is_not_here_is_answered_too(way: str):
     scene = Scene(1)
     scene.order(ending(scene, way))
-    assert scene.rest() == {"Closed": 1}
+    assert scene.run_out() == {"Closed": 1}
 
 
-def test_a_shard_that_was_lost_is_forgotten_until_it_is_owned_again():
+def test_a_lost_shard_is_removed_until_it_is_owned_again():
     scene = Scene(2)
     scene.own()
     scene.fence()
     scene.until(ShardLost)
-    assert scene.rest() == {"Opened": 1, "ShardLost": 1}
+    assert scene.run_out() == {"Opened": 1, "ShardLost": 1}
     assert scene.root.region.owned() == []
     scene.own()
     assert scene.root.region.owned() == [scene.shard]

@@ -1,4 +1,7 @@
-"""Peer shells on real threads: a hall is called on one thread, asks come from any."""
+"""Peer shells on real threads: the router is called on one thread, calls come from any.
+
+No test here needs a network: streams are calls within one process.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from peloton.runtime.core.packing import MailBatch, Packing, Route
 from peloton.runtime.core.parcels import Link, LinkLimits
 from peloton.runtime.core.wire import Parcel
 from peloton.runtime.ports import ShardId, StreamListener
-from peloton.runtime.shells import pending_asks
+from peloton.runtime.shells import peer_messages
 from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.peer_messages import Inbound, Outbound, Peers
@@ -38,12 +41,12 @@ PACKING = Packing({**KINDS, "note": NOTE})
 
 
 class Wires:
-    """Streams within one process, whole and in order: the kindest `Exchange` there is."""
+    """Streams within one process that lose and reorder nothing: the most reliable `Exchange`."""
 
     def __init__(self) -> None:
         self.numbers = itertools.count(1)
         self.listener: dict[str, StreamListener] = {}
-        self.others: dict[int, tuple[str, int]] = {}  # stream → whose is the other end, its number
+        self.others: dict[int, tuple[str, int]] = {}  # stream → address and number of the other end
 
 
 class Wire:
@@ -77,11 +80,11 @@ class Wire:
             self._wires.listener[other[0]].closed(other[1], "closed")
 
 
-class Hall:
-    """Answers asks with their amount; raises at 13, gives 14 what has no number, 15 nothing."""
+class RecordingRouter:
+    """Answers a call with its amount; raises at 13, answers 14 with an unknown class, 15 never."""
 
     def __init__(self) -> None:
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self.broken: list[str] = []
         self.troubles: Counter[str] = Counter()
         self.threads: dict[int, None] = {}
@@ -99,14 +102,14 @@ class Hall:
             elif message.amount != 15 and envelope.reply_to is not None:
                 resolve(envelope.reply_to, w.Total(message.amount))
             else:
-                self.heard.append(message.amount)
+                self.received.append(message.amount)
         return True
 
-    def misdirected(self, peer: str, place: Route, *, view: int) -> None:
-        raise AssertionError("nothing is astray here")
+    def misdirected(self, peer: str, route: Route, *, view: int) -> None:
+        raise AssertionError("every batch goes to the right daemon here")
 
     def reached(self) -> None:
-        raise AssertionError("nobody was out of reach here")
+        raise AssertionError("every peer is always reachable here")
 
     def trouble(self, name: str, text: str) -> None:
         self.troubles[name] += 1
@@ -115,14 +118,14 @@ class Hall:
         self.broken.append(text)
 
 
-class Both:
+class TwoDaemons:
     """Two daemons, each with its own thread."""
 
     def __init__(self, packing_of_a: Packing = PACKING) -> None:
         self.threads = Threads(SystemClock())
         self.packings = {"a": packing_of_a, "b": PACKING}
         self.wires = Wires()
-        self.halls = {name: Hall() for name in "ab"}
+        self.routers = {name: RecordingRouter() for name in "ab"}
         self.refs: dict[str, Ref] = {name: self.begin(name) for name in "ab"}
         self.view = 0
         self.publish("ab")
@@ -133,7 +136,7 @@ class Both:
             self.threads.driver(name),
             exchange=Wire(self.wires, name),
             packing=self.packings[name],
-            router=self.halls[name],
+            router=self.routers[name],
         )
 
     def publish(self, members: str) -> None:
@@ -152,23 +155,23 @@ class Both:
 
 
 @pytest.fixture
-def both() -> Iterator[Both]:
-    found = Both()
+def both() -> Iterator[TwoDaemons]:
+    found = TwoDaemons()
     yield found
     found.threads.stop()
 
 
-def test_words_arrive_in_order_and_asks_are_answered(both: Both) -> None:
+def test_messages_arrive_in_order_and_calls_are_answered(both: TwoDaemons) -> None:
     for at in range(0, 1000, 10):
-        words = [Envelope(X, w.Add(100 + number)) for number in range(at, at + 10)]
-        send(both.refs["a"], Outbound("b", both.view, HERE, words))
+        envelopes = [Envelope(X, w.Add(100 + number)) for number in range(at, at + 10)]
+        send(both.refs["a"], Outbound("b", both.view, HERE, envelopes))
     assert both.ask(w.Add(5)) == w.Total(5)
-    assert both.halls["b"].heard == [100 + number for number in range(1000)]
+    assert both.routers["b"].received == [100 + number for number in range(1000)]
     assert both.ask(w.Show()) == [Absent(X), w.Total(1)]
-    assert len(both.halls["b"].threads) == 1
+    assert len(both.routers["b"].threads) == 1
 
 
-def test_asks_come_from_many_threads(both: Both) -> None:
+def test_calls_come_from_many_threads(both: TwoDaemons) -> None:
     futures: list[Future[Any]] = []
 
     def some(first: int) -> None:
@@ -183,40 +186,45 @@ def test_asks_come_from_many_threads(both: Both) -> None:
     assert found == sorted(1000 * n + m for n in range(1, 5) for m in range(200))
 
 
-def test_an_answer_of_no_number_is_unavailable_and_harms_nobody(both: Both) -> None:
+def test_an_answer_that_cannot_be_encoded_is_unavailable_and_harms_no_other_call(
+    both: TwoDaemons,
+) -> None:
     answer = both.ask(w.Add(14))
     assert isinstance(answer, Unavailable) and "Grid" in answer.text
-    assert both.halls["b"].troubles == {"packing": 1} and not both.halls["b"].broken
+    assert both.routers["b"].troubles == {"packing": 1} and not both.routers["b"].broken
     assert both.ask(w.Add(5)) == w.Total(5)
 
 
-def test_a_hall_that_raises_costs_the_links_and_they_begin_anew(both: Both) -> None:
+def test_a_router_that_raises_resets_the_links(both: TwoDaemons) -> None:
     assert both.ask(w.Add(5)) == w.Total(5)
     poison = both.begin_ask(w.Add(13))
-    while not both.halls["b"].broken:
+    while not both.routers["b"].broken:
         threading.Event().wait(0.01)
-    assert both.halls["b"].broken == ["ValueError: 13"]
+    assert both.routers["b"].broken == ["ValueError: 13"]
     assert both.ask(w.Add(6)) == w.Total(6)
     assert (
-        isinstance(poison.result(WAIT_S_MAX), Unavailable) and "forgotten" in poison.result().text
+        isinstance(poison.result(WAIT_S_MAX), Unavailable)
+        and "b lost the state of its link" in poison.result().text
     )
 
 
-def test_an_ask_runs_out_of_its_time(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_asks, "REMOTE_ASK_S_MAX", 0.2)
+def test_a_call_without_an_answer_times_out(
+    both: TwoDaemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_messages, "REMOTE_ASK_S_MAX", 0.2)
     answer = both.begin_ask(w.Add(15)).result(WAIT_S_MAX)
     assert isinstance(answer, Unavailable) and "has not answered" in answer.text
 
 
-def test_who_is_no_member_is_out_of_reach_at_once(both: Both) -> None:
+def test_a_call_to_a_former_member_is_unavailable_at_once(both: TwoDaemons) -> None:
     both.publish("a")
     assert isinstance(both.ask(w.Add(1)), Unavailable)
 
 
-def test_an_ask_that_the_other_side_does_not_understand_is_unavailable() -> None:
+def test_a_call_that_the_peer_cannot_read_is_unavailable() -> None:
     messages = {**NOTE.messages, 77: w.Draw}
     newer = msgspec.structs.replace(NOTE, messages=messages)
-    both = Both(Packing({"note": newer}))
+    both = TwoDaemons(Packing({"note": newer}))
     try:
         answer = both.ask(w.Draw(1))
         assert isinstance(answer, Unavailable) and "77" in answer.text
@@ -225,8 +233,8 @@ def test_an_ask_that_the_other_side_does_not_understand_is_unavailable() -> None
         both.threads.stop()
 
 
-def test_nobody_answers_for_another() -> None:
-    table, future = pending_asks.PendingAsks(), Future[Any]()
+def test_a_peer_answers_only_its_own_calls() -> None:
+    table, future = peer_messages.PendingAsks(), Future[Any]()
     number = table.open(future, X, peer="a", now=0.0)
     table.give_up([number], peer="b", text="not b's to give up")
     assert table.take(number, "b") is None and not future.done()
@@ -234,109 +242,113 @@ def test_nobody_answers_for_another() -> None:
     assert table.open(future, X, peer="a", now=0.0) != number
 
 
-def test_an_asker_that_gave_up_is_left_alone(both: Both) -> None:
+def test_a_cancelled_call_is_left_alone(both: TwoDaemons) -> None:
     gone: Future[Any] = Future()
     gone.cancel()
     send(both.refs["a"], Outbound("b", both.view, HERE, [Envelope(X, w.Add(1), reply_to=gone)]))
     assert both.ask(w.Add(5)) == w.Total(5)
-    assert not both.halls["a"].broken
+    assert not both.routers["a"].broken
 
 
-class Page:
-    """An `Exchange` that writes down what it is told, and does nothing."""
+class RecordingExchange:
+    """An `Exchange` that records the calls, and does nothing."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.calls: list[tuple[object, ...]] = []
         self.dialled = 0
 
     def listen(self, listener: StreamListener) -> None:
         self.listener = listener
 
     def dial(self, address: str) -> int:
-        self.told.append(("dial", address))
+        self.calls.append(("dial", address))
         self.dialled += 1
         return self.dialled
 
     def send(self, stream: int, data: bytes) -> None:
-        self.told.append(("send", stream))
+        self.calls.append(("send", stream))
 
     def close(self, stream: int) -> None:
-        self.told.append(("close", stream))
+        self.calls.append(("close", stream))
 
 
-class Alone:
-    """One daemon, "b", driven by hand; its peer "a" is a link in the test's own hand."""
+class OneDaemon:
+    """One daemon, "b", driven step by step; its peer "a" is a link that the test drives."""
 
     def __init__(self) -> None:
-        self.stepper, self.page, self.router = Stepper(1), Page(), Hall()
+        self.stepper, self.exchange, self.router = (
+            Stepper(1),
+            RecordingExchange(),
+            RecordingRouter(),
+        )
         self.ref = PeerShell.start(
-            "b", self.stepper, exchange=self.page, packing=PACKING, router=self.router
+            "b", self.stepper, exchange=self.exchange, packing=PACKING, router=self.router
         )
         shell = self.stepper.shells[-1]
         assert isinstance(shell, PeerShell)
-        shell.limits = LinkLimits(ack_s=0.0)  # what it hears it answers, and the test can see it
+        shell.limits = LinkLimits(ack_s=0.0)  # acknowledges at once, so that the test sees it
         self.a = Link("a", "b", birth=1, limits=LinkLimits())
         send(self.ref, Peers(1, {"a": "at-a", "b": "at-b"}))
         self.run()
 
     def run(self) -> list[tuple[object, ...]]:
-        """Until the shell has read its mail: what it told the exchange."""
+        """Until the inbox of the shell is empty; returns its calls of the exchange."""
         shell = self.stepper.shells[-1]
         while not shell.actor_inbox.empty():
             self.stepper.step()
-        told, self.page.told = self.page.told, []
-        return told
+        calls, self.exchange.calls = self.exchange.calls, []
+        return calls
 
-    def come(self, stream: int, *frames: bytes) -> list[tuple[object, ...]]:
+    def arrive(self, stream: int, *frames: bytes) -> list[tuple[object, ...]]:
         for frame in frames:
-            self.page.listener.arrived(stream, frame)
+            self.exchange.listener.arrived(stream, frame)
         return self.run()
 
     def greet(self, stream: int) -> list[tuple[object, ...]]:
-        self.page.listener.accepted(stream)
-        return self.come(stream, self.a.dialled(stream, self.stepper.clock.now_s))
+        self.exchange.listener.accepted(stream)
+        return self.arrive(stream, self.a.dialled(stream, self.stepper.clock.now_s))
 
 
 def parcel(number: int, amount: int) -> bytes:
     body = msgspec.Raw(PACKING.pack(Envelope(X, w.Add(amount))))
-    letter = msgspec.Raw(encode(MailBatch(HERE, None, 1, [body])))
-    return encode(Parcel(number, 0, 1, [letter]))
+    batch = msgspec.Raw(encode(MailBatch(HERE, None, 1, [body])))
+    return encode(Parcel(number, 0, 1, [batch]))
 
 
 def test_an_older_stream_is_closed_before_a_newer_is_read_and_never_read_again() -> None:
-    alone = Alone()
-    assert alone.greet(7) == [("send", 7)]
-    assert alone.greet(8) == [("close", 7), ("send", 8)]
-    assert alone.come(7, parcel(1, 100)) == []
-    alone.page.listener.closed(7, "late")
-    assert alone.come(8, parcel(1, 101)) == [("send", 8)]
-    assert alone.router.heard == [101]
+    daemon = OneDaemon()
+    assert daemon.greet(7) == [("send", 7)]
+    assert daemon.greet(8) == [("close", 7), ("send", 8)]
+    assert daemon.arrive(7, parcel(1, 100)) == []
+    daemon.exchange.listener.closed(7, "late")
+    assert daemon.arrive(8, parcel(1, 101)) == [("send", 8)]
+    assert daemon.router.received == [101]
 
 
 def test_a_gap_closes_the_stream_and_nothing_behind_it_is_read() -> None:
-    alone = Alone()
-    alone.greet(7)
-    assert ("close", 7) in alone.come(7, parcel(1, 100), parcel(3, 103), parcel(2, 102))
-    assert alone.router.heard == [100]
+    daemon = OneDaemon()
+    daemon.greet(7)
+    assert ("close", 7) in daemon.arrive(7, parcel(1, 100), parcel(3, 103), parcel(2, 102))
+    assert daemon.router.received == [100]
 
 
-def test_a_stranger_is_sent_away() -> None:
-    alone = Alone()
-    alone.a = Link("c", "b", birth=1, limits=LinkLimits())
-    assert alone.greet(7) == [("close", 7)]
-    alone.page.listener.accepted(8)
-    assert alone.come(8, b"not a greeting") == [("close", 8)]
-    alone.page.listener.accepted(9)
-    alone.run()
-    while not (told := alone.run()):
-        alone.stepper.step()
-    assert told == [("close", 9)], "it never greeted"
+def test_a_stream_of_an_unknown_member_is_closed() -> None:
+    daemon = OneDaemon()
+    daemon.a = Link("c", "b", birth=1, limits=LinkLimits())
+    assert daemon.greet(7) == [("close", 7)]
+    daemon.exchange.listener.accepted(8)
+    assert daemon.arrive(8, b"not a greeting") == [("close", 8)]
+    daemon.exchange.listener.accepted(9)
+    daemon.run()
+    while not (calls := daemon.run()):
+        daemon.stepper.step()
+    assert calls == [("close", 9)], "it never greeted"
 
 
-def test_letters_that_cannot_be_read_are_counted_and_the_others_heard() -> None:
-    alone = Alone()
-    alone.greet(7)
-    bad = msgspec.Raw(encode([77, "a letter of a later version"]))
+def test_batches_that_cannot_be_read_are_counted_and_the_others_received() -> None:
+    daemon = OneDaemon()
+    daemon.greet(7)
+    bad = msgspec.Raw(encode([77, "a batch of a later version"]))
     good = msgspec.msgpack.decode(parcel(1, 101), type=Parcel).batches
     unknown = Packing({"note": msgspec.structs.replace(NOTE, messages={77: w.Add})})
     bodies = [
@@ -345,19 +357,19 @@ def test_letters_that_cannot_be_read_are_counted_and_the_others_heard() -> None:
         msgspec.Raw(PACKING.pack(Envelope(X, w.Add(102)))),
     ]
     mixed = msgspec.Raw(encode(MailBatch(HERE, None, 1, bodies)))
-    alone.come(7, encode(Parcel(1, 0, 1, [bad, *good, mixed])))
-    assert alone.router.heard == [101, 102]
-    shell: Any = alone.stepper.shells[-1]
+    daemon.arrive(7, encode(Parcel(1, 0, 1, [bad, *good, mixed])))
+    assert daemon.router.received == [101, 102]
+    shell: Any = daemon.stepper.shells[-1]
     assert shell.counts == {"unreadable": 2, "unknown": 1}
 
 
-def test_a_peer_that_moved_is_dialled_where_it_is_now() -> None:
-    alone = Alone()
-    send(alone.ref, Peers(2, {"b": "at-b", "c": "at-c"}))
-    assert alone.run()[0] == ("dial", "at-c")
-    send(alone.ref, Peers(3, {"b": "at-b", "c": "elsewhere"}))
-    assert alone.run() == [("close", 1)]
-    while ("dial", "elsewhere") not in alone.run():
-        alone.stepper.step()
-    send(alone.ref, Peers(2, {}))
-    assert alone.run() == [], "an older view is no news"
+def test_a_peer_with_a_new_address_is_dialled_there() -> None:
+    daemon = OneDaemon()
+    send(daemon.ref, Peers(2, {"b": "at-b", "c": "at-c"}))
+    assert daemon.run()[0] == ("dial", "at-c")
+    send(daemon.ref, Peers(3, {"b": "at-b", "c": "elsewhere"}))
+    assert daemon.run() == [("close", 1)]
+    while ("dial", "elsewhere") not in daemon.run():
+        daemon.stepper.step()
+    send(daemon.ref, Peers(2, {}))
+    assert daemon.run() == [], "an older view is ignored"

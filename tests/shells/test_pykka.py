@@ -1,6 +1,6 @@
-"""What the shells rely on in pykka: the three hooks, and how its loop treats what is raised.
+"""What the shells rely on in pykka: the three hooks, and how its loop handles exceptions.
 
-A pykka that changes any of this must fail here, not in a daemon.
+A version of pykka that changes any of this must fail here, not in a daemon.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from peloton.runtime.shells.shell_messages import send
 from peloton.runtime.simulation.stepper import Stepper
 
 
-class Ear(Shell):
-    """Keeps what it hears."""
+class Recorder(Shell):
+    """Keeps the messages it receives."""
 
     def __init__(self, driver: Any) -> None:
-        super().__init__("ear", driver)
-        self.heard: list[Any] = []
+        super().__init__("recorder", driver)
+        self.received: list[Any] = []
         self.errors: list[Exception] = []
 
-    def handle(self, letter: Any) -> None:
-        if letter == "bad":
-            raise ValueError(letter)
-        self.heard.append((letter, self.actor_inbox.at_end()))
+    def handle(self, message: Any) -> None:
+        if message == "bad":
+            raise ValueError(message)
+        self.received.append((message, self.actor_inbox.at_end()))
 
     def failed(self, error: Exception) -> None:
         self.errors.append(error)
 
 
-def begin(stepper: Stepper) -> Ear:
-    Ear.start(stepper)
-    ear = stepper.shells[-1]
-    assert isinstance(ear, Ear)
-    return ear
+def begin(stepper: Stepper) -> Recorder:
+    Recorder.start(stepper)
+    recorder = stepper.shells[-1]
+    assert isinstance(recorder, Recorder)
+    return recorder
 
 
 def test_pykka_is_older_than_five():
@@ -50,20 +50,20 @@ def test_pykka_takes_its_inbox_outside_of_its_try():
     assert source.index("actor_inbox.get()") < source.index("try:")
 
 
-def test_a_grant_yields_so_many_letters_and_leads_out_of_the_loop():
+def test_a_grant_yields_so_many_messages_and_leaves_the_loop():
     stepper = Stepper(1)
-    ear = begin(stepper)
+    recorder = begin(stepper)
     for number in range(5):
-        send(ear.ref, number)
-    assert ear.heard == []
-    ear.grant(2)
-    assert ear.heard == [(0, False), (1, True)]
-    ear.grant(10)
-    assert ear.heard[2:] == [(2, False), (3, False), (4, True)]
-    ear.grant(1)
-    ear.ref.stop(block=False)
-    ear.grant(1)
-    assert not ear.ref.is_alive()
+        send(recorder.ref, number)
+    assert recorder.received == []
+    recorder.grant(2)
+    assert recorder.received == [(0, False), (1, True)]
+    recorder.grant(10)
+    assert recorder.received[2:] == [(2, False), (3, False), (4, True)]
+    recorder.grant(1)
+    recorder.ref.stop(block=False)
+    recorder.grant(1)
+    assert not recorder.ref.is_alive()
 
 
 def test_an_inbox_without_a_grant_raises():
@@ -78,22 +78,22 @@ def test_an_inbox_without_a_grant_raises():
 
 
 def test_what_a_shell_raises_never_reaches_pykka():
-    ear = begin(Stepper(1))
-    send(ear.ref, "bad")
-    send(ear.ref, "good")
-    ear.grant(2)
-    assert [letter for letter, _ in ear.heard] == ["good"]
-    assert [str(error) for error in ear.errors] == ["bad"]
-    assert ear.ref.is_alive()
-    ear.ref.stop(block=False)
-    ear.grant(1)
+    recorder = begin(Stepper(1))
+    send(recorder.ref, "bad")
+    send(recorder.ref, "good")
+    recorder.grant(2)
+    assert [message for message, _ in recorder.received] == ["good"]
+    assert [str(error) for error in recorder.errors] == ["bad"]
+    assert recorder.ref.is_alive()
+    recorder.ref.stop(block=False)
+    recorder.grant(1)
 
 
-def test_nobody_is_told_after_the_end():
-    ear = begin(Stepper(1))
-    send(ear.ref, "last")
-    ear.ref.stop(block=False)
-    send(ear.ref, "too late")
-    ear.grant(9)
-    assert [letter for letter, _ in ear.heard] == ["last"]
-    assert not send(ear.ref, "never")
+def test_nothing_is_received_after_the_end():
+    recorder = begin(Stepper(1))
+    send(recorder.ref, "last")
+    recorder.ref.stop(block=False)
+    send(recorder.ref, "too late")
+    recorder.grant(9)
+    assert [message for message, _ in recorder.received] == ["last"]
+    assert not send(recorder.ref, "never")

@@ -1,6 +1,6 @@
-"""The door of a daemon: whoever asks there is answered.
+"""The region of a daemon: every call is answered.
 
-Must not need a journal: behind the door stands a shard that says what a test tells it to.
+Must not need a journal: the only shard gives the answer that a test sets.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from tests.toy.messages import Scrap
 X = key("note", "x")
 
 
-class Says(Shell):
+class FixedAnswer(Shell):
     """A shard with one answer to everything."""
 
-    def __init__(self, stepper: Stepper, said: Any) -> None:
-        super().__init__("says", stepper)
-        self.said = said
+    def __init__(self, stepper: Stepper, answer: Any) -> None:
+        super().__init__("fixed-answer", stepper)
+        self.answer = answer
 
-    def handle(self, letter: Any) -> None:
-        assert isinstance(letter, Mail)
-        for ask in reply_addresses(letter.envelopes):
-            resolve(ask, self.said)
+    def handle(self, message: Any) -> None:
+        assert isinstance(message, Mail)
+        for reply_to in reply_addresses(message.envelopes):
+            resolve(reply_to, self.answer)
 
     def failed(self, error: BaseException) -> None:
         raise error
 
 
-class Door:
-    """A region in which `X` lives with a shard that says that."""
+class OneShard:
+    """A region in which `X` lives in a shard with this answer."""
 
-    def __init__(self, said: Any) -> None:
+    def __init__(self, answer: Any) -> None:
         sharding = Sharding(KINDS, SIZES)
         self.stepper = Stepper(1)
         self.region = Region(KINDS, sharding=sharding, sizes=SIZES)
-        self.region.place(sharding.shard_of(X), begin_shell(Says(self.stepper, said)))
+        self.region.set_shard(sharding.shard_of(X), begin_shell(FixedAnswer(self.stepper, answer)))
 
-    def answer(self, asked: Future[Any]) -> Any:
-        self.stepper.run(asked.done)
-        return asked.result()
+    def answer(self, call: Future[Any]) -> Any:
+        self.stepper.run(call.done)
+        return call.result()
 
 
-def test_an_answer_that_cannot_be_read_is_unavailable_and_says_why() -> None:
-    door = Door(InspectionRows(((1.0, b"a row of a later version"),)))
-    found = door.answer(door.region.story(X))
+def test_an_answer_that_cannot_be_read_is_unavailable_with_the_reason() -> None:
+    scene = OneShard(InspectionRows(((1.0, b"a row of a later version"),)))
+    found = scene.answer(scene.region.story(X))
     assert isinstance(found, Unavailable)
     assert "ValidationError" in found.text
 
 
 def test_what_is_unavailable_stays_so() -> None:
-    door = Door(Unavailable("is moving"))
-    assert door.answer(door.region.story(X)) == Unavailable("is moving")
+    scene = OneShard(Unavailable("is moving"))
+    assert scene.answer(scene.region.story(X)) == Unavailable("is moving")
 
 
-def test_a_machine_of_a_daemon_stands_beside_a_kind_of_the_same_name() -> None:
-    """`note/local` is every daemon's own, `note/x` an actor in the shard of its key."""
-    door, local = Door("the owner"), key("note", "local")
-    door.region.on_service = lambda prefix, machine, *, outward: begin_shell(machine)
-    door.region.register_service(local, Says(door.stepper, "the daemon's own"))
-    assert door.answer(door.region.ask(local, Scrap())) == "the daemon's own"
-    assert door.answer(door.region.ask(X, Scrap())) == "the owner"
+def test_a_local_service_and_a_kind_may_share_a_prefix() -> None:
+    """`note/local` is a service of every daemon, `note/x` an actor in the shard of its key."""
+    scene, local = OneShard("the owner"), key("note", "local")
+    scene.region.on_service = lambda prefix, service, *, outward: begin_shell(service)
+    scene.region.register_service(local, FixedAnswer(scene.stepper, "the daemon's own"))
+    assert scene.answer(scene.region.ask(local, Scrap())) == "the daemon's own"
+    assert scene.answer(scene.region.ask(X, Scrap())) == "the owner"

@@ -1,6 +1,6 @@
-"""What a daemon knows of its own troubles, and what it says of them: in health, log and answers.
+"""How a daemon reports its troubles: in health, in the log and in answers.
 
-Nothing here needs a server: a journal that does not answer is one of this process.
+Nothing here needs a server: a journal that does not answer is simulated in this process.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Watched:
     """A status, its time and its log."""
 
     def __init__(self) -> None:
-        self.places = RoutingTable(KINDS, Sharding(KINDS, SIZES))
-        self.status = Status(self.places, SIZES)
+        self.routes = RoutingTable(KINDS, Sharding(KINDS, SIZES))
+        self.status = Status(self.routes, SIZES)
         self.at_s = 1000.0
         self.log: list[str] = []
         self.status.now = lambda: self.at_s
         self.status.report = self.log.append
         for shard in SHARDS:
-            self.places.shards[shard] = None  # type: ignore[assignment]
+            self.routes.shards[shard] = None  # type: ignore[assignment]
 
     def lines(self) -> list[str]:
         return [str(reason) for reason in self.status.condition().reasons]
 
     def among(self, *nodes: MemberNode, owners: dict[ShardId, str] | None = None) -> None:
-        """From now on there are others, and we are `m0`."""
+        """From now on the daemon is in a fleet, as member `m0`."""
         members = {f"m{at}": node for at, node in enumerate(nodes)}
         owners = dict.fromkeys(SHARDS, "m0") if owners is None else owners
-        self.places.membership_status = MembershipStatus(
+        self.routes.membership_status = MembershipStatus(
             "m0", True, MembershipView("m0", 1, members, owners), ""
         )
 
@@ -67,7 +67,7 @@ def test_all_is_well_when_every_shard_is_here_and_open() -> None:
 
 def test_a_shard_without_an_owner_makes_the_daemon_not_ready() -> None:
     watched = Watched()
-    del watched.places.shards[SHARDS[0]], watched.places.shards[SHARDS[3]]
+    del watched.routes.shards[SHARDS[0]], watched.routes.shards[SHARDS[3]]
     condition = watched.status.condition()
     assert condition.live and not condition.ready
     assert watched.lines() == ["shards without an owner: it is being claimed (house/0,3)"]
@@ -75,7 +75,7 @@ def test_a_shard_without_an_owner_makes_the_daemon_not_ready() -> None:
 
 def test_in_a_fleet_every_shard_must_have_an_owner_somewhere() -> None:
     watched = Watched()
-    watched.places.shards.clear()
+    watched.routes.shards.clear()
     others = [node("a:1"), node("b:1")]
     watched.among(*others, owners=dict.fromkeys(SHARDS, "m1"))
     assert watched.status.condition().ready, "it owns nothing itself, and need not"
@@ -110,11 +110,11 @@ def test_a_server_that_comes_and_goes_does_not_flood_the_log() -> None:
     assert watched.log[0] == "the disk is not writable since 0 s: full"
 
 
-def test_a_shard_that_was_given_up_for_want_of_a_server_says_so() -> None:
+def test_a_shard_given_up_because_of_an_outage_names_the_server() -> None:
     watched = Watched()
     watched.status.away(CASSANDRA, "no answer", shard=ONE)
     watched.status.left(ONE)
-    watched.places.shards.pop(ONE)
+    watched.routes.shards.pop(ONE)
     watched.at_s += 12
     assert watched.status.refusal(ONE) == Unavailable(
         "shard house/1 has no owner: Cassandra is unreachable since 12 s"
@@ -123,11 +123,11 @@ def test_a_shard_that_was_given_up_for_want_of_a_server_says_so() -> None:
     assert watched.status.refusal(ONE).text == "shard house/1 has no owner: it is being claimed"
 
 
-def test_what_another_daemon_owns_by_now_is_held_up_no_more_by_our_server() -> None:
+def test_our_outage_does_not_affect_shards_that_another_daemon_owns() -> None:
     watched = Watched()
     watched.status.away(CASSANDRA, "no answer", shard=ONE)
     watched.status.left(ONE)
-    watched.places.shards.clear()
+    watched.routes.shards.clear()
     watched.among(node("a:1"), node("b:1"), owners=dict.fromkeys(SHARDS, "m1"))
     watched.status.moved()
     assert watched.status.condition().ready
@@ -142,13 +142,13 @@ def test_a_lost_session_names_zookeeper() -> None:
     assert watched.lines()[0] == (
         "ZooKeeper: unreachable since 3 s: the session is suspended (house/0-3)"
     )
-    watched.places.membership_status = MembershipStatus("m0", False, None, "")
+    watched.routes.membership_status = MembershipStatus("m0", False, None, "")
     assert "ZooKeeper is unreachable since 3 s" in watched.status.refusal(ONE).text
 
 
 def test_a_damaged_shard_is_final() -> None:
     watched = Watched()
-    watched.places.shards.pop(ONE)
+    watched.routes.shards.pop(ONE)
     watched.status.damaged[ONE] = "recovery: KeyError: 'task/1'"
     watched.status.troubles["house-1"] = "recovery: KeyError: 'task/1'"
     text = "shard house/1 is damaged: recovery: KeyError: 'task/1'"
@@ -160,7 +160,7 @@ def test_a_damaged_shard_is_final() -> None:
 
 def test_in_a_fleet_damage_is_final_when_all_have_tried() -> None:
     watched = Watched()
-    watched.places.shards.pop(ONE)
+    watched.routes.shards.pop(ONE)
     watched.status.damaged[ONE] = "chain break at 7"
     owners = dict.fromkeys([one for one in SHARDS if one != ONE], "m0")
     damaged = node("a:1", damaged=(ONE,))
@@ -174,7 +174,7 @@ def test_in_a_fleet_damage_is_final_when_all_have_tried() -> None:
     assert "chain break at 7" in answer.text and "a:1, b:1" in answer.text
     assert [reason.shards for reason in watched.status.condition().damaged] == [(ONE,)]
     watched.among(damaged, node("b:1"), owners=dict.fromkeys(SHARDS, "m1"))
-    watched.places.shards.clear()
+    watched.routes.shards.clear()
     assert watched.status.condition().ready, "another could recover it"
 
 
@@ -208,7 +208,7 @@ def test_ranges_are_short() -> None:
 
 
 class Silent(MemoryJournal):
-    """A store whose answers are lost while it is told so."""
+    """A store whose answers are lost while `lost` is set."""
 
     lost = False
 

@@ -1,4 +1,7 @@
-"""Shells on real threads when something goes wrong, and soft machines."""
+"""Shells on real threads when something goes wrong, and ephemeral services.
+
+Nothing here needs a server.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def daemon(journal: MemoryJournal) -> Root:
 
 
 class Slow(MemoryJournal):
-    """Holds every round until it is let go."""
+    """Blocks every round until the gate is set."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore(), process=b"s" * 16)
@@ -81,7 +84,7 @@ def test_a_journal_that_raises_ends_the_daemon():
         root.stop(drain=False)
 
 
-def test_quarantine_and_redrive_through_the_door():
+def test_quarantine_and_redrive_through_the_region():
     root = daemon(MemoryJournal(MemoryStore(), process=b"q" * 16))
     try:
         assert root.region.ask(X, w.Add(13)).result(WAIT_S_MAX) == DeadLettered(
@@ -91,7 +94,7 @@ def test_quarantine_and_redrive_through_the_door():
         assert name == X and isinstance(fact, MessageDeadLettered)
         assert root.region.redrive(X).result(WAIT_S_MAX) == RedriveDone()
         ((again, _),) = root.region.quarantine().result(WAIT_S_MAX)
-        assert again == X, "it failed once more, and was set aside by the frame that tried"
+        assert again == X, "it failed once more, and the same frame made it a dead letter again"
         lines = root.region.story(X).result(WAIT_S_MAX)
         assert any("try 3 failed" in line.because for line in lines)
     finally:
@@ -113,12 +116,12 @@ def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop(monkeypat
     monkeypatch.setattr(shells_root, "ROOT_STOP_S_MAX", WAIT_S_MAX)
     begun = time.monotonic()
     root.stop()
-    assert time.monotonic() - begun < WAIT_S_MAX, "it left, and did not give up leaving"
+    assert time.monotonic() - begun < WAIT_S_MAX, "it left the cluster, and did not time out"
     assert isinstance(root.region.ask(X, w.Add(1)).result(WAIT_S_MAX), Unavailable)
 
 
 class Echo:
-    """Says back what it hears, and adds to a note when it wakes."""
+    """Answers with the amount of a message, and adds to a note when it wakes."""
 
     own_thread = True
 
@@ -144,7 +147,7 @@ class Echo:
         self.resets += 1
 
 
-def test_a_soft_machine_speaks_wakes_and_is_reset_when_it_raises():
+def test_an_ephemeral_service_sends_wakes_and_is_reset_when_it_raises():
     root = daemon(MemoryJournal(MemoryStore(), process=b"e" * 16))
     echo = Echo()
     root.region.register_service("echo", echo)
@@ -154,7 +157,7 @@ def test_a_soft_machine_speaks_wakes_and_is_reset_when_it_raises():
             root.region.ask(key("echo", 0), w.Add(13)).result(WAIT_S_MAX), Unavailable
         )
         assert root.region.ask(key("echo", 0), w.Add(3)).result(WAIT_S_MAX) == w.Total(3)
-        # Not before: who asked hears of the failure a moment earlier than the machine is reset.
+        # Not earlier: the caller gets the failure a moment before the service is reset.
         assert echo.resets == 1
         deadline = time.monotonic() + WAIT_S_MAX
         while root.region.ask(X, w.Show()).result(WAIT_S_MAX) not in (w.Total(105), w.Total(205)):
@@ -177,7 +180,9 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
         root.opened.result(WAIT_S_MAX)
         ok, (reason,) = root.health()
         assert not ok and "shard house/" in reason and "11 does not fold" in reason
-        assert f", position 1, {X}, fact Added: ValueError" in reason, "what a person looks for"
+        assert f", position 1, {X}, fact Added: ValueError" in reason, (
+            "what a person needs to find the cause"
+        )
         answer = root.region.ask(X, w.Show()).result(WAIT_S_MAX)
         assert isinstance(answer, ShardDamaged) and "11 does not fold" in answer.text
         assert reason.startswith(answer.text.partition(" is ")[0])
@@ -187,7 +192,9 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
         assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)
         (halted,) = [shard for shard in all_shards() if shard not in root.region.owned()]
         root.disown((halted,)).result(WAIT_S_MAX)
-        root.own((halted,))  # looked at, and tried again: it is halted again, and no more
+        root.own(
+            (halted,)
+        )  # a person tries again: the shard is halted again, and nothing else happens
         deadline = time.monotonic() + WAIT_S_MAX
         while "11 does not fold" not in str(root.health()[1]):
             assert time.monotonic() < deadline

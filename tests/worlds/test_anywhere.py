@@ -105,10 +105,10 @@ def test_mail_is_taken_however_long_ago_its_sender_read_a_view():
         if client.name.startswith(f"{owner.name}."):
             client.look()
     world.run_for(2)
-    before = owner.region.places.shards[shard]
+    before = owner.region.routes.shards[shard]
     send(before, Drop((shard,)))
     world.run_until(
-        lambda: owner.region.places.shards.get(shard) not in (None, before) and world.whole(),
+        lambda: owner.region.routes.shards.get(shard) not in (None, before) and world.whole(),
         within_s=60,
     )
     for number, daemon in enumerate(others, 1):

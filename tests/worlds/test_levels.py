@@ -12,7 +12,7 @@ import pytest
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.ports import Journal, ShardId
-from peloton.runtime.shells.features import LOOK_S
+from peloton.runtime.shells.features import LEVEL_POLL_S
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.scan import Scan
 from peloton.runtime.simulation.world import World
@@ -97,7 +97,7 @@ def test_new_facts_wait_for_the_last_member_and_for_the_operator() -> None:
     fleet.count(2)
     assert fleet.facts() == ["Counted"], "the way back is open until the operator closes it"
     assert fleet.journal().raise_level(1) == 1
-    fleet.world.run_for(2 * LOOK_S)
+    fleet.world.run_for(2 * LEVEL_POLL_S)
     fleet.count(2)
     assert fleet.facts() == ["CountedMany"]
     assert [fleet.answer(name, Ask()) for name in KEYS] == [Total(8)] * 4

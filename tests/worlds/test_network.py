@@ -18,7 +18,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.packing import Packing, Route
 from peloton.runtime.core.parcels import LinkLimits
 from peloton.runtime.ports import ShardId
-from peloton.runtime.shells import pending_asks as asks_module
+from peloton.runtime.shells import peer_messages
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.peer_messages import Inbound, Outbound, Peers
 from peloton.runtime.shells.shell_messages import resolve, send
@@ -55,7 +55,7 @@ class Daemon:
         shell.limits = world.limits
 
     def deliver(self, arrived: Inbound) -> bool:
-        if arrived.place not in self.places:
+        if arrived.route not in self.places:
             return False
         for envelope in arrived.envelopes:
             message: Any = envelope.message
@@ -63,7 +63,7 @@ class Daemon:
                 if self.answers:
                     resolve(envelope.reply_to, w.Total(message.amount))
             else:
-                said = self.heard[arrived.peer, arrived.sender, arrived.place]
+                said = self.heard[arrived.peer, arrived.sender, arrived.route]
                 said.append((arrived.epoch, message.amount))
         return True
 
@@ -332,7 +332,7 @@ def test_what_is_beyond_the_bound_is_dropped_and_asks_in_it_are_answered() -> No
     late = a.ask(b, 1)
     while not late.done():
         world.steps(1)
-    assert "too much waits" in late.result(0).text
+    assert "is full" in late.result(0).text
     dropped = a.shell.links[b.me].counts["dropped"]
     assert 0 < dropped < 300
     world.calm()
@@ -375,7 +375,7 @@ def test_a_peer_that_is_silent_leaves_vanishes_or_hangs_answers_unavailable() ->
     assert isinstance(gone.result(0), Unavailable)
     assert isinstance(parted.result(0), Unavailable) and not silent.done()
     assert list(a.troubles) == [f"peer-{world.daemons['c'].me}"]
-    world.rest(asks_module.REMOTE_ASK_S_MAX)
+    world.rest(peer_messages.REMOTE_ASK_S_MAX)
     assert isinstance(silent.result(0), Unavailable)
     assert not a.reached_again
     world.calm()

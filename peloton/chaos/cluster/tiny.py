@@ -66,7 +66,7 @@ to its children belongs into the same frame."""
 SHELLS: dict[str, Tiny] = {
     "waiting_mail_max": Tiny((0, 1, 3), "a recovering shard takes no more mail",
                              lambda shell: isinstance(shell, ShardShell) and shell.refused),
-    "held_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
+    "service_mail_max": Tiny((0, 2), "orders are dropped while the session is in doubt",
                           lambda shell: isinstance(shell, EphemeralShell) and shell.dropped),
     "batch_bytes": Tiny((1, 500), "the mail for one route takes several batches",
                          lambda shell: isinstance(shell, PeerShell) and shell.counts["split"]),

@@ -27,7 +27,7 @@ from peloton.runtime.vocabulary import Key, Unavailable, kind_of
 
 FOLLOWERS_MAX = 16384
 FOLLOW_S = 20.0
-"""Less than an ask between daemons may take (`shells/pending_asks.py`)."""
+"""Less than an ask between daemons may take (`shells/peer_messages.py`)."""
 
 
 class _Follower(NamedTuple):

@@ -1,12 +1,12 @@
-"""The claim shell: stands between the membership service, the rules of hand-over, and the root.
+"""The claim shell: connects the membership service, the rules of ownership and the root.
 
-Turns letters of both sides into calls of `core/handoff.py`, and its orders into calls of the port
-and of the steward (the root's): all on one thread, none of which waits. It must not decide, and
-never lets two voices speak to the steward: as long as it is there, nobody else owns or disowns.
+Passes the messages of both sides to `core/handoff.py`, and carries out the actions that this
+returns: calls of the membership port and of the controller (the root), all on one thread, none of
+which waits. It must not decide. In a fleet nothing else may own or disown shards.
 
-The steward promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
-reported `ShardLost`, is forgotten, and is not begun again before the next `own`; each `disown` and
-each `drop` is answered by exactly one `Closed` per shard, also for a shard that is no more there.
+The controller promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
+reported `ShardLost`, is removed, and is not started again before the next `own`; each `disown` and
+each `drop` is answered by exactly one `Closed` per shard, even for a shard that is not there.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ from peloton.runtime.shells.shell_messages import (
 
 
 class MembershipStatus(NamedTuple):
-    """How this daemon stands among the others; a value, to be read from any thread."""
+    """The membership of this daemon in the cluster; a value, to be read from any thread."""
 
     member: str
-    """Our name in this session: what peers know us by."""
+    """Our member id in this session, by which peers address us."""
     current: bool
-    """Whether answers may be called current, and new work may be launched."""
+    """Whether answers from here are current and new work may be begun."""
     view: MembershipView | None
     trouble: str
-    """For health: what else keeps us from serving; empty when nothing does."""
+    """For health: what else keeps us from serving; empty if nothing does."""
     session: SessionState = SessionState.CONNECTED
     left: bool = False
     damaged: Mapping[ShardId, str] = {}
-    """Shards that we could not recover, and why."""
+    """Shards that we could not recover, with the reason."""
 
     def owner_of(self, shard: ShardId) -> str | None:
-        """The member whose node it is, as far as we know; None: it has no owner now."""
+        """The member that owns the shard by our view; None: it has no owner."""
         return self.view.owners.get(shard) if self.view is not None else None
 
     def addresses(self) -> dict[str, str]:
-        """Of all members, us included: where they are reached."""
+        """The addresses of all members, including ours."""
         members = self.view.members if self.view is not None else {}
         return {member: node.address for member, node in members.items()}
 
 
 class Controller(Protocol):
-    """What obeys: the root. It tells the claim shell `Opened`, `ShardLost` and `Closed`."""
+    """Carries out ownership actions: the root, which reports `Opened`, `ShardLost` and `Closed`."""
 
     def own(self, shards: tuple[ShardId, ...]) -> object:
         """Claim and recover these shards."""
 
     def disown(self, shards: tuple[ShardId, ...]) -> object:
-        """Finish what is in flight and give them back."""
+        """Finish what is in flight and release these shards."""
 
     def drop(self, shards: tuple[ShardId, ...]) -> object:
-        """End them at once: others may own them already."""
+        """End these shards at once: others may own them already."""
 
     def status_changed(self, membership_status: MembershipStatus) -> object:
-        """Our standing changed: for the region, the peers and health."""
+        """Our membership changed: for the region, the links and health."""
 
 
 class ClaimShell(Shell):
-    """One per daemon; begins by itself."""
+    """One per daemon; starts by itself."""
 
     def __init__(
         self,
@@ -100,15 +100,15 @@ class ClaimShell(Shell):
         self._begun = False
         self._membership_status: MembershipStatus | None = None
         self._leaving: list[Future[Any]] = []
-        membership.listen(lambda news: send(self.ref, news))
-        self.again()
+        membership.listen(lambda message: send(self.ref, message))
+        self.wake_soon()
 
     def handle(self, message: Any) -> None:
-        """One letter; then our standing, and only then what follows from it."""
-        orders = self._heard(message)
-        self._stand()
-        for order in orders:
-            self._obey(order)
+        """Process one message: publish our status first, then carry out the actions."""
+        actions = self._actions(message)
+        self._publish_status()
+        for action in actions:
+            self._obey(action)
         at_s = self.handoff.wake_at_s(self.now)
         if at_s is not None:
             self.wake(at_s)
@@ -118,11 +118,11 @@ class ClaimShell(Shell):
                 resolve(future, None)
 
     def failed(self, error: BaseException) -> None:
-        """What it believed is wrong. A new process begins with nothing; this one has to end."""
+        """End the daemon: the state of the hand-over is wrong, and only a new process has none."""
         text = f"{type(error).__name__}: {error}"
         send(self._root, ShellFailed(self.name, text, fatal=True))
 
-    def _heard(self, message: Any) -> list[ShardAction]:
+    def _actions(self, message: Any) -> list[ShardAction]:
         now, handoff = self.now, self.handoff
         if isinstance(message, MembershipView | Session | NodeAnswer):
             return handoff.heard(message, now)
@@ -141,9 +141,9 @@ class ClaimShell(Shell):
             return handoff.begin(now)
         return handoff.tick(now)
 
-    def _obey(self, order: ShardAction) -> None:
+    def _obey(self, action: ShardAction) -> None:
         port, controller = self._membership, self._controller
-        match order:
+        match action:
             case ShardAction(ActionKind.CREATE, ShardId() as shard):
                 port.create_owner(shard)
             case ShardAction(ActionKind.REMOVE, ShardId() as shard):
@@ -163,7 +163,7 @@ class ClaimShell(Shell):
             case ShardAction(ActionKind.LEAVE):
                 port.leave()
 
-    def _stand(self) -> None:
+    def _publish_status(self) -> None:
         handoff = self.handoff
         membership_status = MembershipStatus(
             handoff.member,

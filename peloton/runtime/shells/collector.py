@@ -1,9 +1,9 @@
-"""The garbage collector in the hands of the daemon.
+"""Settings of Python's garbage collector for a daemon.
 
-With its defaults it took three quarters of the time: it walks all states again and again, and
-nearly none of them can be part of a cycle. So: freeze what recovery made, collect seldom, and
-rather while nothing is to do. It must not be used by a library's user unasked: it is one setting
-for the whole process.
+With its defaults the collector took three quarters of the time: it walks all states again and
+again, and nearly none of them can be part of a cycle. So: freeze what recovery made, collect
+rarely, and preferably while the daemon is idle. It must not be used by the library unless the
+caller wants that: the settings are those of the whole process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ IDLE_YOUNG_OBJECTS = 20_000
 
 
 class Collector:
-    """Owns the collector from `own` to `give_back`."""
+    """Controls the garbage collector from `own` to `give_back`."""
 
     def __init__(self) -> None:
         self._before: tuple[int, int, int] | None = None
 
     def own(self) -> None:
-        """After recovery: what lives now lives long."""
+        """After recovery: freeze all objects, which are long-lived, and collect rarely."""
         if self._before is None:
             self._before = gc.get_threshold()
         gc.collect()
@@ -29,12 +29,12 @@ class Collector:
         gc.set_threshold(YOUNG_OBJECTS, 50, 100)
 
     def idle(self) -> None:
-        """Nothing is to do just now."""
+        """The daemon is idle: collect young objects, if there are many."""
         if self._before is not None and gc.get_count()[0] > IDLE_YOUNG_OBJECTS:
             gc.collect(0)
 
     def give_back(self) -> None:
-        """As it was."""
+        """Restore the former settings."""
         if self._before is not None:
             gc.set_threshold(*self._before)
             gc.unfreeze()

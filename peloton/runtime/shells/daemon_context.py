@@ -1,6 +1,6 @@
-"""What all shells of one daemon share: the kinds, the region, and the refs of each other.
+"""What all shells of one daemon share: the kinds, the region, and each other's refs.
 
-Filled once by `root.assemble`, read ever after. It must hold no state that changes.
+Filled once by `root.assemble`, then only read. It must hold no state that changes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from peloton.runtime.shells.region import Region
 
 WAITING_MAIL_MAX = 100_000
-"""Envelopes kept while a shard is recovering; what comes beyond is said again by its sender."""
-HELD_MAIL_MAX = 10_000
-"""Envelopes kept for a machine that acts on the world while our session is in doubt; likewise."""
+"""Envelopes kept while a shard recovers; more are dropped, and their senders repeat them."""
+SERVICE_MAIL_MAX = 10_000
+"""Envelopes kept for an outward service while our session is in doubt; likewise."""
 BATCH_BYTES = 64 * 1024
-"""Envelopes for one place elsewhere share a letter up to this size."""
+"""Envelopes for one remote route share a batch up to this size."""
 
 
 class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
-    """Limits of a daemon and, first, of each of its shards; simulations make them tiny."""
+    """Limits of a daemon and of each of its shards; simulations make them tiny."""
 
     waiting_mail_max: int = WAITING_MAIL_MAX
-    held_mail_max: int = HELD_MAIL_MAX
+    service_mail_max: int = SERVICE_MAIL_MAX
     batch_bytes: int = BATCH_BYTES
     parcel_bytes: int = parcels.PARCEL_BYTES
     link_bytes_max: int = parcels.LINK_BYTES_MAX
@@ -42,7 +42,7 @@ class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
     window_bytes: int = parcels.WINDOW_BYTES
 
     def of_links(self) -> parcels.LinkLimits:
-        """Those of a link to another daemon."""
+        """The limits of a link to another daemon."""
         return parcels.LinkLimits(
             link_bytes_max=self.link_bytes_max,
             window_parcels=self.window_parcels,
@@ -52,7 +52,7 @@ class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
 
 
 class DaemonContext(msgspec.Struct, frozen=True):
-    """One daemon, as its shells see it."""
+    """One daemon, as its shells see it; immutable."""
 
     kinds: Mapping[str, Kind]
     codec: Codec
@@ -66,5 +66,5 @@ class DaemonContext(msgspec.Struct, frozen=True):
     limits: DaemonLimits = DaemonLimits()
 
     def reader_of(self, shard: ShardId) -> Ref:
-        """Who claims and reads this shard: always the same one, so its words keep their order."""
+        """The reader of this shard: always the same one, so that its messages keep their order."""
         return self.readers[shard.number % len(self.readers)]

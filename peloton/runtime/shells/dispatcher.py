@@ -1,7 +1,7 @@
 """A dispatcher: one thread that drives many shells, and wakes them.
 
-Turns "this shell has mail" into grants, round robin, and "wake me then" into letters. It must not
-know what a shell does, and takes no lock on the way of a message: the lock is for falling asleep.
+Grants turns to the shells that have mail, round robin, and sends `WAKE` at the times they set. It
+must not know what a shell does, and takes no lock to deliver a message: the lock is for sleeping.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from peloton.runtime.shells.shell import Clock, Shell
 from peloton.runtime.shells.shell_messages import WAKE, send
 
-LETTERS_PER_GRANT_MAX = 256
+MESSAGES_PER_GRANT_MAX = 256
 SLEEP_S_MAX = 60.0
 DISPATCHER_STOP_S_MAX = 5.0
 
 
 class Dispatcher:
-    """Drives its shells on a thread of its own, from `start` to `stop`."""
+    """Runs its shells on its own thread, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -45,32 +45,32 @@ class Dispatcher:
         self._thread = threading.Thread(target=self._run_guarded, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; shells may have been attached before."""
+        """Start the thread; shells may have been attached before."""
         self._thread.start()
 
     def leave(self) -> None:
-        """End after the grant in progress; shells keep what lies in their inboxes."""
+        """End after the grant in progress; shells keep what is in their inboxes."""
         self._stopping = True
         with self._bell:
             self._bell.notify()
 
     def stop(self, timeout_s: float = DISPATCHER_STOP_S_MAX) -> None:
-        """End, and wait for that."""
+        """End, and wait for that, at most `timeout_s`."""
         self.leave()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
     def attach(self, shell: Shell) -> None:
-        """Nothing to keep: a shell is known here while it is ready or has a wake-up."""
+        """Does nothing: a shell is known here only while it is ready or has a wake-up."""
 
     def rung(self, shell: Shell) -> None:
-        """A shell has mail. Called twice at once it may queue twice, which costs one look."""
+        """A shell has mail. Two calls at once may queue it twice, which costs one empty grant."""
         if shell.queued:
             return
         shell.queued = True
         self._ready.append(shell)
-        # The sleeper sets the flag and then looks at the queue; here it is the other way round,
-        # so one of the two sees the other.
+        # The sleeper sets the flag and then checks the queue; here the order is reversed, so at
+        # least one of the two sees what the other did.
         if self._asleep:
             with self._bell:
                 self._bell.notify()
@@ -83,14 +83,14 @@ class Dispatcher:
         heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
 
     def _run_guarded(self) -> None:
-        """A thread that ended silently would leave a daemon that looks alive and does nothing."""
+        """Report an exception: without this the daemon would look alive and do nothing."""
         try:
             self._run()
         except Exception as error:
             self.broken(f"{self._name}: {type(error).__name__}: {error}")
 
     def broken(self, text: str) -> None:
-        """As a driver; whoever made this dispatcher ends the daemon."""
+        """See `Driver.broken`; passed on to the owner of this dispatcher, who ends the daemon."""
         if self._on_broken is None:
             raise RuntimeError(text)
         self._on_broken(text)
@@ -103,9 +103,9 @@ class Dispatcher:
                 continue
             for _ in range(len(self._ready)):
                 shell = self._ready.popleft()
-                # Cleared first: what is put from now on rings again.
+                # Cleared first, so that what is put from now on queues the shell again.
                 shell.queued = False
-                shell.grant(LETTERS_PER_GRANT_MAX)
+                shell.grant(MESSAGES_PER_GRANT_MAX)
                 if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
                     self.rung(shell)
 
@@ -131,7 +131,7 @@ class Dispatcher:
 
 
 class Threads:
-    """Makes a dispatcher for each name; what `start` gives to the shells of a real daemon."""
+    """Makes one dispatcher per name; the drivers of a real daemon."""
 
     def __init__(self, clock: Clock, *, on_idle: Callable[[], None] | None = None) -> None:
         self.clock = clock
@@ -140,7 +140,7 @@ class Threads:
         self._made: dict[str, Dispatcher] = {}
 
     def driver(self, name: str) -> Dispatcher:
-        """The dispatcher of that name, started when first asked for."""
+        """The dispatcher of that name, started at the first call."""
         found = self._made.get(name)
         if found is None:
             on_idle = self._on_idle if name == "shards" else None
@@ -151,7 +151,7 @@ class Threads:
         return found
 
     def stop(self) -> None:
-        """End all threads. Those that wait for a store which does not answer do so together."""
+        """End all threads; they share one timeout, as several may wait for the same dead store."""
         for made in self._made.values():
             made.leave()
         end_s = time.monotonic() + DISPATCHER_STOP_S_MAX

@@ -1,8 +1,8 @@
 """The feature level of a daemon: read at its start, and again while its program knows a higher one.
 
-Turns the level in the cluster record into what the codec may write. It must not raise the level of
-a fleet: that takes a person, who sees that all members know it. A daemon that is alone is all the
-members there are.
+Sets the level of the cluster record on the codec, which then writes no newer classes. It must not
+raise the level of a fleet: an operator does that, who knows that every member supports it. A
+daemon that is alone is the whole cluster, and raises the level itself.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, Unreac
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
 
-LOOK_S = 15.0
-"""Only between an upgrade and the word of the operator is anybody interested."""
+LEVEL_POLL_S = 15.0
+"""Polled only between an upgrade and the moment the operator raises the level."""
 
 
 def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool) -> None:
-    """Set the level that may be written. Raises Refused where the cluster's is not known here."""
+    """Set the level that may be written.
+
+    Raises `JournalRefused` where the cluster's level is higher than this program knows.
+    """
     level = record.level
     if level > codec.known_level:
         raise JournalRefused(
@@ -32,26 +35,26 @@ def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool)
 
 
 class FeatureShell(Shell):
-    """Looks now and then whether the operator has raised the level, until it is all we know."""
+    """Polls whether the operator has raised the level, until it is the highest known here."""
 
     def __init__(self, driver: Driver, *, journal: Journal, codec: Codec, root: Ref) -> None:
         super().__init__("features", driver)
         self._journal = journal
         self._codec = codec
         self._root = root
-        self.wake(self.now + LOOK_S)
+        self.wake(self.now + LEVEL_POLL_S)
 
     def handle(self, message: Any) -> None:
-        """Any letter is a wake-up."""
+        """Every message is a wake-up."""
         codec = self._codec
         try:
-            # What lies above is for later versions: their facts are theirs to write.
+            # A higher level belongs to later versions: this one cannot write their facts.
             codec.level = max(codec.level, min(self._journal.level(), codec.known_level))
         except Unreachable:
-            pass  # shards say so, in health; here it is asked again
+            pass  # the shards report the store as unreachable; here the next poll tries again
         if codec.level < codec.known_level:
-            self.wake(self.now + LOOK_S)
+            self.wake(self.now + LEVEL_POLL_S)
 
     def failed(self, error: BaseException) -> None:
-        """A journal that raises anything else cannot be trusted with more."""
+        """End the daemon: any other exception of the journal is a bug."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))

@@ -1,8 +1,7 @@
-"""One daemon among many: the shells that a daemon has beside those of one that is alone.
+"""The shells that only a daemon of a fleet has: the claim shell and the peer shell.
 
-Turns a membership and an exchange into a claim shell that orders the root about, and a peer shell
-that the region posts to. It must not decide anything: who owns what is the claim shell's, what
-becomes of a shard the root's.
+Makes them from a membership and an exchange, and connects them with the region and the root. It
+must not decide anything: the claim shell decides who owns a shard, the root starts and ends it.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from peloton.runtime.shells.status import suspended
 
 
 class FleetPorts(NamedTuple):
-    """What a daemon needs to be one of many. `process` is unique for each process ever started.
+    """What a daemon needs to join a fleet. `process` is unique for each process ever started.
 
-    `services` are the messages that travel to soft machines: prefix → number → class.
+    `services` are the messages to ephemeral services: prefix → number → class.
     """
 
     process: str
@@ -48,19 +47,19 @@ class FleetPorts(NamedTuple):
 
 
 class DaemonSetup(NamedTuple):
-    """How a daemon is set up, beside its kinds and its journal."""
+    """The settings of a daemon, beside its kinds and its journal."""
 
     limits: DaemonLimits = DaemonLimits()
-    fleet: FleetPorts | None = None  # None: it is alone, and owns every shard
-    store: str = DISK  # the server under the journal, by the name that people know
-    record: ClusterRecord | None = None  # where the caller has bootstrapped the journal already
+    fleet: FleetPorts | None = None  # None: the daemon is alone, and owns every shard
+    store: str = DISK  # the server of the journal, as texts for people name it
+    record: ClusterRecord | None = None  # if the caller has bootstrapped the journal already
 
 
 ALONE = DaemonSetup()
 
 
 class RootController:
-    """What the claim shell orders, as letters to the root; and where its standing is told."""
+    """Sends the orders of the claim shell to the root, and publishes the membership status."""
 
     def __init__(self, region: Region, *, root: Ref, peers: Ref) -> None:
         self._region = region
@@ -69,26 +68,26 @@ class RootController:
         self._joined = False
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
-        """As the port of the claim shell says."""
+        """See `Controller`."""
         send(self._root, Own(shards))
 
     def disown(self, shards: tuple[ShardId, ...]) -> None:
-        """Likewise."""
+        """See `Controller`."""
         send(self._root, Disown(shards, Future()))
 
     def drop(self, shards: tuple[ShardId, ...]) -> None:
-        """Likewise."""
+        """See `Controller`."""
         send(self._root, Drop(shards))
 
     def status_changed(self, membership_status: MembershipStatus) -> None:
-        """The region, the links and the soft machines learn who we are and who else there is."""
-        places = self._region.places
-        moved = _moved(places.membership_status, membership_status)
-        places.membership_status = membership_status
-        for prefix, soft in [*places.services.items()]:  # registered on other threads
-            send(soft, places.named(prefix))
+        """Pass on who we are and who the members are: to region, links and ephemeral services."""
+        routes = self._region.routes
+        moved = _moved(routes.membership_status, membership_status)
+        routes.membership_status = membership_status
+        for prefix, service in [*routes.services.items()]:  # copied: other threads register
+            send(service, routes.named(prefix))
         send(
-            self._peers, Peers(places.view, membership_status.addresses(), membership_status.member)
+            self._peers, Peers(routes.view, membership_status.addresses(), membership_status.member)
         )
         self._status(membership_status)
         if moved:
@@ -102,22 +101,22 @@ class RootController:
             status.answered(ZOOKEEPER)
         elif self._joined and not membership_status.left:
             status.away(ZOOKEEPER, suspended(membership_status.session))
-        beginning = "" if connected or self._joined else "its session has not begun yet"
-        self._region.trouble(ZOOKEEPER, beginning)
+        trouble = "" if connected or self._joined else "its session has not begun yet"
+        self._region.trouble(ZOOKEEPER, trouble)
         self._region.trouble("membership", membership_status.trouble)
         status.damaged = dict(membership_status.damaged)
         status.moved()
 
 
 def _moved(before: MembershipStatus | None, now: MembershipStatus) -> bool:
-    """Whether a shard has got an owner: what was said to it meanwhile found nobody."""
+    """Whether a shard has a new owner; mail sent to it in between was lost."""
     old = before.view.owners if before is not None and before.view is not None else {}
     new = now.view.owners if now.view is not None else {}
     return any(old.get(shard) != owner for shard, owner in new.items())
 
 
 def join(context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int]) -> Ref:
-    """The shells that only a daemon among others has; the claim shell, which begins by itself."""
+    """Start the shells of a daemon in a fleet; returns the claim shell."""
     region = context.region
     peer = PeerShell(
         "",
@@ -128,7 +127,7 @@ def join(context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int])
     )
     peer.limits, peer.batch_bytes = context.limits.of_links(), context.limits.batch_bytes
     peers = begin_shell(peer)
-    region.places.sure_for_s = fleet.membership.sure_for_s
+    region.routes.sure_for_s = fleet.membership.sure_for_s
     region.post = lambda message: send(peers, message)
     node = replace(fleet.node, level=context.codec.known_level)
     claim = ClaimShell(

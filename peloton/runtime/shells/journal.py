@@ -1,10 +1,10 @@
 """The shells that wait for the store: one commits, a few claim and read.
 
-The journal gathers the works of all shards that are ready into one round; while a round is under
-way the next gathers, so the store's own pace makes the batch. The readers are apart, because a
-slow read must not hold up a commit, and several, because who takes over many shards would claim
-and read one after the other. None of them may try again by itself (only the shard knows for how
-long that makes sense) or look into a body.
+The journal shell gathers the works of all shards that are ready into one round. While a round is
+under way the next one gathers, so the latency of the store sets the batch size. Reads have shells
+of their own, because a slow read must not delay a commit; there are several, so that a takeover of
+many shards claims and reads in parallel. None of them may retry by itself (only the shard knows
+for how long that makes sense), except to read ended rows, nor decode a body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from peloton.runtime.shells.shell_messages import (
     ClaimRefused,
     ClaimTaken,
     Commit,
-    Forget,
+    DropClaim,
     Load,
     Loaded,
     Ref,
@@ -46,7 +46,7 @@ READ_AGAIN_S = 1.0
 
 
 class JournalShell(Shell):
-    """Everything that writes, on one thread."""
+    """All writes but claims, on one thread."""
 
     def __init__(self, driver: Driver, *, journal: Journal, root: Ref) -> None:
         super().__init__("journal", driver)
@@ -56,7 +56,7 @@ class JournalShell(Shell):
         self._unclear: list[Settle] = []
 
     def handle(self, message: Any) -> None:
-        """Gather works; at the end of the grant, one round over them all."""
+        """Gather works; at the end of the grant, commit all of them in one round."""
         if isinstance(message, Commit):
             self._round.append(message)
         elif isinstance(message, Settle):
@@ -64,55 +64,55 @@ class JournalShell(Shell):
         elif isinstance(message, Release):
             self._journal.release(message.shard, message.epoch)
             send(message.sender, Released())
-        elif isinstance(message, Forget):
+        elif isinstance(message, DropClaim):
             self._journal.drop(message.shard, message.epoch)
         if self.actor_inbox.at_end():
             self._commit()
             self._settle()
 
     def _commit(self) -> None:
-        gathered, self._round = self._round, []
-        if gathered:
-            answers = self._journal.commit([commit.work for commit in gathered])
-            for commit, answer in zip(gathered, answers, strict=True):
+        batch, self._round = self._round, []
+        if batch:
+            answers = self._journal.commit([commit.work for commit in batch])
+            for commit, answer in zip(batch, answers, strict=True):
                 send(commit.sender, WorkDone(answer))
 
     def _settle(self) -> None:
-        gathered, self._unclear = self._unclear, []
-        if gathered:
-            answers = self._journal.settle([settle.shard for settle in gathered])
-            for settle, answer in zip(gathered, answers, strict=True):
+        batch, self._unclear = self._unclear, []
+        if batch:
+            answers = self._journal.settle([settle.shard for settle in batch])
+            for settle, answer in zip(batch, answers, strict=True):
                 send(settle.sender, WorkDone(answer))
 
     def failed(self, error: BaseException) -> None:
-        """A journal that raises cannot be trusted with more: what it holds in flight is unknown."""
+        """End the daemon: after an exception the state of the writes in flight is unknown."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
 
 class ReaderShell(Shell):
-    """Claims, recovery and final states, of the shards that `House.reader_of` gives it."""
+    """Claims, recovers and reads ended rows of its shards (see `DaemonContext.reader_of`)."""
 
     def __init__(self, name: str, driver: Driver, *, journal: Journal, root: Ref) -> None:
         super().__init__(name, driver)
         self._journal = journal
         self._root = root
-        self._later: list[Load] = []
+        self._retries: list[Load] = []
 
     def handle(self, message: Any) -> None:
-        """Read what is asked for; an unreachable store is asked again later."""
+        """Claim or read; ended rows that cannot be read because the store is away are retried."""
         if isinstance(message, Claim):
-            # A claim for a shell that is no more would only fence the shard's next owner.
+            # A claim for a shell that has ended would only fence the next owner of the shard.
             if message.sender.is_alive():
                 send(message.sender, self._claim(message.shard))
         elif isinstance(message, Load):
             self._load(message)
         elif isinstance(message, Wake):
-            later, self._later = self._later, []
-            for load in later:
+            retries, self._retries = self._retries, []
+            for load in retries:
                 self._load(load)
 
     def failed(self, error: BaseException) -> None:
-        """What a read can end with was caught; this is a fault of the program."""
+        """End the daemon: all expected errors of a read are caught, so this is a bug."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
     def _claim(self, shard: ShardId) -> ClaimTaken | ClaimRefused:
@@ -127,7 +127,7 @@ class ReaderShell(Shell):
         except Unreachable as error:
             return ClaimRefused(str(error), unreachable=True)
         except Damaged as error:
-            # Whoever shows this has named the shard already.
+            # Texts that show this reason name the shard already.
             return ClaimRefused(str(error).removeprefix(f"{shard}: "), damaged=True)
 
     def _load(self, load: Load) -> None:
@@ -145,5 +145,5 @@ class ReaderShell(Shell):
         if rows or troubles:
             send(load.sender, Loaded(rows, troubles))
         if missing:
-            self._later.append(load._replace(keys=tuple(missing)))
+            self._retries.append(load._replace(keys=tuple(missing)))
             self.wake(self.now + READ_AGAIN_S)

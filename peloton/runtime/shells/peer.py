@@ -1,13 +1,13 @@
-"""The peer shell: what this daemon says to the others and hears from them.
+"""The peer shell: sends mail to other daemons and receives theirs; one per daemon.
 
-Turns envelopes for places elsewhere into letters on links, frames of streams into envelopes for
-places here, and asks into numbers that come back with an answer. One per daemon. It must never
-block, decide where a place is, or leave an ask without an answer: a peer that vanishes, refuses or
-stays silent answers `Unavailable`.
+Packs envelopes for remote routes into batches on links, unpacks the frames of streams into
+envelopes for local routes, and turns calls into numbers that come back with an answer. It must
+never block, decide where a route is, or leave a call without an answer: if a peer vanishes, refuses
+or does not answer, the call is answered `Unavailable`.
 
-    tell(ref, Peers(view, {member: address}))          who is there, from the membership
-    tell(ref, Outbound(peer, view, place, envelopes))  to a place elsewhere
-    hall.deliver(Arrived(...)) -> bool                  what came; False: that place is not here
+    send(ref, Peers(view, {member: address}))          the members, from the membership
+    send(ref, Outbound(peer, view, route, envelopes))  mail for a remote route
+    router.deliver(Inbound(...)) -> bool               mail of a peer; False: not a local route
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ from peloton.runtime.shells.peer_messages import (
     Outbound,
     Peers,
     PeerStreamListener,
+    PendingAsks,
+    RemoteAnswer,
+    RemoteReplyAddress,
     Router,
     StreamAccepted,
     StreamClosed,
 )
-from peloton.runtime.shells.pending_asks import PendingAsks, RemoteAnswer, RemoteReplyAddress
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.vocabulary import Key, Unavailable
 
 DOWN_S_MAX = 5.0
-"""A peer out of reach for so long: what it was asked is answered `Unavailable`."""
-STRANGER_S_MAX = 5.0
-"""A stream that does not greet by then is closed."""
+"""Calls to a peer that is out of reach for so long are answered `Unavailable`."""
+HANDSHAKE_S_MAX = 5.0
+"""An accepted stream without a greeting for so long is closed."""
 
 
 class PeerShell(Shell):
@@ -72,111 +74,112 @@ class PeerShell(Shell):
         self._view = 0
         self._addresses: dict[str, str] = {}
         self._streams: dict[int, Link] = {}
-        self._strangers: dict[int, float] = {}  # streams that came in and did not greet yet
+        self._unidentified: dict[int, float] = {}  # accepted streams without a greeting yet
         self._down: dict[str, None] = {}
         self._asks = PendingAsks()
-        self._births = itertools.count(1)
+        self._link_births = itertools.count(1)
         exchange.listen(PeerStreamListener(self.ref))
 
-    # ---- letters ----
+    # ---- messages ----
 
-    def handle(self, letter: Any) -> None:
-        """Every letter; at the end of a grant all links speak, so that parcels are full."""
-        if isinstance(letter, Outbound):
-            self._outbound(letter)
-        elif isinstance(letter, FrameArrived):
-            self._came(letter.stream, letter.data)
-        elif isinstance(letter, RemoteAnswer):
-            self._answered(letter)
-        elif isinstance(letter, Peers):
-            self._peers(letter)
-        elif isinstance(letter, StreamAccepted):
-            self._strangers[letter.stream] = self.now
-        elif isinstance(letter, StreamClosed):
-            self._closed(letter.stream)
+    def handle(self, message: Any) -> None:
+        """Process one message; at the end of a grant all links send, so that parcels are full."""
+        if isinstance(message, Outbound):
+            self._outbound(message)
+        elif isinstance(message, FrameArrived):
+            self._frame_arrived(message.stream, message.data)
+        elif isinstance(message, RemoteAnswer):
+            self._send_answer(message)
+        elif isinstance(message, Peers):
+            self._update_peers(message)
+        elif isinstance(message, StreamAccepted):
+            self._unidentified[message.stream] = self.now
+        elif isinstance(message, StreamClosed):
+            self._stream_closed(message.stream)
         if self.actor_inbox.at_end():
-            self._look()
+            self._service_links()
 
     def failed(self, error: BaseException) -> None:
-        """A broken belief: every link begins anew, and its peers learn that by its birth."""
+        """The state of the links may be wrong: reset all; peers notice by the new birth number."""
         text = f"{type(error).__name__}: {error}"
-        for stream in (*self._streams, *self._strangers):
+        for stream in (*self._streams, *self._unidentified):
             self._exchange.close(stream)
-        self._streams, self._strangers = {}, {}
-        self._asks.give_up_all(f"the links of this daemon broke: {text}")
+        self._streams, self._unidentified = {}, {}
+        self._asks.give_up_all(f"the links of this daemon were reset: {text}")
         self.links = {peer: self._link(peer) for peer in self._addresses}
         self._router.broke(text)
-        self.again()
+        self.wake_soon()
 
     # ---- out ----
 
-    def _outbound(self, letter: Outbound) -> None:
-        link = self.links.get(letter.peer)
+    def _outbound(self, mail: Outbound) -> None:
+        link = self.links.get(mail.peer)
         batch: list[bytes] = []
         asks: list[int] = []
         size = 0
-        for envelope in letter.envelopes:
+        for envelope in mail.envelopes:
             number = 0
             if envelope.reply_to is not None:
-                if link is None or letter.peer in self._down:
-                    resolve(envelope.reply_to, Unavailable(f"{letter.peer} is out of reach"))
+                if link is None or mail.peer in self._down:
+                    resolve(envelope.reply_to, Unavailable(f"{mail.peer} is out of reach"))
                     continue
                 number = self._asks.open(
-                    envelope.reply_to, envelope.to, peer=letter.peer, now=self.now
+                    envelope.reply_to, envelope.to, peer=mail.peer, now=self.now
                 )
             if link is None:
                 self.counts["nowhere"] += 1
                 continue
             body = self._pack(envelope, number)
             if body is None:
-                self._asks.take(number, letter.peer)
+                self._asks.take(number, mail.peer)
                 continue
             if batch and size + len(body) > self.batch_bytes:
                 self.counts["split"] += 1
-                self._mail(letter, batch, asks=asks)
+                self._send_batch(mail, batch, asks=asks)
                 batch, asks, size = [], [], 0
             batch.append(body)
             size += len(body)
             if number:
                 asks.append(number)
         if batch:
-            self._mail(letter, batch, asks=asks)
+            self._send_batch(mail, batch, asks=asks)
 
     def _pack(self, envelope: Envelope, number: int) -> bytes | None:
         try:
             return self._packing.pack(envelope, number)
-        except Exception as error:  # what no bytes can hold must not end the links
+        except Exception as error:  # a value that cannot be encoded must not reset the links
             self._unpackable(f"to {envelope.to}: {type(error).__name__}: {error}")
             if number:
-                resolve(envelope.reply_to, Unavailable(f"it cannot travel: {error}"))
+                resolve(envelope.reply_to, Unavailable(f"the message cannot be encoded: {error}"))
             return None
 
     def _unpackable(self, text: str) -> None:
         self.counts["unpackable"] += 1
         self._router.trouble("packing", text)
 
-    def _mail(self, letter: Outbound, batch: list[bytes], *, asks: list[int]) -> None:
+    def _send_batch(self, mail: Outbound, batch: list[bytes], *, asks: list[int]) -> None:
         envelopes = [msgspec.Raw(body) for body in batch]
-        mailed = encode(MailBatch(letter.place, letter.sender, letter.epoch, envelopes))
-        if not self.links[letter.peer].send(mailed, letter.view, asks=asks):
-            text = f"too much waits for {letter.peer}"
-            self._asks.give_up(asks, peer=letter.peer, text=text)
+        body = encode(MailBatch(mail.route, mail.sender, mail.epoch, envelopes))
+        if not self.links[mail.peer].send(body, mail.view, asks=asks):
+            text = f"the send queue to {mail.peer} is full"
+            self._asks.give_up(asks, peer=mail.peer, text=text)
 
-    def _answered(self, letter: RemoteAnswer) -> None:
-        link = self.links.get(letter.peer)
+    def _send_answer(self, answer: RemoteAnswer) -> None:
+        link = self.links.get(answer.peer)
         if link is None:
             return
         try:
-            answer = self._packing.pack_answer(letter.asked, letter.value)
+            packed = self._packing.pack_answer(answer.asked, answer.value)
         except Exception as error:
-            self._unpackable(f"from {letter.asked}: {type(error).__name__}: {error}")
-            self._refuse(link, letter.number, text=f"the answer cannot travel: {error}")
+            self._unpackable(f"from {answer.asked}: {type(error).__name__}: {error}")
+            self._refuse(link, answer.number, text=f"the answer cannot be encoded: {error}")
             return
-        body = encode(AskReply(letter.number, msgspec.Raw(answer)))
+        body = encode(AskReply(answer.number, msgspec.Raw(packed)))
         if len(body) > BATCH_BYTES_MAX:
-            self._refuse(link, letter.number, text=f"an answer of {len(body)} bytes")
+            text = f"the answer has {len(body)} bytes, the limit is {BATCH_BYTES_MAX}"
+            self._refuse(link, answer.number, text=text)
         else:
-            link.send(body, self._view)  # where there is no room, the asker's own time runs out
+            link.send(body, self._view)  # if the queue is full, the caller's deadline passes
 
     def _refuse(self, link: Link, number: int, *, text: str) -> None:
         answer = self._packing.pack_answer(Key(""), Unavailable(text))
@@ -184,22 +187,22 @@ class PeerShell(Shell):
 
     # ---- in ----
 
-    def _came(self, stream: int, data: bytes) -> None:
+    def _frame_arrived(self, stream: int, data: bytes) -> None:
         link = self._streams.get(stream)
         if link is not None:
             received = link.received(data, self.now)
             if received.trouble:
                 self._close(link)
-            self._letters(link, received)
-        elif self._strangers.pop(stream, None) is not None:
-            self._met(stream, data)
+            self._receive(link, received)
+        elif self._unidentified.pop(stream, None) is not None:
+            self._identify(stream, data)
 
-    def _met(self, stream: int, data: bytes) -> None:
-        """The first frame of a stream that came in: from whom is it?"""
+    def _identify(self, stream: int, data: bytes) -> None:
+        """The first frame of an accepted stream: a greeting, which names the peer."""
         hello = read_hello(data)
         link = self.links.get(hello.member) if hello is not None else None
         if hello is None or link is None:
-            # Perhaps their view is newer than ours: they dial again.
+            # Perhaps the view of the peer is newer than ours; it dials again.
             self.counts["strangers"] += 1
             self._exchange.close(stream)
             return
@@ -218,25 +221,25 @@ class PeerShell(Shell):
         else:
             self._exchange.send(stream, answer)
 
-    def _letters(self, link: Link, received: Received) -> None:
+    def _receive(self, link: Link, received: Received) -> None:
         for raw in received.batches:
             try:
-                letter = read_batch(raw)
+                batch = read_batch(raw)
             except msgspec.DecodeError:
                 self.counts["unreadable"] += 1
                 continue
-            if isinstance(letter, MailBatch):
-                self._mailed(link, letter, view=received.view)
-            elif isinstance(letter, AskReply):
-                self._replied(link, letter)
+            if isinstance(batch, MailBatch):
+                self._receive_mail(link, batch, view=received.view)
+            elif isinstance(batch, AskReply):
+                self._receive_reply(link, batch)
             else:
-                text = f"{letter.place} is not at {link.peer}"
-                self._asks.give_up(letter.asks, peer=link.peer, text=text)
-                self._router.misdirected(link.peer, letter.place, view=letter.view)
+                text = f"{batch.place} is not at {link.peer}"
+                self._asks.give_up(batch.asks, peer=link.peer, text=text)
+                self._router.misdirected(link.peer, batch.place, view=batch.view)
 
-    def _mailed(self, link: Link, letter: MailBatch, *, view: int) -> None:
+    def _receive_mail(self, link: Link, batch: MailBatch, *, view: int) -> None:
         envelopes, asks = [], []
-        for raw in letter.envelopes:
+        for raw in batch.envelopes:
             try:
                 envelope = self._packing.unpack(raw)
             except msgspec.DecodeError:
@@ -250,34 +253,34 @@ class PeerShell(Shell):
                 continue
             if number:
                 asks.append(number)
-                asked = RemoteReplyAddress(self.ref, link.peer, number=number, asked=envelope.to)
-                envelope = envelope._replace(reply_to=asked)
+                address = RemoteReplyAddress(self.ref, link.peer, number=number, asked=envelope.to)
+                envelope = envelope._replace(reply_to=address)
             envelopes.append(envelope)
         if not envelopes:
             return
-        here = Inbound(link.peer, view, letter.place, envelopes, letter.sender, letter.epoch)
-        if not self._router.deliver(here):
-            link.send(encode(WrongRoute(letter.place, self._view, asks)), self._view)
+        mail = Inbound(link.peer, view, batch.place, envelopes, batch.sender, batch.epoch)
+        if not self._router.deliver(mail):
+            link.send(encode(WrongRoute(batch.place, self._view, asks)), self._view)
 
-    def _replied(self, link: Link, letter: AskReply) -> None:
-        waits = self._asks.take(letter.reply_to, link.peer)
-        if waits is not None:
-            resolve(waits.future, self._packing.unpack_answer(waits.asked, letter.answer))
+    def _receive_reply(self, link: Link, reply: AskReply) -> None:
+        pending = self._asks.take(reply.reply_to, link.peer)
+        if pending is not None:
+            resolve(pending.future, self._packing.unpack_answer(pending.asked, reply.answer))
 
     # ---- peers and streams ----
 
-    def _peers(self, letter: Peers) -> None:
-        if letter.me and letter.me != self.me:
-            self._rename(letter.me)
-        if letter.view < self._view:
+    def _update_peers(self, peers: Peers) -> None:
+        if peers.me and peers.me != self.me:
+            self._rename(peers.me)
+        if peers.view < self._view:
             return
-        self._view = letter.view
-        addresses = {peer: at for peer, at in letter.members.items() if peer != self.me}
+        self._view = peers.view
+        addresses = {peer: at for peer, at in peers.members.items() if peer != self.me}
         for peer in [peer for peer in self.links if peer not in addresses]:
             link = self.links.pop(peer)
             self._close(link)
             self._asks.give_up_all(f"{peer} has left", peer)
-            self._up(peer)
+            self._clear_down(peer)
         for peer, address in addresses.items():
             if peer not in self.links:
                 self.links[peer] = self._link(peer)
@@ -286,15 +289,15 @@ class PeerShell(Shell):
         self._addresses = addresses
 
     def _rename(self, me: str) -> None:
-        """To all others we are new, and who we were has left."""
+        """A new session: to all others the former member has left and we are a new one."""
         for peer in [*self.links]:
             self._close(self.links.pop(peer))
-            self._up(peer)
+            self._clear_down(peer)
         self._asks.give_up_all("this daemon begins a new session")
         self.me, self._view, self._addresses = me, 0, {}
 
     def _link(self, peer: str) -> Link:
-        return Link(self.me, peer, birth=next(self._births), limits=self.limits)
+        return Link(self.me, peer, birth=next(self._link_births), limits=self.limits)
 
     def _close(self, link: Link) -> None:
         if link.stream is not None:
@@ -302,31 +305,31 @@ class PeerShell(Shell):
             self._exchange.close(link.stream)
             link.closed(self.now)
 
-    def _closed(self, stream: int) -> None:
-        self._strangers.pop(stream, None)
+    def _stream_closed(self, stream: int) -> None:
+        self._unidentified.pop(stream, None)
         link = self._streams.pop(stream, None)
         if link is not None:
             link.closed(self.now)
 
-    def _look(self) -> None:
-        """Close what hangs, dial what is due, send what there is, and ask to be woken."""
+    def _service_links(self) -> None:
+        """Close streams that hang, dial where it is due, send what waits, and set the wake-up."""
         now = self.now
-        strangers = self._strangers.items()
-        for stream in [at for at, since_s in strangers if since_s + STRANGER_S_MAX <= now]:
-            del self._strangers[stream]
+        unidentified = self._unidentified.items()
+        for stream in [at for at, since_s in unidentified if since_s + HANDSHAKE_S_MAX <= now]:
+            del self._unidentified[stream]
             self._exchange.close(stream)
         for link in self.links.values():
-            self._tend(link, now)
+            self._service_link(link, now)
         self._asks.give_up_late(now)
-        wake_s = min((at for at in self._wakes() if at is not None), default=None)
+        wake_s = min((at for at in self._wake_times() if at is not None), default=None)
         if wake_s is not None:
             self.wake(wake_s)
 
-    def _tend(self, link: Link, now: float) -> None:
+    def _service_link(self, link: Link, now: float) -> None:
         if link.look(now):
             self._close(link)
         if link.lost:
-            text = f"{link.peer} has forgotten this daemon, and perhaps the ask"
+            text = f"{link.peer} lost the state of its link: the call may or may not have arrived"
             self._asks.give_up(link.lost, peer=link.peer, text=text)
             link.lost = []
         dial_s = link.dial_s()
@@ -340,19 +343,19 @@ class PeerShell(Shell):
         since_s = link.down_since_s
         if since_s is None:
             if link.peer in self._down:
-                self._up(link.peer)
+                self._clear_down(link.peer)
                 self._router.reached()
         elif now >= since_s + DOWN_S_MAX and link.peer not in self._down:
             self._down[link.peer] = None
             self._asks.give_up_all(f"{link.peer} is out of reach", link.peer)
             self._router.trouble(f"peer-{link.peer}", "out of reach")
 
-    def _up(self, peer: str) -> None:
+    def _clear_down(self, peer: str) -> None:
         if peer in self._down:
             del self._down[peer]
             self._router.trouble(f"peer-{peer}", "")
 
-    def _wakes(self) -> Iterator[float | None]:
+    def _wake_times(self) -> Iterator[float | None]:
         for link in self.links.values():
             yield link.dial_s()
             yield link.stall_s()
@@ -360,5 +363,5 @@ class PeerShell(Shell):
             yield link.ack_s()
             if link.down_since_s is not None and link.peer not in self._down:
                 yield link.down_since_s + DOWN_S_MAX
-        yield from (since_s + STRANGER_S_MAX for since_s in self._strangers.values())
+        yield from (since_s + HANDSHAKE_S_MAX for since_s in self._unidentified.values())
         yield self._asks.due_s()

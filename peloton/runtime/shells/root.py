@@ -1,15 +1,16 @@
-"""The root: starts the shells of a daemon, and starts them anew when they fail.
+"""The root: starts the shells of a daemon, and restarts them when they fail.
 
-Turns "own these shards" into shells, and their ends into new ones after a pause that grows. A
-shell that raises too often, or a journal that raises at all, ends the daemon (`Root.exited`):
-whoever watches the process starts another. It must not retry what a person has to look at: a
-damaged shard stays closed, and health says so.
+Starts one shell per owned shard, and restarts a shell that failed after a pause that grows. If
+shells raise too often, or the journal raises once, the daemon ends (`Root.exited`), and the
+supervisor of the process starts another. It must not retry what a person has to mend: a damaged
+shard stays closed, and health reports it.
 
-Alone (`start`) a daemon owns every shard. In a fleet (`assemble` with a `Fleet`) the claim shell
-says which, and a shard that ended by itself is its business: it may be another's by now.
+Alone (`start`) a daemon owns every shard. In a fleet (`assemble` with `FleetPorts`) the claim shell
+chooses the shards. There the root restarts no shard that ended by itself, but reports it: another
+daemon may own it by now.
 
-    root = start(kinds, journal, sizes, clock, softs)
-    root.opened.result(30)    all shards have recovered, but those that health calls damaged
+    root = start(kinds, journal, sizes=sizes, clock=clock)
+    root.opened.result(30)    every shard has recovered or is reported as damaged
     root.region.ask(...)
     root.stop()
 """
@@ -58,8 +59,8 @@ BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0
 ROOT_STOP_S_MAX = 5.0
 READERS = 4
-"""Claims under way at once. Each is a handful of round trips one after the other; a store has
-room for more of them than a takeover may wait for."""
+"""Claims under way at once. Each is a sequence of a few round trips, and a store handles several at
+once, so a takeover of many shards would take longer with fewer."""
 
 
 class Drivers(Protocol):
@@ -67,7 +68,7 @@ class Drivers(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time the shells live in."""
+        """The clock of the shells."""
 
     def driver(self, name: str) -> Driver:
         """The driver of that name."""
@@ -76,21 +77,21 @@ class Drivers(Protocol):
         """No shell runs afterwards."""
 
 
-class _Order:
-    """Shards to be given back, and who waits for it."""
+class _DisownOrder:
+    """An order to disown shards, and the future that waits for it."""
 
     def __init__(self, message: Disown) -> None:
-        self.left = dict.fromkeys(message.shards)
+        self.remaining = dict.fromkeys(message.shards)
         self._answer = message.answer
 
-    def look(self) -> None:
-        """Answer once nothing is left."""
-        if not self.left:
+    def answer_if_done(self) -> None:
+        """Answer once no shard remains."""
+        if not self.remaining:
             resolve(self._answer, None)
 
 
 class RootShell(Shell):
-    """The supervisor of all shells of a daemon."""
+    """Supervises all shells of a daemon."""
 
     def __init__(self, driver: Driver, *, region: Region, exited: Future[str]) -> None:
         super().__init__("root", driver)
@@ -98,20 +99,22 @@ class RootShell(Shell):
         self.claim: Ref | None = None
         self._region = region
         self._exited = exited
-        self._mine: dict[ShardId, Ref | None] = {}  # None: waits for its next shell
+        self._owned: dict[
+            ShardId, Ref | None
+        ] = {}  # None: its shell has ended, the next has not started
         self._open: dict[ShardId, None] = {}
-        self._damaged: dict[ShardId, None] = {}  # halted, until a person has looked
+        self._damaged: dict[ShardId, None] = {}  # halted until a person acts
         self._fails: dict[ShardId, int] = {}
         self._restart: dict[ShardId, float] = {}
         self._breaks: list[float] = []
-        self._all_open: list[Future[Any]] = []
-        self._giving: dict[ShardId, list[_Order]] = {}
+        self._open_waiters: list[Future[Any]] = []
+        self._ending: dict[ShardId, list[_DisownOrder]] = {}
 
     def handle(self, message: Any) -> None:
-        """A shell said what became of it, or shards are wanted or given back."""
+        """An order to own or give up shards, or the report of a shell on its state."""
         if isinstance(message, Own):
             for shard in message.shards:
-                self._mine.setdefault(shard, None)
+                self._owned.setdefault(shard, None)
                 self._begin(shard)
         elif isinstance(message, Disown):
             self._disown(message)
@@ -127,7 +130,7 @@ class RootShell(Shell):
         elif isinstance(message, ShellFailed):
             self._broke(message.name, message.text, fatal=message.fatal)
         elif isinstance(message, AwaitOpen):
-            self._all_open.append(message.answer)
+            self._open_waiters.append(message.answer)
             self._answer_if_open()
         elif isinstance(message, Wake):
             for shard in [name for name, at_s in self._restart.items() if at_s <= self.now]:
@@ -136,50 +139,50 @@ class RootShell(Shell):
             self.wake(min(self._restart.values()))
 
     def failed(self, error: BaseException) -> None:
-        """Nobody supervises the supervisor but the process's own."""
+        """End the daemon: only the supervisor of the process can restart the root."""
         self._exit(f"root: {type(error).__name__}: {error}")
 
     def _begin(self, shard: ShardId) -> None:
         self._restart.pop(shard, None)
-        if self._mine.get(shard) is not None or shard not in self._mine:
+        if self._owned.get(shard) is not None or shard not in self._owned:
             return
         assert self.context is not None
-        self._repaired(shard)
-        ref = self._mine[shard] = ShardShell.start(shard, self.context)
-        self._region.place(shard, ref)
+        self._clear_damage(shard)
+        ref = self._owned[shard] = ShardShell.start(shard, self.context)
+        self._region.set_shard(shard, ref)
 
     def _opened(self, shard: ShardId) -> None:
         self._open[shard] = None
         self._fails.pop(shard, None)
-        self._tell_claim(Opened(shard))
+        self._send_claim(Opened(shard))
         self._answer_if_open()
 
     def _answer_if_open(self) -> None:
-        # One that is damaged harms itself alone: the others take mail, and health is red.
-        if len(self._open) + len(self._damaged) == len(self._mine):
-            waiting, self._all_open = self._all_open, []
+        # A damaged shard does not hold up the others, which accept mail; health reports it.
+        if len(self._open) + len(self._damaged) == len(self._owned):
+            waiting, self._open_waiters = self._open_waiters, []
             for future in waiting:
                 resolve(future, None)
 
     def _lost(self, lost: ShardLost) -> None:
         shard = lost.shard
-        self._region.place(shard, None)
+        self._region.set_shard(shard, None)
         self._open.pop(shard, None)
-        if shard in self._giving:
+        if shard in self._ending:
             self._closed(shard)
             return
-        if shard not in self._mine:
+        if shard not in self._owned:
             return
-        self._mine[shard] = None
+        self._owned[shard] = None
         if lost.broken:
             self._broke(str(shard), lost.text, fatal=False)
         if self.claim is not None:
-            del self._mine[shard]
+            del self._owned[shard]
             self._region.trouble(shard_shell_name(shard), "")
             send(self.claim, lost)
             return
         if lost.damaged:
-            self._damaged[shard] = None  # a person has to look; health is red with the reason
+            self._damaged[shard] = None  # a person has to act; health shows the reason
             self._region.status.damaged[shard] = lost.text
             self._answer_if_open()
             return
@@ -189,41 +192,41 @@ class RootShell(Shell):
         )
 
     def _disown(self, message: Disown) -> None:
-        """The order is answered when the last of its shards is back."""
-        order = _Order(message)
+        """Drain the shards; the order is answered when the last of them is released."""
+        order = _DisownOrder(message)
         for shard in message.shards:
-            self._giving.setdefault(shard, []).append(order)
+            self._ending.setdefault(shard, []).append(order)
         for shard in message.shards:
             self._restart.pop(shard, None)
-            ref = self._mine.get(shard)
+            ref = self._owned.get(shard)
             if ref is None or not send(ref, Drain()):
                 self._closed(shard)
-        order.look()
+        order.answer_if_done()
 
     def _drop(self, shard: ShardId) -> None:
-        # The shard may end by itself before it hears of this; whoever dropped it hears once.
-        self._giving.setdefault(shard, [])
-        ref = self._mine.get(shard)
+        # The shard may end by itself before it receives this; `Closed` is sent once all the same.
+        self._ending.setdefault(shard, [])
+        ref = self._owned.get(shard)
         if ref is None or not send(ref, Drop((shard,))):
             self._closed(shard)
 
-    def _tell_claim(self, message: Any) -> None:
+    def _send_claim(self, message: Any) -> None:
         if self.claim is not None:
             send(self.claim, message)
 
     def _closed(self, shard: ShardId) -> None:
-        self._region.place(shard, None)
+        self._region.set_shard(shard, None)
         self._region.trouble(shard_shell_name(shard), "")
-        self._tell_claim(Closed(shard))
-        self._mine.pop(shard, None)
+        self._send_claim(Closed(shard))
+        self._owned.pop(shard, None)
         self._open.pop(shard, None)
-        self._repaired(shard)
-        for order in self._giving.pop(shard, []):
-            order.left.pop(shard, None)
-            order.look()
+        self._clear_damage(shard)
+        for order in self._ending.pop(shard, []):
+            order.remaining.pop(shard, None)
+            order.answer_if_done()
 
-    def _repaired(self, shard: ShardId) -> None:
-        """Nobody knows of damage (any more): it is tried again, or somebody else's."""
+    def _clear_damage(self, shard: ShardId) -> None:
+        """Clear the damage: the shard is tried again, or belongs to another daemon."""
         if shard in self._damaged:
             del self._damaged[shard]
             self._region.status.damaged.pop(shard, None)
@@ -240,16 +243,16 @@ class RootShell(Shell):
 
 
 class Root:
-    """One daemon's shells, seen from outside."""
+    """The shells of one daemon, for those who start and stop them."""
 
     def __init__(
         self, region: Region, shell: Ref, *, journal: Journal, drivers: Drivers, exited: Future[str]
     ) -> None:
         self.region = region
         self.opened: Future[None] = Future()
-        """Done when all shards that were asked for take mail, or are halted as damaged."""
+        """Done when every shard of `own_all` accepts mail or is halted as damaged."""
         self.exited = exited
-        """Done with the reason when the daemon should end; it goes on serving what it can."""
+        """Done, with the reason, when the daemon should end; until then it serves what it can."""
         self._shell = shell
         self._journal = journal
         self._drivers = drivers
@@ -257,23 +260,23 @@ class Root:
         self.claim: Ref | None = None
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
-        """Claim these shards, beside those that are owned."""
+        """Claim these shards in addition to the owned ones."""
         send(self._shell, Own(shards))
 
     def own_all(self, sizes: Mapping[str, int]) -> Future[None]:
-        """Claim every shard of these groups; done when all but the damaged ones take mail."""
+        """Claim every shard of these groups; done when all but the damaged ones accept mail."""
         self.own(tuple(ShardId(group, at) for group in sizes for at in range(sizes[group])))
         send(self._shell, AwaitOpen(self.opened))
         return self.opened
 
     def disown(self, shards: tuple[ShardId, ...]) -> Future[Any]:
-        """Finish what is in flight and give the shards back."""
+        """Finish the frames in flight and release the shards; done when all are released."""
         future: Future[Any] = Future()
         send(self._shell, Disown(shards, future))
         return future
 
     def leave(self) -> Future[Any]:
-        """Give back all there is; in a fleet the others are told first, so that they go on."""
+        """Release all shards; in a fleet the others are notified first, so that they take over."""
         if self.claim is None:
             return self.disown(tuple(self.region.owned()))
         future: Future[Any] = Future()
@@ -281,30 +284,30 @@ class Root:
         return future
 
     def stop(self, *, drain: bool = True) -> None:
-        """End within seconds: finish frames in flight, release shards, close the journal."""
+        """Stop within seconds: finish frames in flight, release shards, close the journal."""
         self.region.status.closed = True
         if drain:
             try:
                 self.leave().result(ROOT_STOP_S_MAX)
             except TimesUp:
-                pass  # an unclear frame: the next owner finds out what became of it
+                pass  # a commit is unclear: the claim of the next owner settles it
         self._drivers.stop()
         if self.collector is not None:
             self.collector.give_back()
         self._journal.close()
 
     def give_up(self, reason: str) -> None:
-        """The daemon cannot go on, for a reason outside of its shells."""
+        """End the daemon for a reason outside of its shells."""
         self.region.status.dead = reason
         resolve(self.exited, reason)
 
     def broken(self, text: str) -> None:
-        """A thread of this daemon ended by an exception: so must the daemon."""
+        """End the daemon: one of its threads ended with an exception."""
         self.region.status.dead = text
         resolve(self.exited, text)
 
     def health(self) -> tuple[bool, list[str]]:
-        """Whether all is well, and if not, why."""
+        """Whether the daemon is ready, and the reasons if it is not."""
         return self.region.health()
 
 
@@ -316,9 +319,9 @@ def assemble(
     drivers: Drivers,
     setup: DaemonSetup = ALONE,
 ) -> Root:
-    """All shells of a daemon, owning no shard yet and knowing no soft machine."""
+    """All shells of a daemon, without any shard or ephemeral service yet."""
     record = setup.record or journal.bootstrap(sizes)
-    # Groups that only a later version knows are claimed by its daemons, and by no other.
+    # Groups that only a later version knows are left to daemons of that version.
     sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)
     adopt(codec, journal, record=record, alone=setup.fleet is None)
     sharding = Sharding(kinds, sizes)
@@ -342,11 +345,11 @@ def assemble(
         limits=setup.limits,
     )
 
-    def on_service(prefix: str, machine: EphemeralService, *, outward: bool) -> Ref:
-        own = drivers.driver(f"soft-{prefix}") if machine.own_thread else driver
-        soft = EphemeralShell(prefix, own, machine=machine, region=region, root=root_ref)
-        soft.outward, soft.held_mail_max = outward, setup.limits.held_mail_max
-        return begin_shell(soft)
+    def on_service(prefix: str, service: EphemeralService, *, outward: bool) -> Ref:
+        own = drivers.driver(f"service-{prefix}") if service.own_thread else driver
+        shell = EphemeralShell(prefix, own, service=service, region=region, root=root_ref)
+        shell.outward, shell.service_mail_max = outward, setup.limits.service_mail_max
+        return begin_shell(shell)
 
     region.on_service = on_service
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
@@ -374,13 +377,13 @@ def start(
     clock: Clock,
     services: Mapping[str, EphemeralService] | None = None,
 ) -> Root:
-    """A daemon that owns every shard there is. Returns at once; see `Root.opened`."""
+    """Start a daemon that owns every shard. Returns at once; see `Root.opened`."""
     collector = Collector()
     drivers = Threads(clock, on_idle=collector.idle)
     root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
     root.collector = collector
     drivers.on_broken = root.broken
-    for prefix, machine in (services or {}).items():
-        root.region.register_service(prefix, machine)
+    for prefix, service in (services or {}).items():
+        root.region.register_service(prefix, service)
     root.own_all(sizes).add_done_callback(lambda _: collector.own())
     return root

@@ -1,14 +1,14 @@
-"""Where everything lives: shards and soft machines here, and which peer has what is elsewhere.
+"""The routing table: local shards and ephemeral services, and the peers that have the others.
 
-Turns a key into the actor that gets its mail. It must not decide where a shard lives: the root
-places those of this daemon, the membership names the owners of all others.
+Maps a key to the actor or the peer that gets its mail. It must not decide where a shard lives: the
+root enters the shards of this daemon, the membership names the owners of all others.
 
     host/h1         the shard of the key, here or at its owner
-    placer/any      a soft machine of that kind: ours, else one of a member with its role
-    placer/all      every one
-    placer/<member> that member's
-    backend/x       a soft machine without a role is always ours; one that is registered under its
-                    whole key comes before a kind of the same name
+    placer/any      one instance of the service: ours, else that of a member with its role
+    placer/all      all instances
+    placer/<member> the instance of that member
+    backend/x       a service without a role is always local; one that is registered under a whole
+                    key takes precedence over a kind of the same name
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ ANY, ALL = "any", "all"
 
 
 class RemoteRoute(NamedTuple):
-    """A place at another daemon. `peer` is empty where no owner is known."""
+    """A route at another daemon. `peer` is empty where no owner is known."""
 
     peer: str
-    place: Route
+    route: Route
 
 
 class RoutingTable:
-    """What one daemon knows. Read from any thread, written on the root's alone."""
+    """The routes that one daemon knows. Read from any thread, written by the root's only."""
 
     def __init__(self, kinds: Mapping[str, Kind], sharding: Sharding) -> None:
         self.shards: dict[ShardId, Ref] = {}
-        self.since: dict[ShardId, int] = {}  # the view under which each came here
+        self.since: dict[ShardId, int] = {}  # the version of the view when the shard came here
         self.services: dict[str, Ref] = {}
-        self.roles: dict[str, str] = {}  # of soft machines that other members have too
-        self.membership_status: MembershipStatus | None = None  # None: there are no others
+        self.roles: dict[str, str] = {}  # of services that run on every member with the role
+        self.membership_status: MembershipStatus | None = None  # None: the daemon is alone
         self.sure_for_s: Callable[[], float] = lambda: 1.0
-        """For how long our session surely lives: we may have stood still without knowing."""
+        """For how many seconds our session is certainly valid; the process may have been paused."""
         self._kinds = kinds
         self._sharding = sharding
         self._turn = 0
 
     def of(self, key: Key) -> tuple[Ref | RemoteRoute, ...]:
-        """Where mail for this key goes; several for `all`, none where nobody would know it."""
+        """Where mail for this key goes: several routes for `all`, none for an unknown key."""
         local = self.services.get(key)
         if local is not None:
             return (local,)
@@ -59,50 +59,51 @@ class RoutingTable:
             shard = self._sharding.shard_of(key)
             here = self.shards.get(shard)
             return (here if here is not None else RemoteRoute(self._owner(shard), shard),)
-        return tuple(self._soft(kind, key[len(kind) + 1 :]))
+        return tuple(self._of_service(kind, key[len(kind) + 1 :]))
 
-    def here(self, place: Route) -> Ref | None:
-        """The actor of a place that somebody believes to be ours."""
-        return self.shards.get(place) if isinstance(place, ShardId) else self.services.get(place)
+    def local(self, route: Route) -> Ref | None:
+        """The local actor of a route; None where a peer sent us mail that belongs elsewhere."""
+        return self.shards.get(route) if isinstance(route, ShardId) else self.services.get(route)
 
-    def place(self, shard: ShardId, ref: Ref | None) -> None:
-        """The shard lives there from now on; None: no more here."""
+    def set_shard(self, shard: ShardId, ref: Ref | None) -> None:
+        """From now on this actor gets the mail of the shard; None: it is not local any more."""
         if ref is None:
             self.shards.pop(shard, None)
         else:
             self.shards[shard] = ref
             self.since[shard] = self.view
 
-    def named(self, soft: str) -> Renamed:
-        """What a soft machine of ours is to know of itself."""
-        role = self.roles.get(soft)
+    def named(self, prefix: str) -> Renamed:
+        """Name and number of our instance of a service."""
+        role = self.roles.get(prefix)
         members = self._members(role) if role is not None else []
         if self.me not in members:
             return Renamed(self.me)
         return Renamed(self.me, members.index(self.me), len(members))
 
-    def is_late(self, place: Route, view: int) -> bool:
-        """Whether a letter was packed for an earlier stay of the shard: it went and came back.
+    def is_late(self, route: Route, view: int) -> bool:
+        """Whether a batch was packed before the shard left this daemon and came back.
 
-        What its sender said later may have been heard meanwhile, so this must not be.
+        Its owner in between may have received later mail of the same sender, so accepting this
+        batch would break the order.
         """
-        return isinstance(place, ShardId) and view < self.since.get(place, 0)
+        return isinstance(route, ShardId) and view < self.since.get(route, 0)
 
     @property
     def me(self) -> str:
-        """Our member id; empty where there are no others."""
+        """Our member id; empty where the daemon is alone."""
         return self.membership_status.member if self.membership_status is not None else ""
 
     @property
     def current(self) -> bool:
-        """Whether what is answered here may be called current, and new work may be begun."""
+        """Whether answers from here are current and new work may be begun."""
         return self.membership_status is None or (
             self.membership_status.current and self.sure_for_s() > 0
         )
 
     @property
     def view(self) -> int:
-        """The version of the view that all this is by."""
+        """The version of the view that these routes come from."""
         membership_status = self.membership_status
         return (
             membership_status.view.version
@@ -116,29 +117,29 @@ class RoutingTable:
         )
         return owner if owner is not None and owner != self.me else ""
 
-    def _soft(self, kind: str, name: str) -> Iterator[Ref | RemoteRoute]:
-        ours = self.services.get(kind)
+    def _of_service(self, kind: str, name: str) -> Iterator[Ref | RemoteRoute]:
+        local = self.services.get(kind)
         role = self.roles.get(kind)
         if role is None or self.membership_status is None:
-            if ours is not None:
-                yield ours
+            if local is not None:
+                yield local
             return
         members = self._members(role)
         if self.me not in members:
-            ours = None  # we have the machine but not the role: nobody would tell it anything
+            local = None  # we run the service without the role, so no member reports to it
         others = [member for member in members if member != self.me]
         if name == ALL:
-            if ours is not None:
-                yield ours
+            if local is not None:
+                yield local
             yield from (RemoteRoute(member, kind) for member in others)
         elif name == ANY:
-            if ours is not None:
-                yield ours
+            if local is not None:
+                yield local
             elif others:
                 self._turn += 1
                 yield RemoteRoute(others[self._turn % len(others)], kind)
-        elif name == self.me and ours is not None:
-            yield ours
+        elif name == self.me and local is not None:
+            yield local
         elif name in others:
             yield RemoteRoute(name, kind)
 

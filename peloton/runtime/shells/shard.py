@@ -1,9 +1,10 @@
-"""The shell of one shard: the pykka actor that all its entities live in.
+"""The shell of one shard: the pykka actor that runs the core with all its entities.
 
-Turns letters into calls of the core, and its bundles into work for the journal; lets go of what a
-bundle says only when the journal says that it is safe. At most one bundle is in flight, and what
-arrives meanwhile makes the next. It must not decide, and never releases anything of a frame that
-is unclear: it asks the journal to settle, for `UNCLEAR_S_MAX`, and then gives the shard up.
+Passes mail to the core and its bundles (frame, sends, replies) to the journal; the sends and
+replies of a bundle leave only when its frame is committed. At most one bundle is in flight; what
+arrives meanwhile makes the next. It must not decide, and never sends anything of a frame whose
+commit is unclear: it lets the journal settle that, for `UNCLEAR_S_MAX` seconds, and then gives the
+shard up.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from peloton.runtime.shells.shell_messages import (
     Commit,
     Drain,
     Drop,
-    Forget,
+    DropClaim,
     Inspect,
     Load,
     Loaded,
@@ -49,11 +50,11 @@ from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
-IN_DOUBT = "this daemon's session is in doubt, so another may know better: ask again"
+IN_DOUBT = "this daemon's session is in doubt, another may own the shard: try again"
 
 
 class ShardPhase(enum.Enum):
-    """Where a shard is between its claim and its end."""
+    """The life of a shard on this daemon, from its claim to its end."""
 
     CLAIMING = "recovering"
     OPEN = "open"
@@ -62,7 +63,7 @@ class ShardPhase(enum.Enum):
 
 
 class ShardShell(Shell):
-    """One shard, from claim to end; a shard that is lost gets a new shell."""
+    """One shard, from claim to end; a shard that ended gets a new shell."""
 
     def __init__(self, shard: ShardId, context: DaemonContext) -> None:
         super().__init__(shard_shell_name(shard), context.driver)
@@ -71,22 +72,22 @@ class ShardShell(Shell):
         self._context = context
         self._status = context.region.status
         self._phase = ShardPhase.CLAIMING
-        self._waiting: list[Mail] = []
-        self._waiting_count = 0
-        self.refused = 0  # mail that found no room to wait, for figures
-        self._asks: dict[Any, None] = {}
+        self._waiting_mail: list[Mail] = []
+        self._waiting_mail_count = 0
+        self.refused = 0  # batches over the limit of waiting mail, for metrics
+        self._reply_addresses: dict[Any, None] = {}
         self._in_flight: Ready | None = None
         self._wake_core_s: float | None = None
         self._unclear_since_s: float | None = None
         self._settle_after_s = SETTLE_FIRST_S
         self._settle_at_s: float | None = None
-        self._say("recovering")
+        self._report_trouble("recovering")
         send(context.reader_of(shard), Claim(shard, self.ref))
 
-    # ---- letters ----
+    # ---- messages ----
 
     def handle(self, message: Any) -> None:
-        """Every letter, then a bundle if it is time for one."""
+        """Process one message; at the end of a grant start a bundle if one is due."""
         kind = type(message)
         if kind is Mail:
             self._mail(message)
@@ -97,22 +98,22 @@ class ShardShell(Shell):
         elif kind is Loaded:
             self._loaded(message)
         else:
-            self._rarely(message)
+            self._handle_rare(message)
         if self._phase is ShardPhase.OPEN and self.actor_inbox.at_end():
             self._pump()
 
     def failed(self, error: BaseException) -> None:
-        """The core raised: a broken belief. The next shell begins from what is journaled."""
+        """The core raised, so its state may be wrong: the next shell starts from the journal."""
         self._lose(f"{type(error).__name__}: {error}", broken=True)
 
     def late(self, message: Any) -> None:
-        """The shard is over; who asks is told so."""
+        """The shard has ended: refuse the calls in the message."""
         if isinstance(message, Mail):
             self._refuse(message.envelopes, "is moving")
         elif isinstance(message, Inspect):
             resolve(message.answer, Unavailable(f"{self.name} is moving"))
 
-    def _rarely(self, message: Any) -> None:
+    def _handle_rare(self, message: Any) -> None:
         if isinstance(message, ClaimTaken):
             self._open(message)
         elif isinstance(message, ClaimRefused):
@@ -122,7 +123,7 @@ class ShardShell(Shell):
                 self._status.answered(self._context.store, self.shard)
             self._lose(message.text, damaged=message.damaged)
         elif isinstance(message, Inspect):
-            self._look(message)
+            self._inspect(message)
         elif isinstance(message, PeerReachable):
             if self.core is not None:
                 self.core.hurry()
@@ -138,21 +139,21 @@ class ShardShell(Shell):
             self._take(mail)
         elif self._phase is not ShardPhase.CLAIMING:
             self._refuse(mail.envelopes, "is moving")
-        elif self._waiting_count >= self._context.limits.waiting_mail_max:
+        elif self._waiting_mail_count >= self._context.limits.waiting_mail_max:
             self.refused += 1
             self._refuse(mail.envelopes, "is recovering")
         else:
-            self._waiting.append(mail)
-            self._waiting_count += len(mail.envelopes)
-            self._asks.update(dict.fromkeys(reply_addresses(mail.envelopes)))
+            self._waiting_mail.append(mail)
+            self._waiting_mail_count += len(mail.envelopes)
+            self._reply_addresses.update(dict.fromkeys(reply_addresses(mail.envelopes)))
 
     def _take(self, mail: Mail) -> None:
         assert self.core is not None
         if not self.core.take(mail.envelopes, mail.stamp):
-            return  # the words of an older owner, who has no right to them any more
+            return  # refused by the epoch filter: sent by an older owner of the sending shard
         for envelope in mail.envelopes:
             if envelope.reply_to is not None:
-                self._asks[envelope.reply_to] = None
+                self._reply_addresses[envelope.reply_to] = None
 
     def _loaded(self, message: Loaded) -> None:
         if self.core is not None:
@@ -163,11 +164,11 @@ class ShardShell(Shell):
                 if text:
                     self._context.region.trouble(f"{self.name}-rows", f"{key}: {text}")
 
-    def _look(self, message: Inspect) -> None:
+    def _inspect(self, message: Inspect) -> None:
         if self._phase is not ShardPhase.OPEN:
             resolve(message.answer, Unavailable(f"{self.name} is {self._phase.value}"))
             return
-        resolve(message.answer, supervision.attempt_query(message.look, self.core))
+        resolve(message.answer, supervision.attempt_query(message.function, self.core))
 
     # ---- life ----
 
@@ -188,23 +189,23 @@ class ShardShell(Shell):
         try:
             restore(core, taken.parts, frames=taken.frames, floor=taken.claimed.floor)
         except Exception as error:
-            # What stands in the journal does not fold: no owner will ever get further than this,
-            # and a shard that is claimed again and again takes its whole group along.
+            # The journal of the shard does not fold, and would not for another owner of this
+            # version either. Claiming it again and again would slow down its whole group.
             text = f"recovery: {type(error).__name__}: {error}"
-            send(context.journal, Forget(self.shard, taken.claimed.epoch))
+            send(context.journal, DropClaim(self.shard, taken.claimed.epoch))
             self._lose(text, damaged=True)
             return
         self.core = core
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting_mail = self._waiting_mail, []
         for mail in waiting:
             self._take(mail)
         self._phase = ShardPhase.OPEN
         self._wake_core_s = self.now
-        self._say("")
+        self._report_trouble("")
         send(context.root, Opened(self.shard))
 
     def _drain(self) -> None:
-        """From now on nothing is begun; what is in flight is finished first."""
+        """Begin nothing more; release the claim when the frame in flight is finished."""
         claiming = self._phase is ShardPhase.CLAIMING
         if self._phase in (ShardPhase.CLAIMING, ShardPhase.OPEN):
             self._phase = ShardPhase.DRAINING
@@ -220,11 +221,11 @@ class ShardShell(Shell):
         send(self._context.root, Closed(self.shard))
 
     def _drop(self) -> None:
-        """At once, whatever is in flight: another may own the shard already."""
+        """End at once, whatever is in flight: another daemon may own the shard already."""
         if self._phase is ShardPhase.OVER:
             return
         if self.core is not None:
-            send(self._context.journal, Forget(self.shard, self.core.epoch))
+            send(self._context.journal, DropClaim(self.shard, self.core.epoch))
         self._close()
 
     def _lose(
@@ -233,8 +234,8 @@ class ShardShell(Shell):
         if self._phase is ShardPhase.OVER:
             return
         draining = self._phase is ShardPhase.DRAINING
-        # Where there are others, one of them may be able to recover it.
-        final = damaged and self._context.region.places.membership_status is None
+        # In a fleet another member may be able to recover it, so there it is not final.
+        final = damaged and self._context.region.routes.membership_status is None
         self._end(text, damaged=final)
         lost = ShardLost(self.shard, text, broken=broken, damaged=damaged, gave_up=gave_up)
         send(self._context.root, Closed(self.shard) if draining else lost)
@@ -243,22 +244,22 @@ class ShardShell(Shell):
         self._phase = ShardPhase.OVER
         self._in_flight = None
         self.core = None
-        self._say(text)
+        self._report_trouble(text)
         self._context.region.trouble(f"{self.name}-rows", "")
         self._status.left(self.shard)
         answer = Unavailable(f"{shown(self.shard)}: {text}")
         if damaged:
             answer = ShardDamaged(f"{shown(self.shard)} is damaged: {text}")
-        for reply_to in self._asks:
+        for reply_to in self._reply_addresses:
             resolve(reply_to, answer)
-        self._asks, self._waiting = {}, []
+        self._reply_addresses, self._waiting_mail = {}, []
         self.stop()
 
     def _refuse(self, envelopes: list[Envelope], text: str) -> None:
         for reply_to in reply_addresses(envelopes):
             resolve(reply_to, Unavailable(f"{self.name} {text}"))
 
-    def _say(self, trouble: str) -> None:
+    def _report_trouble(self, trouble: str) -> None:
         self._context.region.trouble(self.name, trouble)
 
     # ---- bundles ----
@@ -279,7 +280,7 @@ class ShardShell(Shell):
         work = self._work(ready)
         if work is None:
             self._release(ready, more_to_cut=False)
-            self.again()
+            self.wake_soon()
             return
         self._in_flight = ready
         send(self._context.journal, Commit(work, self.ref))
@@ -306,7 +307,7 @@ class ShardShell(Shell):
             self._in_flight = None
             self._status.answered(self._context.store, self.shard)
             self._unclear_since_s, self._settle_after_s = None, SETTLE_FIRST_S
-            self._say("")
+            self._report_trouble("")
             self._release(ready, more_to_cut=answer.more_to_cut)
             if self._phase is ShardPhase.DRAINING:
                 self._release_claim()
@@ -318,40 +319,40 @@ class ShardShell(Shell):
     def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
         assert self.core is not None
         followed = self.core.committed(more_to_cut)
-        # A frame that was committed proves that the shard was ours then. Without one only our
-        # session says so, and it is asked now: this process may have stood still since the turn.
-        sure = ready.frame is not None or self._context.region.places.current
+        # A committed frame proves that we owned the shard at its commit. Without a frame only the
+        # session proves it, and is checked now: this process may have been paused since the turn.
+        sure = ready.frame is not None or self._context.region.routes.current
         if ready.release and sure:
             self._context.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
         for reply in (*followed, *ready.replies):
-            self._asks.pop(reply.reply_to, None)
+            self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))
 
     def _unclear(self, text: str) -> None:
         now = self.now
         if self._unclear_since_s is not None:
-            # One answer that is lost is not worth a line in the log; a second one in a row is.
+            # Reported from the second lost answer in a row: one alone is too common to log.
             self._status.away(self._context.store, text, shard=self.shard)
         since = self._unclear_since_s = self._unclear_since_s or now
         if now - since >= UNCLEAR_S_MAX:
             self._lose(f"unclear for {now - since:.0f} s: {text}", gave_up=True)
             return
-        self._say(f"the journal's answer is unclear: {text}")
+        self._report_trouble(f"the journal's answer is unclear: {text}")
         self._settle_at_s = now + self._settle_after_s
         self.wake(self._settle_at_s)
         self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
 
     def _settle(self) -> None:
-        # Once for each unclear answer: a second one would find nothing pending, and read as a loss.
+        # Once per unclear answer: a second one would find nothing pending, which reads as a loss.
         if self._settle_at_s is None:
             return
         if self.now < self._settle_at_s:
-            self.wake(self._settle_at_s)  # woken for something else, or the clock was set back
+            self.wake(self._settle_at_s)  # woken by another timer, or the clock was set back
         else:
             self._settle_at_s = None
             send(self._context.journal, Settle(self.shard, self.ref))
 
 
 def shard_shell_name(shard: ShardId) -> str:
-    """Under which its shell says its troubles, and the root withdraws them."""
+    """The name under which its shell reports troubles and the root clears them."""
     return f"{shard.group}-{shard.number}"

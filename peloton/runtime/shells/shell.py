@@ -1,10 +1,10 @@
 """A shell: a pykka actor whose loop runs only when its driver grants it.
 
 Pykka leaves three hooks to an actor class: its inbox, its futures and the start of its loop. Here
-the inbox yields as many envelopes as were granted and then raises out of pykka's loop, so one
+the inbox yields as many messages as were granted and then raises out of pykka's loop, so one
 thread (or a seeded stepper) drives many actors. A shell must never block on another one, and never
-let an exception reach pykka: there, one in a told message stops the actor, and a `BaseException`
-stops every actor of the process.
+let an exception reach pykka: pykka stops the actor for an exception, and every actor of the
+process for a `BaseException`.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ class Clock(Protocol):
 
 
 class Driver(Protocol):
-    """What makes shells run: a dispatcher with a thread, or a stepper."""
+    """What runs shells: a dispatcher with a thread, or a stepper of a simulation."""
 
     @property
     def clock(self) -> Clock:
-        """The time its shells live in."""
+        """The clock of its shells."""
 
     def attach(self, shell: Shell) -> None:
-        """The shell begins."""
+        """The shell starts."""
 
     def rung(self, shell: Shell) -> None:
-        """Something lies in the shell's inbox; called from any thread."""
+        """A message was put into the shell's inbox; called from any thread."""
 
     def wake(self, shell: Shell, at_s: float) -> None:
-        """Tell the shell `WAKE` at that time, instead of at the time asked for before."""
+        """Send `WAKE` to the shell at that time, in seconds; replaces the time set before."""
 
     def broken(self, text: str) -> None:
-        """A shell cannot go on, and cannot say so: neither can its process."""
+        """A shell cannot go on and could not report it: the process has to end."""
 
 
 class NotGranted(Exception):
-    """Leads out of pykka's loop: the grant is used up, or nothing waits."""
+    """Leaves pykka's loop: the grant is used up, or the inbox is empty."""
 
 
 class Inbox:
-    """What waits for one shell."""
+    """The queue of one shell."""
 
     def __init__(self) -> None:
         self._waiting: deque[Any] = deque()
         self.granted = 0
         self.bell: Callable[[], None] | None = None
         self.left: Callable[[Any], None] | None = None
-        """Once the actor is over: takes what nobody will handle any more."""
+        """Once the actor has ended: called with each message that will not be handled."""
 
     def put(self, envelope: Any) -> None:
-        """From any thread."""
+        """Add a message; from any thread."""
         self._waiting.append(envelope)
         if self.left is not None:
             self.clear()
@@ -68,7 +68,7 @@ class Inbox:
             self.bell()
 
     def clear(self) -> None:
-        """Hand what waits to `left`; from any thread, each letter once."""
+        """Pass what waits to `left`; from any thread, each message once."""
         while self._waiting and self.left is not None:
             try:
                 envelope = self._waiting.popleft()
@@ -77,7 +77,7 @@ class Inbox:
             self.left(envelope)
 
     def get(self) -> Any:
-        """The next envelope of the grant; never waits."""
+        """The next message of the grant; raises `NotGranted` instead of waiting."""
         if self.granted <= 0 or not self._waiting:
             raise NotGranted
         self.granted -= 1
@@ -88,16 +88,16 @@ class Inbox:
         return not self._waiting
 
     def qsize(self) -> int:
-        """How much waits."""
+        """How many messages wait."""
         return len(self._waiting)
 
     def at_end(self) -> bool:
-        """Whether this grant will yield nothing more: the moment to act on what was gathered."""
+        """Whether this grant yields nothing more: the time to process what was gathered."""
         return self.granted <= 0 or not self._waiting
 
 
 class Shell(pykka.Actor):
-    """Base of all shells: subclasses say what a letter means (`handle`) and what failing means."""
+    """Base of all shells: subclasses define `handle`, and what a failure leads to (`failed`)."""
 
     actor_inbox: Inbox
 
@@ -105,48 +105,48 @@ class Shell(pykka.Actor):
         super().__init__()
         self.name = name
         self.driver = driver
-        self.queued = False  # by the driver: it stands in the line of ready shells
+        self.queued = False  # set by the driver: it is in the driver's queue of ready shells
         self.wake_at_s: float | None = None
         self.actor_inbox.bell = lambda: driver.rung(self)
 
     def handle(self, message: Any) -> None:
-        """Do what a letter asks for."""
+        """Process one message."""
         raise NotImplementedError
 
     def failed(self, error: BaseException) -> None:
-        """`handle` raised; this must not."""
+        """`handle` raised; this method must not raise."""
         raise NotImplementedError
 
     def late(self, message: Any) -> None:
-        """A letter that came after the end, on the thread of who told it: refuse its asks."""
+        """A message came after the end: refuse its calls. Runs on the thread of its sender."""
 
     @property
     def now(self) -> float:
-        """The time."""
+        """Seconds since the epoch."""
         return self.driver.clock.now()
 
     @property
     def ref(self) -> Ref:
-        """How others name this shell."""
+        """The address of this shell."""
         return self.actor_ref
 
     def wake(self, at_s: float) -> None:
-        """Be told `WAKE` then; one moment only, the newest."""
+        """Receive `WAKE` at that time; only the newest time counts."""
         self.driver.wake(self, at_s)
 
-    def again(self) -> None:
-        """Go on at the next grant, after others had theirs."""
+    def wake_soon(self) -> None:
+        """Receive `WAKE` at the next grant, after other shells had theirs."""
         send(self.ref, WAKE)
 
     def grant(self, messages: int) -> None:
-        """Handle up to so many letters, now, on the thread of the caller."""
+        """Handle up to so many messages now, on the thread of the caller."""
         self.actor_inbox.granted = messages
         try:
             self._actor_loop_running()
         except NotGranted:
             return
-        # Instead of pykka's own end, which reads on beyond a grant and drops what was told. Who
-        # tells us from now on, not knowing yet that we are over, has his letter taken by `late`.
+        # Replaces pykka's own end, which reads on beyond the grant and drops the messages. From
+        # now on `late` gets what is sent by shells that do not know of the end yet.
         self.actor_inbox.left = self._left
         self.actor_inbox.clear()
 
@@ -157,7 +157,7 @@ class Shell(pykka.Actor):
             self.late(envelope.message)
 
     def on_receive(self, message: Any) -> None:
-        """Pykka's call for each letter."""
+        """Pykka's call for each message."""
         try:
             self.handle(message)
         except BaseException as error:
@@ -166,8 +166,8 @@ class Shell(pykka.Actor):
             try:
                 self.failed(error)
             except BaseException as second:
-                # Its own answer to failing failed: pykka would end this one actor in silence, and
-                # the daemon would go on without it.
+                # `failed` raised too: pykka would end this actor silently, and the daemon would go
+                # on without it.
                 text = f"{type(second).__name__}: {second}, after {type(error).__name__}: {error}"
                 self.driver.broken(f"{self.name}: {text}")
 
@@ -184,7 +184,7 @@ class Shell(pykka.Actor):
 
 
 def begin_shell(shell: Shell) -> Ref:
-    """What `Actor.start` does, for a shell that is needed as an object as well."""
+    """Start a shell as `Actor.start` does, for callers that need the object as well."""
     pykka.ActorRegistry.register(shell.actor_ref)
     shell._start_actor_loop()
     return shell.actor_ref

@@ -1,7 +1,7 @@
-"""What shells say to each other: each letter is one item of an inbox, and carries a batch.
+"""The messages between shells; each is one item of an inbox and may carry a batch of mail.
 
-Must hold no behaviour. An actor is named by its pykka ref, so an answer to a shell that was
-replaced meanwhile finds nobody, instead of its successor.
+Must hold no behaviour. An actor is addressed by its pykka ref, so an answer to a shell that was
+replaced in the meantime is dropped and does not reach its successor.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ Ref = pykka.ActorRef[Any]
 
 
 class Mail(NamedTuple):
-    """Messages for one shard or one soft machine, in order; the stamp of the shard that speaks."""
+    """Envelopes for one shard or one ephemeral service, in order.
+
+    `stamp` names the sending shard and its epoch; None where the sender is no shard.
+    """
 
     envelopes: list[Envelope]
     stamp: Stamp | None = None
 
 
 class Wake(NamedTuple):
-    """The moment a shell asked to be woken at has come."""
+    """The time at which a shell wanted to be woken has come."""
 
 
 WAKE = Wake()
@@ -36,40 +39,40 @@ WAKE = Wake()
 
 
 class Commit(NamedTuple):
-    """To the journal: put this into the next round."""
+    """To the journal: commit this work in the next round."""
 
     work: Work
     sender: Ref
 
 
 class Settle(NamedTuple):
-    """To the journal: send what is pending once more."""
+    """To the journal: repeat the pending write of the shard, whose outcome is unclear."""
 
     shard: ShardId
     sender: Ref
 
 
 class Release(NamedTuple):
-    """To the journal: the shard, claimed under this epoch, has no owner from now on."""
+    """To the journal: give up the claim of this epoch; the shard has no owner from now on."""
 
     shard: ShardId
     epoch: int
     sender: Ref
 
 
-class Forget(NamedTuple):
-    """To the journal: what it holds of this claim, pending or not, is let go of."""
+class DropClaim(NamedTuple):
+    """To the journal: drop its memory of this claim, pending writes included."""
 
     shard: ShardId
     epoch: int
 
 
 class Released(NamedTuple):
-    """From the journal: it was told to the store, as far as that was possible."""
+    """From the journal: the claim was released in the store, if the store could be reached."""
 
 
 class WorkDone(NamedTuple):
-    """From the journal: what became of the work."""
+    """From the journal: the outcome of the work."""
 
     answer: Answer
 
@@ -82,7 +85,7 @@ class Claim(NamedTuple):
 
 
 class ClaimTaken(NamedTuple):
-    """From the reader: the shard is ours, and this is what it holds."""
+    """From the reader: the shard is claimed, and these are its checkpoint and its tail."""
 
     claimed: Claimed
     parts: list[bytes]
@@ -90,9 +93,10 @@ class ClaimTaken(NamedTuple):
 
 
 class ClaimRefused(NamedTuple):
-    """From the reader: no claim, or no reading; `damaged` is for a person.
+    """From the reader: the shard could not be claimed or read.
 
-    `unreachable`: for want of an answer of the store.
+    `damaged`: what is stored cannot be read, and a person has to act. `unreachable`: the store did
+    not answer.
     """
 
     text: str
@@ -101,7 +105,7 @@ class ClaimRefused(NamedTuple):
 
 
 class Load(NamedTuple):
-    """To the reader: final states that messages wait for."""
+    """To the reader: read these final states, for which messages are deferred."""
 
     shard: ShardId
     keys: tuple[Key, ...]
@@ -109,7 +113,10 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """From the reader. `troubles` are keys whose rows cannot be read, and why: for a person."""
+    """From the reader: the rows, None where there is none.
+
+    `troubles` are keys whose rows cannot be read, with the reason; a person has to act.
+    """
 
     rows: list[tuple[Key, EndedRow | None]]
     troubles: list[tuple[Key, str]] = []
@@ -119,60 +126,60 @@ class Loaded(NamedTuple):
 
 
 class Inspect(NamedTuple):
-    """To a shard: run this on the core, between two turns, and answer the future."""
+    """To a shard: call this with the core, between two turns, and answer the future."""
 
-    look: Callable[[Any], Any]
+    function: Callable[[Any], Any]
     answer: Future[Any]
 
 
 class Drain(NamedTuple):
-    """No new turns; finish the frame in flight and give the shard back."""
+    """To a shard: begin no more turns, finish the frame in flight and release the shard."""
 
 
 # ---- to the root ----
 
 
 class Own(NamedTuple):
-    """Take these shards."""
+    """Claim these shards."""
 
     shards: tuple[ShardId, ...]
 
 
 class Disown(NamedTuple):
-    """Give these shards back; the future is answered when they are."""
+    """Drain and release these shards; the future is answered when all are released."""
 
     shards: tuple[ShardId, ...]
     answer: Future[Any]
 
 
 class Drop(NamedTuple):
-    """Let go of these shards at once, whatever is in flight; each is reported closed."""
+    """Drop these shards at once, with what is in flight; each is reported `Closed`."""
 
     shards: tuple[ShardId, ...]
 
 
 class AwaitOpen(NamedTuple):
-    """Answer the future once all shards that are owned take mail, or are halted as damaged."""
+    """Answer the future once every owned shard accepts mail or is halted as damaged."""
 
     answer: Future[Any]
 
 
 class Opened(NamedTuple):
-    """A shard has recovered and takes mail."""
+    """A shard has recovered and accepts mail."""
 
     shard: ShardId
 
 
 class Closed(NamedTuple):
-    """A shard was given back, by order."""
+    """A shard was released or dropped, by order."""
 
     shard: ShardId
 
 
 class ShardLost(NamedTuple):
-    """A shard is no more here: fenced, unclear for too long, or its shell raised (`broken`).
+    """A shard ended by itself: fenced, unclear for too long, or its shell raised (`broken`).
 
-    `gave_up`: the store was out of reach for so long that another daemon should try.
+    `gave_up`: the store was unreachable for so long that another daemon should try.
     """
 
     shard: ShardId
@@ -183,7 +190,7 @@ class ShardLost(NamedTuple):
 
 
 class ShellFailed(NamedTuple):
-    """A shell that cannot be replaced raised; `fatal` ones end the daemon."""
+    """A shell that cannot be replaced raised; `fatal`: the daemon has to end."""
 
     name: str
     text: str
@@ -191,16 +198,16 @@ class ShellFailed(NamedTuple):
 
 
 class PeerReachable(NamedTuple):
-    """To each shard: somebody who was out of reach, or had no owner, may hear us again."""
+    """To each shard: a peer is reachable or a shard has an owner again; repeat what is owed."""
 
 
-# ---- to a soft machine ----
+# ---- to an ephemeral service ----
 
 
 class Renamed(NamedTuple):
-    """Our member id, and which of the members that have such a machine we are.
+    """Our member id, and our number among the `count` members that run this service.
 
-    With another id than before we are new to all others.
+    A changed id means a new session: to all other members we are new.
     """
 
     member: str
@@ -212,13 +219,13 @@ class Renamed(NamedTuple):
 
 
 class DrainAll(NamedTuple):
-    """The daemon goes: give every shard back, leave, and then answer the future."""
+    """The daemon stops: release every shard, leave the cluster, then answer the future."""
 
     answer: Future[Any]
 
 
 def send(ref: Ref, message: Any) -> bool:
-    """Tell an actor; False where it is no more."""
+    """Put a message into the inbox of an actor; False where the actor has ended."""
     try:
         ref.tell(message)
     except pykka.ActorDeadError:
@@ -227,13 +234,13 @@ def send(ref: Ref, message: Any) -> bool:
 
 
 def resolve(future: Any, value: Any) -> None:
-    """Answer an ask; one that was given up meanwhile is left alone."""
+    """Answer a call; one that was cancelled or answered in the meantime is left as it is."""
     try:
         future.set_result(value)
     except InvalidStateError:
-        pass  # the asker's deadline was first
+        pass  # the caller's deadline came first
 
 
 def reply_addresses(envelopes: Iterable[Envelope]) -> list[Any]:
-    """The addresses of those that wait for an answer."""
+    """The reply addresses of the envelopes whose senders wait for an answer."""
     return [envelope.reply_to for envelope in envelopes if envelope.reply_to is not None]

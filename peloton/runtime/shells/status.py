@@ -1,8 +1,8 @@
 """The status of one daemon: which servers it cannot reach, and what is wrong with its shells.
 
-Turns what shells report into a `Condition` and into the answer to a call that cannot be delivered.
-Written on the thread of the shards only, read from any; nothing here waits or locks. It must not
-decide anything, and tells the log of a server twice: when it goes, and when it is back.
+Turns the reports of shells into a `Condition`, and into the answer to a call that cannot be
+delivered. Written on the thread of the shards only, read from any; nothing here waits or locks. It
+must not decide anything. It logs an outage of a server twice: when it begins and when it ends.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 
 REPORT_AGAIN_S = 10.0
-"""A server that comes and goes is reported at most so often."""
+"""An outage of the same server is logged at most once in so many seconds."""
 ROWS = "-rows"
-"""Behind the name of a shard: its trouble is a row that cannot be read."""
+"""Suffix to the name of a shard: the trouble is a row that cannot be read."""
 
 
 class _Outage:
@@ -36,24 +36,24 @@ class _Outage:
         self.text = text
         self.since_s = since_s
         self.reported = False
-        self.shards: dict[ShardId, bool] = {}  # False: it is no more here
+        self.shards: dict[ShardId, bool] = {}  # affected ones; False: it is not local any more
 
 
 class Status:
-    """What one daemon knows of itself."""
+    """What one daemon knows of its own troubles."""
 
-    def __init__(self, places: RoutingTable, sizes: Mapping[str, int]) -> None:
+    def __init__(self, routes: RoutingTable, sizes: Mapping[str, int]) -> None:
         self.troubles: dict[str, str] = {}
-        """By the name of a shell or a backend: what is wrong with it."""
+        """What is wrong with a shell or a backend, by its name."""
         self.damaged: dict[ShardId, str] = {}
-        """Shards that this daemon could not recover, and why."""
+        """Shards that this daemon could not recover, with the reason."""
         self.dead = ""
         """Why this process cannot go on."""
         self.closed = False
         self.now: Callable[[], float] = lambda: 0.0
         self.report: Callable[[str], object] = lambda line: None
         """Takes lines for the daemon's log."""
-        self._places = places
+        self._routes = routes
         self._shards = [ShardId(group, at) for group in sizes for at in range(sizes[group])]
         self._names = {f"{shard.group}-{shard.number}": shard for shard in self._shards}
         self._outages: dict[str, _Outage] = {}
@@ -62,7 +62,7 @@ class Status:
     # ---- servers ----
 
     def away(self, server: str, text: str, *, shard: ShardId | None = None) -> None:
-        """The server did not answer, to this shard or to the daemon as a whole."""
+        """The server did not answer this shard, or the daemon as a whole (None)."""
         now = self.now()
         outage = self._outages.setdefault(server, _Outage(text, now))
         outage.text = text
@@ -74,60 +74,63 @@ class Status:
             self.report(f"{server} is {silent(server, outage.since_s, now)}: {text}")
 
     def answered(self, server: str, shard: ShardId | None = None) -> None:
-        """The server answered; shards that are no more here say nothing of it any longer."""
+        """The server answered this shard, or the daemon as a whole (None).
+
+        The outage ends when no local shard is affected any more.
+        """
         outage = self._outages.get(server)
         if outage is None:
             return
-        here = [one for one, stays in [*outage.shards.items()] if stays and one != shard]
-        outage.shards = dict.fromkeys(here, True)
-        if here:
+        affected = [one for one, local in [*outage.shards.items()] if local and one != shard]
+        outage.shards = dict.fromkeys(affected, True)
+        if affected:
             return
         del self._outages[server]
         if outage.reported:
             self.report(f"{server} answers again, after {self.now() - outage.since_s:.0f} s")
 
     def left(self, shard: ShardId) -> None:
-        """The shard is no more here: what it said of a server counts until one that is says more.
+        """The shard is not local any more: its report of an outage counts until the next answer.
 
-        Where it gave up for want of the server, that stays the reason why it has no owner.
+        Where it was given up because of the outage, that stays the reason why it has no owner.
         """
         for outage in self._outages.values():
             if shard in outage.shards:
                 outage.shards[shard] = False
 
     def moved(self) -> None:
-        """Owners have changed: a shard that another has now is no longer held up by our servers."""
-        membership_status = self._places.membership_status
+        """Owners have changed: our outages no longer affect shards that others own now."""
+        membership_status = self._routes.membership_status
         for server, outage in [*self._outages.items()]:
             gone = [
                 shard
-                for shard, stays in outage.shards.items()
-                if not stays and membership_status is not None and membership_status.owner_of(shard)
+                for shard, local in outage.shards.items()
+                if not local and membership_status is not None and membership_status.owner_of(shard)
             ]
             outage.shards = {
-                shard: stays for shard, stays in outage.shards.items() if shard not in gone
+                shard: local for shard, local in outage.shards.items() if shard not in gone
             }
             if gone and not outage.shards:
                 self.answered(server)
 
-    # ---- what is asked ----
+    # ---- reading ----
 
     def condition(self) -> Condition:
-        """Whether this daemon is live and ready, and all that is wrong."""
+        """Whether this daemon is live and ready, and everything that is wrong."""
         reasons = tuple(self._reasons())
         live = not self.dead and not self.closed
         return Condition(live, live and not reasons, reasons)
 
     def refusal(self, shard: ShardId) -> Unavailable:
-        """The answer to a call for a shard that nobody owns."""
+        """The answer to a call for a shard without an owner."""
         why = self.unowned(shard)
         if why.damaged:
             return ShardDamaged(f"{shown(shard)} is damaged: {why.text}")
         return Unavailable(f"{shown(shard)} has no owner: {why.text}")
 
     def unowned(self, shard: ShardId) -> Unowned:
-        """Why the shard has no owner that we know of."""
-        membership_status = self._places.membership_status
+        """Why the shard has no owner, as far as this daemon knows."""
+        membership_status = self._routes.membership_status
         if membership_status is None and shard in self.damaged:
             return Unowned(self.damaged[shard], True)
         now = self.now()
@@ -144,12 +147,12 @@ class Status:
         return Unowned(trouble or MOVING)
 
     def doubt(self) -> str:
-        """Why no question is answered here as current."""
+        """Why no query is answered here as current."""
         outage = self._outages.get(ZOOKEEPER)
         if outage is None:
-            return "this daemon's session is in doubt: ask again"
+            return "this daemon's session is in doubt: try again"
         since = silent(ZOOKEEPER, outage.since_s, self.now())
-        return f"this daemon's session is in doubt: {ZOOKEEPER} is {since}; ask again"
+        return f"this daemon's session is in doubt: {ZOOKEEPER} is {since}; try again"
 
     # ---- reasons ----
 
@@ -161,7 +164,7 @@ class Status:
         for server, outage in sorted(outages.items()):
             affected = tuple(sorted(outage.shards.copy()))
             if server == ZOOKEEPER:
-                affected = tuple(sorted(self._places.shards.copy()))
+                affected = tuple(sorted(self._routes.shards.copy()))
             yield Reason(server, f"{silent(server, outage.since_s, now)}: {outage.text}", affected)
         troubles = self.troubles.copy()
         for name, text in sorted(troubles.items()):
@@ -172,14 +175,14 @@ class Status:
                 yield Reason(shown(shard), f"unreadable row: {text}", (shard,), damaged=True)
             elif shard not in self.damaged:
                 yield Reason(shown(shard), text, (shard,))
-        if not self._places.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
-            # This process may have stood still, and its shells not have noticed yet.
+        if not self._routes.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
+            # This process may have been paused, and its shells have not noticed yet.
             yield Reason(ZOOKEEPER, "the session is in doubt")
         yield from self._owners(troubles)
 
     def _owners(self, troubles: Mapping[str, str]) -> Iterator[Reason]:
-        """Damaged shards one by one, all others without an owner by their reasons."""
-        membership_status, here = self._places.membership_status, self._places.shards
+        """Damaged shards one by one; the others without an owner grouped by reason."""
+        membership_status, here = self._routes.membership_status, self._routes.shards
         by_text: dict[str, list[ShardId]] = {}
         for name, shard in self._names.items():
             owned = (
@@ -196,7 +199,7 @@ class Status:
                     by_text.setdefault(MOVING, []).append(shard)
                 continue
             if owned and membership_status is not None and owned != membership_status.member:
-                continue  # another daemon could recover what this one could not
+                continue  # another daemon has recovered it
             why = self.unowned(shard)
             if why.damaged or shard in self.damaged:
                 text = why.text if why.damaged else f"{self.damaged[shard]}; {why.text}"
@@ -208,5 +211,5 @@ class Status:
 
 
 def suspended(state: SessionState) -> str:
-    """What a session that is not connected is called in texts."""
+    """How texts describe a session that is not connected."""
     return f"the session is {state.value}"
