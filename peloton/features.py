@@ -99,7 +99,7 @@ def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, know
 
 def _opened(settings: Any) -> tuple[Journal, int, dict[str, MemberNode | None]]:
     from peloton.kinds import kinds
-    from peloton.runtime.adapters.zookeeper_members import members
+    from peloton.runtime.adapters.zookeeper_nodes import members
     from peloton.runtime.core.codec import known_level
     from peloton.servers import open_cassandra
 

@@ -1,1 +1,1 @@
-"""What the system decides: one folder per kind of actor, the same rooms in each. All of it pure."""
+"""What the system decides: one folder per kind of actor, with the same files in each. All pure."""

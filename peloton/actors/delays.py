@@ -1,4 +1,4 @@
-"""Arithmetic of delays: backoff and throttle. Pure numbers; it must not know what waits."""
+"""Arithmetic of delays: backoff and throttle. Pure functions; must not know what is delayed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ THROTTLE_MAX_S = 3600.0
 
 
 def throttle_s(failures: int) -> float:
-    """How long an instance rests after its n-th failure: 0, 30, 60, 120 … 3600 s."""
+    """The delay before the next attempt after so many failures: 0, 30, 60, 120 … 3600 s."""
     if failures <= 0:
         return 0.0
     return float(min(THROTTLE_FIRST_S * 2.0 ** min(failures - 1, 32), THROTTLE_MAX_S))

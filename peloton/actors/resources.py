@@ -2,7 +2,7 @@
 
 Turns the floats of clients into integers whose sums are exact, and back. Comparisons, and they
 alone, allow an epsilon of 900 millionths (the original's 0.0009); sums never snap to anything.
-It must not know who holds resources.
+Must not know who holds resources.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AMOUNT_MAX = 1e12
 
 
 class BadAmount(ValueError):
-    """A number that is no amount: negative, not finite, or absurdly large."""
+    """A number that is not a valid amount: negative, not finite, or above `AMOUNT_MAX`."""
 
 
 class Resources(Value, frozen=True, gc=False, array_like=True):
@@ -52,28 +52,28 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         """This amount `count` times."""
         return Resources(self.cpu * count, self.memory * count, self.disk * count, self.gpu * count)
 
-    def within(self, room: Resources) -> bool:
-        """Whether this fits into `room`, kind by kind, with the epsilon."""
+    def within(self, available: Resources) -> bool:
+        """Whether this fits into `available`, kind by kind, with the epsilon."""
         return (
-            self.cpu - room.cpu < EPSILON
-            and self.memory - room.memory < EPSILON
-            and self.disk - room.disk < EPSILON
-            and self.gpu - room.gpu < EPSILON
+            self.cpu - available.cpu < EPSILON
+            and self.memory - available.memory < EPSILON
+            and self.disk - available.disk < EPSILON
+            and self.gpu - available.gpu < EPSILON
         )
 
-    def fits(self, room: Resources) -> int:
-        """How many times this fits into `room`; `COUNT_MAX` where it needs nothing."""
+    def fits(self, available: Resources) -> int:
+        """How many times this fits into `available`; `COUNT_MAX` where it needs nothing."""
         most = COUNT_MAX
-        for need, have in zip(self.amounts(), room.amounts(), strict=True):
+        for need, have in zip(self.amounts(), available.amounts(), strict=True):
             if need > 0:
                 most = min(most, max(0, (have + EPSILON - 1) // need))
             elif have <= -EPSILON:
                 most = 0
         return most
 
-    def short_of(self, room: Resources) -> dict[str, int]:
-        """By how much this exceeds `room`, in millionths, for the kinds where it does."""
-        pairs = zip(self.KINDS, self.amounts(), room.amounts(), strict=True)
+    def short_of(self, available: Resources) -> dict[str, int]:
+        """By how much this exceeds `available`, in millionths, for the kinds where it does."""
+        pairs = zip(self.KINDS, self.amounts(), available.amounts(), strict=True)
         return {kind: need - have for kind, need, have in pairs if need - have >= EPSILON}
 
     def amounts(self) -> tuple[int, int, int, int]:

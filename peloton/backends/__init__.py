@@ -1,5 +1,5 @@
 """Backends: where tasks really run.
 
-Each module turns launch and kill into the calls of one outside thing and its news into reports.
-None of them may decide anything: what a report means is the host actor's business.
+Each module turns launch and kill orders into calls of one outside system, and what that system
+reports into messages for hosts. None of them may decide anything: the host actor judges reports.
 """

@@ -3,9 +3,9 @@
 Turns (folder, cluster) into a folder that may be used, or into an error that names both clusters.
 It must not take a folder from another cluster by itself. What goes wrong otherwise:
 
-1. a keeper obeys the highest epoch it has heard for a host; its cluster's journal is lost
-2. a new journal begins with epoch 1; the keeper refuses all that is said for it
-3. every host waits for ever for a list of its runs, and the runs of the old cluster live on
+1. A keeper obeys the highest epoch it received for a host; its cluster's journal is lost.
+2. A new journal begins with epoch 1; the keeper refuses every request that carries it.
+3. Every host waits for ever for a list of its runs, and the runs of the old cluster live on.
 
 A person may give the folder to another cluster (`adopt`): the runs in it end, because no task owns
 them.
@@ -24,8 +24,8 @@ from peloton.backends.keeper import identity
 from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
 
 LEAVE_S_MAX = 30.0
-"""How long the keeper of a folder that was set aside may take to end its runs."""
-_LOOK_AGAIN_S = 0.05
+"""How long the keeper of a replaced folder may take to end its runs."""
+_POLL_EVERY_S = 0.05
 _LOG = logging.getLogger("peloton.keeper")
 
 
@@ -37,7 +37,7 @@ class Serves(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """As the folder's file has it."""
+        """The content of the folder's file."""
         return f"{self.cluster_id} {self.name}".strip()
 
     @property
@@ -47,7 +47,7 @@ class Serves(NamedTuple):
 
     @classmethod
     def read(cls, mark: str) -> Serves:
-        """What a file says."""
+        """From the content of the file."""
         cluster_id, _, name = mark.partition(" ")
         return cls(cluster_id, name)
 
@@ -63,7 +63,7 @@ class ServesAnother(Exception):
 
 
 def claim(folder: Path, serves: Serves) -> None:
-    """The folder serves this cluster from now on. Raises ServesAnother, OSError."""
+    """Bind the folder to this cluster. Raises ServesAnother, OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     known = Serves.read(identity.cluster_of(str(folder), serves.mark))
     # A name may be given to a cluster later; its journal's id is for good.
@@ -79,28 +79,28 @@ def adopt(folder: Path, serves: Serves) -> Path:
     folder is gone; where no keeper is left, one is started to find them.
     """
     folder = folder.resolve()
-    # Also where one seems to be there: its socket takes a call while it is being killed, and then
-    # nobody would end the runs. A second one leaves at once if the folder is held.
+    # Even if one seems to run: its socket accepts connections while it is being killed, and then
+    # nobody would end the runs. A second keeper exits at once if the folder is locked.
     start_keeper(folder, [])
     fresh, aside = _free_name(folder, "new"), _free_name(folder, "old")
     claim(fresh, serves)
     folder.rename(aside)
-    # It is claimed already: a daemon of the other cluster that still runs finds that out here.
+    # Already claimed: a daemon of the other cluster that still runs is refused here.
     fresh.rename(folder)
     _await_end(aside)
     _LOG.warning("the runs of keeper folder %s were ended; its files are in %s", folder, aside)
     return aside
 
 
-def _free_name(folder: Path, word: str) -> Path:
+def _free_name(folder: Path, suffix: str) -> Path:
     number = 1
-    while (found := folder.with_name(f"{folder.name}.{word}-{number}")).exists():
+    while (found := folder.with_name(f"{folder.name}.{suffix}-{number}")).exists():
         number += 1
     return found
 
 
 def _await_end(aside: Path) -> None:
-    """Until the keeper has left, which it does when none of its runs lives."""
+    """Wait until the keeper has exited, which it does when none of its runs is alive."""
     descriptor = os.open(aside / "lock", os.O_RDWR)
     until = time.monotonic() + LEAVE_S_MAX
     try:
@@ -111,7 +111,7 @@ def _await_end(aside: Path) -> None:
                 if time.monotonic() > until:
                     text = f"the keeper of {aside} has not ended its runs in {LEAVE_S_MAX:g} s"
                     raise KeeperUnavailable(text) from None
-                time.sleep(_LOOK_AGAIN_S)
+                time.sleep(_POLL_EVERY_S)
             else:
                 return
     finally:

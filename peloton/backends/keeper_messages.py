@@ -1,7 +1,7 @@
-"""What a daemon and its keeper say to each other, as values.
+"""The messages between a daemon and its keeper, as values.
 
 Turns requests into the keeper's wire form and its answers into reports. It must not judge what a
-report means, nor hold anything.
+report means, and has no state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUN_BYTES_MAX = 4 * 1024 * 1024
 
 
 class BadRun(Exception):
-    """A run that cannot be asked for, and why."""
+    """A run that cannot be requested, and why."""
 
     def __init__(self, run_id: str, why: str) -> None:
         super().__init__(why)
@@ -83,8 +83,9 @@ class ListedRun:
 
 @dataclass(frozen=True, slots=True)
 class KeeperRunsListed:
-    """All runs of a host that are not acknowledged. A launch made after the listing was asked
-    for may be missing in it. `keeper` is who listed them; an earlier version does not say it."""
+    """All runs of a host that are not acknowledged. A launch made after the listing was
+    requested may be missing in it. `keeper` is the identity of the keeper; empty if it is of an
+    earlier version."""
 
     host: str
     runs: tuple[ListedRun, ...]
@@ -100,7 +101,7 @@ class HelloAnswered:
 
 @dataclass(frozen=True, slots=True)
 class HostEpochRefused:
-    """Somebody owns the host with a higher epoch: nothing that was asked for it is done."""
+    """Another owner of the host has a higher epoch: no request of this epoch is carried out."""
 
     host: str
     epoch: int
@@ -109,12 +110,12 @@ class HostEpochRefused:
 
 @dataclass(frozen=True, slots=True)
 class KeeperUp:
-    """The keeper answers; a listing of every host that said hello follows by itself."""
+    """The keeper answers; a listing of every host that sent a hello follows by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeeperDown:
-    """Nothing is known of any run for now. Said once for each outage and reason."""
+    """Nothing is known of any run for now. Sent once for each outage and reason."""
 
     why: str
 
@@ -126,7 +127,7 @@ RunReport = (
 
 
 def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
-    """A run as the keeper is told it, and its size in bytes. BadRun: it cannot be told."""
+    """A run in wire form, and its size in bytes. Raises BadRun if it cannot be encoded."""
     if not RUN_ID.fullmatch(run.run_id):
         raise BadRun(run.run_id, "not a run id")
     try:

@@ -1,11 +1,11 @@
-"""Real processes on virtual hosts: what hosts order goes to the keeper, what it says comes back.
+"""Real processes on virtual hosts: orders of hosts go to the keeper, its reports come back.
 
 Turns messages of host actors into keeper requests, and keeper reports into messages for them. One
 instance serves every virtual host of this daemon. It must not judge an end or decide a retry, and
-it never waits: the keeper's client has a thread of its own and calls `tell` from there.
+it never blocks: the keeper's client has a thread of its own and calls `tell` from there.
 
-Whether the keeper can be asked is said under a lock, by either thread: otherwise "it is down", read
-before it came back and said after, would be a host's last word of it.
+Either thread reports under a lock whether the keeper is available. Otherwise a "down" that was
+read before the keeper came back, and sent after its "up", would be the last a host receives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.resources import amount
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends import keeper_messages as words
+from peloton.backends import keeper_messages as km
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import Serves
 from peloton.backends.port import POISON, Report, Tell, Trouble, cannot_be_ordered
@@ -32,12 +32,12 @@ from peloton.runtime.vocabulary import Key, key
 
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
-"""How long after the grace a kill may take to be reported."""
+"""How long after the grace a kill may take until it is reported."""
 _NOT_REACHED = "keeper: not reached yet"
 
 
 class ProcessBackend:
-    """The soft machine behind `backend/process`."""
+    """The ephemeral service behind `backend/process`."""
 
     own_thread = False  # the keeper's client has one; nothing here waits
     key = PROCESS_BACKEND
@@ -57,9 +57,9 @@ class ProcessBackend:
         self._runs: ProcessRuns | None = None
         self._tell: Tell | None = None
         self._trouble: Trouble | None = None
-        self._down = _NOT_REACHED  # why the keeper cannot be asked; empty when it can
-        self._saying = threading.Lock()
-        self._asked: dict[str, deque[float]] = {}  # lists under way, by host: when asked
+        self._down = _NOT_REACHED  # why the keeper is not available; empty when it is
+        self._status_lock = threading.Lock()
+        self._lists_requested: dict[str, deque[float]] = {}  # by host: times
         self._now_s = 0.0
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
@@ -67,12 +67,12 @@ class ProcessBackend:
         self._started = threading.Event()
 
     def start(self, tell: Tell, trouble: Trouble | None = None) -> None:
-        """Begin to talk with the keeper; `tell` takes messages for hosts, from any thread, and
-        `trouble` what is wrong, by the name of who says so; empty when nothing is any more."""
+        """Connect to the keeper. `tell` takes messages for hosts, from any thread; `trouble`
+        takes (component, problem), the problem empty when it is over."""
         self._tell = tell
         self._trouble = trouble
         self._runs = ProcessRuns(
-            self._folder, self._hear, silent_max_s=self._silent_max_s, serves=self._serves
+            self._folder, self._received, silent_max_s=self._silent_max_s, serves=self._serves
         )
         self._started.set()
 
@@ -87,11 +87,11 @@ class ProcessBackend:
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.AddHost):
-                self._say(self._roster.add(message, now))
+                self._send(self._roster.add(message, now))
             elif isinstance(message, m.RemoveHost):
-                # Under the lock: "up" for all, being said just now, must not be its last word.
-                with self._saying:
-                    self._say(self._roster.remove(message))
+                # Under the lock: an "up" for all, being sent just now, must not arrive after it.
+                with self._status_lock:
+                    self._send(self._roster.remove(message))
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(message.runs)
@@ -102,16 +102,16 @@ class ProcessBackend:
     def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend) -> None:
         host = order.host
         if self._roster.has_left(host):
-            self._say(self._roster.left(host))
+            self._send(self._roster.left(host))
             return
         # Also one that is not part of the cluster any more, and may have to kill.
         self._roster.ordered(host)
         if isinstance(order, m.PingBackend):
-            self._say_whether_up(host, only_down=False)
+            self._send_status(host, only_down=False)
             return
         runs, name = self._runs, _name(host)
-        # An older owner's order: the keeper would refuse it by the other daemon's hello, but not
-        # by one of this daemon, which may have had the host before and has it again.
+        # An older owner's order: the keeper refuses it after a hello of another daemon, but not
+        # after one of this daemon, which may have owned the host before and owns it again.
         if runs is None or order.epoch < self._epochs.get(name, order.epoch):
             return
         if order.epoch != self._epochs.get(name):
@@ -124,17 +124,17 @@ class ProcessBackend:
                 runs.kill(name, run, grace_s=order.grace_s)
         else:
             self._list(name, runs, asked_at=order.asked_at)
-            self._say_whether_up(host, only_down=True)
+            self._send_status(host, only_down=True)
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
-        """An order that makes no sense ends its own run, and no other."""
+        """An invalid order ends its own run, and no other."""
         name = _name(order.host)
         if order.keeper and order.keeper != runs.keeper:
-            # The host would look for these runs elsewhere, so they must not begin here. Our list
-            # tells it who answers now.
+            # The host would expect these runs at another keeper, so they must not begin here. Our
+            # list shows it which keeper answers now.
             self._list(name, runs, asked_at=self._now_s)
             return
-        requests: list[words.RunRequest] = []
+        requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
         for run in order.runs:
             try:
@@ -146,11 +146,11 @@ class ProcessBackend:
         bad += [cannot_be_ordered(each.run_id, each, reason=NOT_RUNNABLE) for each in refused]
         if bad:
             for end in bad:
-                self._buried(end.run)
+                self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
 
     def _list(self, name: str, runs: ProcessRuns, *, asked_at: float) -> None:
-        self._asked.setdefault(name, deque()).append(asked_at)
+        self._lists_requested.setdefault(name, deque()).append(asked_at)
         runs.list(name)
 
     def stop_all(self, grace_s: float) -> bool:
@@ -164,86 +164,86 @@ class ProcessBackend:
         return self._none_alive.wait(grace_s + STOP_SLACK_S)
 
     def reset(self) -> None:
-        """Orders were lost with the mail that could not be handled: every host is to compare."""
+        """Orders were lost with the mail that could not be handled: ask every host to compare."""
         for host in self._roster.hosts:
-            self._say_whether_up(host, only_down=False)
+            self._send_status(host, only_down=False)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """The keeper does not care who we are: only for which epoch of a host we speak."""
+        """Nothing to do: the keeper knows a daemon only by the epochs of its hosts."""
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
         if self._runs is not None:
             self._runs.close()
 
-    def _say_whether_up(self, host: Key, *, only_down: bool) -> None:
-        """To a host that asks. Down is also the answer to an order that nobody can answer."""
+    def _send_status(self, host: Key, *, only_down: bool) -> None:
+        """Send up or down to a host. Down also answers an order that cannot be obeyed."""
         if self._tell is None:
             return
-        with self._saying:
+        with self._status_lock:
             if self._down:
                 self._tell([Envelope(host, m.BackendDown(self._down))])
             elif not only_down:
                 self._tell([Envelope(host, m.BackendUp())])
 
-    def _now(self, down: str) -> None:
-        """The keeper can be asked, or not any more and why: told to all hosts, and to health."""
+    def _status_changed(self, down: str) -> None:
+        """The keeper is available, or why not: sent to all hosts, and to health."""
         assert self._tell is not None
         if self._trouble is not None:
             self._trouble(PROCESS_BACKEND, down)
-        with self._saying:
+        with self._status_lock:
             self._down = down
-            word: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
-            self._tell([Envelope(host, word) for host in self._roster.hosts])
+            status: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
+            self._tell([Envelope(host, status) for host in self._roster.hosts])
 
-    def _hear(self, report: words.RunReport) -> None:
+    def _received(self, report: km.RunReport) -> None:
         """A report of the keeper, on its client's thread.
 
-        It begins to report before `start` has the client in its hands; a host that then asked for
-        its runs would ask nobody, and wait for ever.
+        Reports may begin before `start` has stored the client; a host that asked for its runs
+        then would get no answer, and wait for ever.
         """
         self._started.wait()
         assert self._runs is not None
-        if isinstance(report, words.KeeperUp):
-            self._asked.clear()  # what was asked before is not answered any more
-            self._now("")
-        elif isinstance(report, words.KeeperDown):
-            self._asked.clear()
-            self._now(f"keeper: {report.why}")
-        elif isinstance(report, words.RunStarted):
+        if isinstance(report, km.KeeperUp):
+            self._lists_requested.clear()  # requests from before are not answered any more
+            self._status_changed("")
+        elif isinstance(report, km.KeeperDown):
+            self._lists_requested.clear()
+            self._status_changed(f"keeper: {report.why}")
+        elif isinstance(report, km.RunStarted):
             self._report(report.host, m.RunsStarted((report.run_id,)))
-        elif isinstance(report, words.KeeperRunEnded):
-            self._buried(report.run_id)
+        elif isinstance(report, km.KeeperRunEnded):
+            self._not_alive(report.run_id)
             self._report(report.host, m.RunsEnded((_end(report),)))
-        elif isinstance(report, words.KeeperRunsListed):
+        elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
                 if run.ended is None:
                     self._alive[run.run_id] = report.host
                 else:
-                    self._buried(run.run_id)
-            asked = self._asked.get(report.host)
-            told = _listed(report, asked.popleft() if asked else self._now_s)
+                    self._not_alive(run.run_id)
+            asked = self._lists_requested.get(report.host)
+            listed = _listed(report, asked.popleft() if asked else self._now_s)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
-            self._report(report.host, replace(told, keeper=keeper, keeper_at=at))
-        elif isinstance(report, words.RunUnknown):
-            # The host asked to kill what the keeper never heard of. It waits for an end that
-            # nobody will report, until a listing shows that there is no such run.
-            self._buried(report.run_id)
+            self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
+        elif isinstance(report, km.RunUnknown):
+            # The host ordered to kill a run that the keeper does not know. It waits for an end
+            # that nobody will report, until a listing shows that there is no such run.
+            self._not_alive(report.run_id)
             self._list(report.host, self._runs, asked_at=self._now_s)
-        # EpochRefused: another owner has the host; the journal fences us by itself.
+        # HostEpochRefused: another owner has the host; the journal fences this one by itself.
 
-    def _buried(self, run: str) -> None:
+    def _not_alive(self, run: str) -> None:
         self._alive.pop(run, None)
         if not self._alive:
             self._none_alive.set()
 
     def _report(self, name: str, report: Report) -> None:
-        """To a host that is there; of one that has left nothing is known."""
+        """Send a report, unless the host has left."""
         host = key("host", name)
         if not self._roster.has_left(host):
-            self._say(Envelope(host, report))
+            self._send(Envelope(host, report))
 
-    def _say(self, envelope: Envelope) -> None:
+    def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
 
@@ -252,9 +252,9 @@ def _name(host: Key) -> str:
     return host.partition("/")[2]
 
 
-def _request(host: str, run: m.StartRun) -> words.RunRequest:
+def _request(host: str, run: m.StartRun) -> km.RunRequest:
     spec = run.spec
-    return words.RunRequest(
+    return km.RunRequest(
         run_id=run.run,
         host=host,
         value=spec.value,
@@ -265,7 +265,7 @@ def _request(host: str, run: m.StartRun) -> words.RunRequest:
     )
 
 
-def _end(report: words.KeeperRunEnded) -> m.RunEnd:
+def _end(report: km.KeeperRunEnded) -> m.RunEnd:
     signal = _signal_name(report.signal) if report.signal else ""
     outcome = RunOutcome(
         end=End[report.outcome],
@@ -285,7 +285,7 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"  # a real-time signal has a number only
 
 
-def _listed(report: words.KeeperRunsListed, asked_at: float) -> m.RunsListed:
+def _listed(report: km.KeeperRunsListed, asked_at: float) -> m.RunsListed:
     running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
     return m.RunsListed(running, ends, asked_at)

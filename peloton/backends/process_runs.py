@@ -1,16 +1,16 @@
 """Process runs: a daemon's side of the keeper.
 
 Turns calls into lines for the keeper and its lines into reports; starts a keeper where none
-answers, and a successor where one died. It must not decide what a report means, must not keep
-its caller waiting, and must never be the parent of a task.
+answers, and a successor where one died. It must not decide what a report means, must not block
+its caller, and must never be the parent of a task.
 
-One thread owns the socket. What was asked and not answered is asked again of a successor: the
-keeper answers a repeat from its records, so nothing is started twice. Reports may come twice.
+One thread owns the socket. Requests without an answer are repeated to a successor: the keeper
+answers a repeat from its records, so nothing is started twice. Reports may come twice.
 
-A keeper that hangs is told from one that has nothing to say by a question it can always answer.
-Its connection is kept: over another one, a listing could overtake a launch that lies in the first,
-and the run would begin after everybody had agreed that it does not exist. Should this thread fail
-on what nobody foresaw, another takes its place.
+A ping that a keeper can always answer separates a hung one from an idle one. Its connection is
+kept: over another one, a listing could overtake a launch that is still in the first, and the run
+would begin after its host concluded that it does not exist. If this thread fails on an unforeseen
+error, another takes its place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from typing import NamedTuple
 
 from peloton.backends import keeper_folder
 from peloton.backends.keeper import wire
-from peloton.backends.keeper.calling import Book, KeeperUnavailable, dial, start_keeper
+from peloton.backends.keeper.calling import (
+    KeeperUnavailable,
+    UnansweredRequests,
+    dial,
+    start_keeper,
+)
 from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper_messages import (
     BadRun,
@@ -43,61 +48,64 @@ LAUNCHES_PER_LINE_MAX = 64
 LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.02, 2.0
 SILENT_MAX_S = 10.0
-"""How long the keeper may leave a question unanswered. It answers none while it waits for a slow
-disk, so less would call it dead when it only works."""
-_PULSES_PER_SILENCE = 4
+"""How long the keeper may leave a ping unanswered. It answers none while it waits for a slow disk,
+so a shorter limit would report it down when it is only busy."""
+_PINGS_PER_SILENCE = 4
 _READ_BYTES = 262144
-# A hello of nobody's host: keepers of every version answer it, and it changes nothing.
-_ARE_YOU_THERE: wire.KeeperMessage = {"q": "hello", "host": "", "epoch": 0}
+# A hello for no host: keepers of every version answer it, and it changes nothing.
+_PING: wire.KeeperMessage = {"q": "hello", "host": "", "epoch": 0}
 
 
 class KeeperSettings(NamedTuple):
-    """What a keeper is started with, in its order."""
+    """The arguments of a keeper, in order."""
 
-    idle_s: float = 60.0  # without runs and daemons, until it leaves
+    idle_s: float = 60.0  # without runs and daemons, until it exits
     sandboxes_kept_max: int = 1000
-    round_s: float = 1.0  # between two looks at memory and at the folder
+    round_s: float = 1.0  # between two checks of memory and of the folder
 
 
 class KeeperHeartbeat:
-    """When to ask the keeper whether it is there, and since when it has owed the answer."""
+    """When to ping the keeper, and since when its answer is due."""
 
     def __init__(self, silent_max_s: float) -> None:
         self.silent_max_s = silent_max_s
         self._next_at_s = 0.0
-        self._asked_at_s: float | None = None
+        self._pinged_at_s: float | None = None
 
     def asks(self, now_s: float) -> bool:
-        """Whether to ask now: then it counts as asked. One question is open at a time."""
-        if self._asked_at_s is not None or now_s < self._next_at_s:
+        """Whether to ping now; if so, it counts as sent. One ping is unanswered at a time."""
+        if self._pinged_at_s is not None or now_s < self._next_at_s:
             return False
-        self._asked_at_s = now_s
+        self._pinged_at_s = now_s
         return True
 
-    def heard(self, now_s: float) -> None:
-        """Whatever it said, it is there."""
-        self._asked_at_s = None
-        self._next_at_s = now_s + self.silent_max_s / _PULSES_PER_SILENCE
+    def received(self, now_s: float) -> None:
+        """Something was received: the keeper is alive."""
+        self._pinged_at_s = None
+        self._next_at_s = now_s + self.silent_max_s / _PINGS_PER_SILENCE
 
     def begin(self) -> None:
-        """A new connection: ask at once."""
-        self._asked_at_s, self._next_at_s = None, 0.0
+        """A new connection: ping at once."""
+        self._pinged_at_s, self._next_at_s = None, 0.0
 
     def is_silent(self, now_s: float) -> bool:
         """Whether the answer is overdue."""
-        return self._asked_at_s is not None and now_s - self._asked_at_s >= self.silent_max_s
+        return self._pinged_at_s is not None and now_s - self._pinged_at_s >= self.silent_max_s
 
     def wait_s(self, now_s: float) -> float:
-        """Until something is to be done about it."""
-        if self._asked_at_s is None:
+        """Seconds until the next ping, or until its answer is overdue."""
+        if self._pinged_at_s is None:
             return max(0.0, self._next_at_s - now_s)
         if self.is_silent(now_s):
             return self.silent_max_s
-        return self._asked_at_s + self.silent_max_s - now_s
+        return self._pinged_at_s + self.silent_max_s - now_s
 
 
 class ProcessRuns:
-    """`report` is called from this object's own thread; it must return soon and not raise."""
+    """Client of one keeper.
+
+    `report` is called from this object's own thread; it must return soon and not raise.
+    """
 
     def __init__(
         self,
@@ -114,16 +122,16 @@ class ProcessRuns:
         """The identity of the keeper of the folder. It changes with the folder only."""
         self._settings = [str(setting) for setting in settings]
         self._report = report
-        self._asked: deque[wire.KeeperMessage] = deque()
-        self._bell, self._ringer = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ringer.setblocking(False)
+        self._requests: deque[wire.KeeperMessage] = deque()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
         self._closing = False
-        self._book = Book()
+        self._unanswered = UnansweredRequests()
         self._sock: socket.socket | None = None
         self._lines = wire.Lines()
         self._unsent = bytearray()
-        self._pulse = KeeperHeartbeat(silent_max_s)
+        self._heartbeat = KeeperHeartbeat(silent_max_s)
         self._up: bool | None = None  # as last reported
         self._why_down = ""
         self._pause_s = BACKOFF_FIRST_S
@@ -135,17 +143,17 @@ class ProcessRuns:
         return self._folder
 
     def _claim(self) -> str:
-        """Make the folder ours if it is new, and say whose it is otherwise."""
+        """Claim the folder for this cluster; returns the identity of its keeper."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._serves is not None:
             keeper_folder.claim(self._folder, self._serves)
         return keeper_id(str(self._folder))
 
-    def _meet(self) -> None:
-        """The folder may have been given to another cluster, or be a new one, since we looked.
+    def _check_identity(self) -> None:
+        """The folder may have been given to another cluster, or be replaced, since the last check.
 
-        What was asked of another keeper must not be asked of this one: its run would begin where
-        no host looks for it.
+        Requests for another keeper must not be sent to this one: their runs would begin where no
+        host expects them.
         """
         try:
             keeper = self._claim()
@@ -153,14 +161,14 @@ class ProcessRuns:
             raise KeeperUnavailable(str(trouble)) from trouble
         if keeper != self.keeper:
             self.keeper = keeper
-            self._take_asked()
-            self._book.forget_questions()
+            self._take_requests()
+            self._unanswered.forget_requests()
 
     def hello(self, host: str, epoch: int) -> None:
         self._ask({"q": "hello", "host": host, "epoch": epoch})
 
     def launch(self, host: str, epoch: int, *, runs: Sequence[RunRequest]) -> list[BadRun]:
-        """The runs that cannot even be asked for; all others are."""
+        """Request the runs; returns those that cannot be requested."""
         bad: list[BadRun] = []
         part: list[wire.KeeperMessage] = []
         part_bytes = 0
@@ -184,7 +192,7 @@ class ProcessRuns:
         self._ask({"q": "kill", "host": host, "runs": [[run_id, grace_s]]})
 
     def ack(self, run_ids: Iterable[str]) -> None:
-        """Their ends are known for good. One that gets lost is listed again next time."""
+        """Acknowledge ends that are journaled. If this is lost, they are listed again."""
         self._ask({"q": "ack", "runs": list(run_ids)})
 
     def list(self, host: str) -> None:
@@ -194,41 +202,41 @@ class ProcessRuns:
         return self._folder / "runs" / run_id / "sandbox"
 
     def close(self) -> None:
-        """Leaves the keeper and its runs as they are. What was asked before is still sent."""
+        """Leave the keeper and its runs as they are. Requests made before are still sent."""
         self._closing = True
-        self._ring()
+        self._wake()
         joined = None
-        while joined is not self._thread:  # one that failed has put another in its place
+        while joined is not self._thread:  # one that failed has started another
             joined = self._thread
             joined.join()
-        self._bell.close()
-        self._ringer.close()
+        self._wake_reader.close()
+        self._wake_writer.close()
 
     def _ask(self, message: wire.KeeperMessage) -> None:
-        self._asked.append(message)
-        self._ring()
+        self._requests.append(message)
+        self._wake()
 
-    def _ring(self) -> None:
-        """A full bell has rung already, and a closed one has nobody to wake."""
+    def _wake(self) -> None:
+        """A full socket wakes the thread anyway; a closed one has nobody to wake."""
         with contextlib.suppress(OSError):
-            self._ringer.send(b"!")
+            self._wake_writer.send(b"!")
 
     # The thread.
 
     def _begin(self, trouble: str) -> None:
-        """The thread, or after it failed of this trouble, the next one."""
+        """Start the thread, or after it failed with this error, the next one."""
         self._thread = threading.Thread(
             target=self._run, args=(trouble,), name="process-runs", daemon=True
         )
         self._thread.start()
 
     def _run(self, trouble: str) -> None:
-        """A failure that nobody foresaw goes to the thread's hook, which prints it; the next
-        thread says what it was and begins anew, a little later each time."""
+        """An unforeseen error goes to the thread's hook, which prints it; the next thread
+        reports it and starts again, after a longer pause each time."""
         try:
             if trouble:
-                self._rest()
-                self._say_down(trouble)
+                self._pause()
+                self._report_down(trouble)
             self._work()
         except BaseException as failure:
             self._hang_up()
@@ -240,36 +248,36 @@ class ProcessRuns:
         while not self._closing:
             try:
                 self._connect()
-                self._converse()
+                self._exchange()
             except (OSError, wire.BadLine, KeeperUnavailable) as trouble:
                 self._hang_up()
-                self._say_down(str(trouble))
-                self._rest()
+                self._report_down(str(trouble))
+                self._pause()
         self._hang_up()
 
-    def _say_up(self) -> None:
+    def _report_up(self) -> None:
         self._pause_s = BACKOFF_FIRST_S
         if self._up is not True:
             self._up = True
             self._report(KeeperUp())
 
-    def _say_down(self, why: str) -> None:
+    def _report_down(self, why: str) -> None:
         if self._up is not False or why != self._why_down:
             self._up, self._why_down = False, why
             self._report(KeeperDown(why))
 
     def _connect(self) -> None:
-        """First the keeper that may be there, then one of our own. Another one holding the lock
-        is starting or leaving: the next try will tell."""
-        self._meet()
+        """Dial the keeper that may run already, else start one. If another keeper holds the lock
+        it is starting or exiting: the next attempt decides."""
+        self._check_identity()
         try:
             self._sock = dial(self._folder)
         except OSError:
             start_keeper(self._folder, self._settings)
             self._sock = dial(self._folder)
         self._lines, self._unsent = wire.Lines(), bytearray()
-        self._pulse.begin()
-        for message in self._book.again():
+        self._heartbeat.begin()
+        for message in self._unanswered.repeats():
             self._unsent += wire.encode(message)
 
     def _hang_up(self) -> None:
@@ -277,44 +285,44 @@ class ProcessRuns:
             self._sock.close()
             self._sock = None
 
-    def _rest(self) -> None:
-        """New questions are only noted down: `again` asks them of the next keeper."""
+    def _pause(self) -> None:
+        """New requests are only recorded: `repeats` has them for the next keeper."""
         until = time.monotonic() + self._pause_s
         self._pause_s = min(self._pause_s * 2, BACKOFF_LAST_S)
         while not self._closing and (left_s := until - time.monotonic()) > 0:
             poll = select.poll()
-            poll.register(self._bell, select.POLLIN)
+            poll.register(self._wake_reader, select.POLLIN)
             if poll.poll(left_s * 1000):
-                self._take_asked()
+                self._take_requests()
 
-    def _converse(self) -> None:
+    def _exchange(self) -> None:
         sock = self._sock
         assert sock is not None
         while True:
-            for message in self._take_asked():
+            for message in self._take_requests():
                 self._unsent += wire.encode(message)
             now_s = time.monotonic()
-            if self._pulse.asks(now_s):
-                self._unsent += wire.encode(_ARE_YOU_THERE)
+            if self._heartbeat.asks(now_s):
+                self._unsent += wire.encode(_PING)
             self._push(sock)
-            silent = self._pulse.is_silent(now_s)
-            if self._closing and (silent or not (self._unsent or self._asked)):
+            silent = self._heartbeat.is_silent(now_s)
+            if self._closing and (silent or not (self._unsent or self._requests)):
                 return
             if silent:
-                self._say_down(f"no answer for {self._pulse.silent_max_s:g} s")
+                self._report_down(f"no answer for {self._heartbeat.silent_max_s:g} s")
             poll = select.poll()
-            poll.register(self._bell, select.POLLIN)
+            poll.register(self._wake_reader, select.POLLIN)
             poll.register(sock, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-            for fd, event in poll.poll(self._pulse.wait_s(now_s) * 1000 + 1):
+            for fd, event in poll.poll(self._heartbeat.wait_s(now_s) * 1000 + 1):
                 if fd == sock.fileno() and event & ~select.POLLOUT:
-                    self._hear(sock)
+                    self._receive(sock)
 
-    def _take_asked(self) -> Iterable[wire.KeeperMessage]:
+    def _take_requests(self) -> Iterable[wire.KeeperMessage]:
         with contextlib.suppress(BlockingIOError):
-            self._bell.recv(4096)
+            self._wake_reader.recv(4096)
         taken = []
-        while self._asked:
-            message = self._book.note(self._asked.popleft())
+        while self._requests:
+            message = self._unanswered.record(self._requests.popleft())
             if message is not None:
                 taken.append(message)
         return taken
@@ -327,19 +335,19 @@ class ProcessRuns:
         except BlockingIOError:
             return
 
-    def _hear(self, sock: socket.socket) -> None:
+    def _receive(self, sock: socket.socket) -> None:
         try:
             data = sock.recv(_READ_BYTES)
         except BlockingIOError:
             return
         if not data:
             raise KeeperUnavailable("the keeper closed the connection")
-        self._pulse.heard(time.monotonic())
-        self._say_up()
+        self._heartbeat.received(time.monotonic())
+        self._report_up()
         for message in self._lines.feed(data):
-            self._book.strike(message)
+            self._unanswered.settle(message)
             if message["a"] == "bad":
-                self._book.forget_questions()
+                self._unanswered.forget_requests()
                 raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
             if message["host"]:
                 self._report(read(message))

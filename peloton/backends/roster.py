@@ -1,9 +1,9 @@
-"""The hosts of a backend that is told by an operator which machines it has.
+"""The hosts of a backend whose machines are added and removed by an operator.
 
 Turns `AddHost` and `RemoveHost` into reports for the hosts, and knows which machines have left. A
-host that appeared is reported again until it gives an order: its shard may have been on its way to
-another owner. It must not refuse a host that it was never told of: in a fleet another daemon was,
-and one that is no part of the cluster any more still has runs to end.
+host that appeared is reported again until it gives an order: its shard may have been moving to
+another owner. It must not refuse a host that was never added here: it may have been added at
+another daemon, and one that left the cluster still has runs to end.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ APPEAR_AGAIN_S = 2.0
 
 
 class Roster:
-    """By key of the host."""
+    """Present and departed hosts, by key."""
 
     def __init__(self, backend: Key, hosts: Iterable[Key]) -> None:
         self._backend = backend
         self._hosts: dict[Key, None] = dict.fromkeys(hosts)
         self._left: dict[Key, str] = {}  # why; bounded by the machines an operator ever named
-        self._unheard: dict[Key, m.HostAppeared] = {}
+        self._unconfirmed: dict[Key, m.HostAppeared] = {}
         self._again_at: float | None = None
 
     @property
     def hosts(self) -> list[Key]:
-        """All that are there, as far as is known here."""
+        """All hosts known here that have not left."""
         return [host for host in [*self._hosts] if host not in self._left]
 
     @property
@@ -43,33 +43,33 @@ class Roster:
         return host in self._left
 
     def left(self, host: Key) -> Envelope:
-        """What is answered for a machine that is gone."""
+        """The answer for a machine that is gone."""
         return Envelope(host, m.HostLeft(self._left.get(host, "")))
 
     def ordered(self, host: Key) -> None:
-        """The host gave an order: it exists, and knows us."""
+        """The host gave an order: it exists, and knows this backend."""
         self._hosts.setdefault(host)
-        self._unheard.pop(host, None)
+        self._unconfirmed.pop(host, None)
 
     def add(self, order: m.AddHost, now: float) -> Envelope:
-        """The machine is there; what its host is told."""
+        """Add the machine; returns the report for its host."""
         self._left.pop(order.host, None)
         self._hosts.setdefault(order.host)
         appeared = m.HostAppeared(order.capacity, order.labels, self._backend, order.ports)
-        self._unheard[order.host] = appeared
+        self._unconfirmed[order.host] = appeared
         if self._again_at is None:
             self._again_at = now + APPEAR_AGAIN_S
         return Envelope(order.host, appeared)
 
     def remove(self, order: m.RemoveHost) -> Envelope:
-        """The machine is gone; what its host is told."""
-        self._unheard.pop(order.host, None)
+        """Remove the machine; returns the report for its host."""
+        self._unconfirmed.pop(order.host, None)
         self._left[order.host] = order.text or "the host has left"
         return self.left(order.host)
 
     def due(self, now: float) -> list[Envelope]:
-        """Reports that nobody has answered."""
+        """The reports to repeat now, because no order followed them."""
         if self._again_at is None or now < self._again_at:
             return []
-        self._again_at = now + APPEAR_AGAIN_S if self._unheard else None
-        return [Envelope(host, appeared) for host, appeared in self._unheard.items()]
+        self._again_at = now + APPEAR_AGAIN_S if self._unconfirmed else None
+        return [Envelope(host, appeared) for host, appeared in self._unconfirmed.items()]

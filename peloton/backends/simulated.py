@@ -1,10 +1,10 @@
-"""Runs that only pretend: for tests, benchmarks and trying things out.
+"""Simulated runs: for tests, benchmarks and trying things out.
 
 Turns orders of hosts into starts and ends by a seed. The fate of a run derives from (seed, run id)
-and the time its host accepted it, so it survives a restart: after one, the ledger's list of runs
+and the time its host accepted it, so it survives a restart: after one, the host's ledger of runs
 is all that is needed. It must not hold anything that a restart would miss.
 
-While a machine has left (`port.py`), its runs go on unheard, like those of one out of reach.
+While a machine has left (`port.py`), its runs go on unreported, like those of one out of reach.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SIMULATED_BACKEND = key("backend", "simulated")
 DURATION_VARIABLE = "PELOTON_SIMULATED_DURATION_S"
 EXIT_VARIABLE = "PELOTON_SIMULATED_EXIT_CODE"
 ENDED_KEPT_MAX = 100_000
-"""Ends that no host has acknowledged; of older ones the ledger's word is enough to end them anew,
-though without what their environment said."""
+"""Ends that no host has acknowledged. Older ones can be derived again from the host's ledger, but
+without the variables of their environment."""
 
 
 class RunScript(NamedTuple):
-    """How runs go, unless their environment says otherwise (`PELOTON_SIMULATED_…`)."""
+    """Duration and outcome of runs, unless their environment sets them (`PELOTON_SIMULATED_…`)."""
 
     seed: int = 0
     duration_s: float = 1.0
@@ -43,7 +43,7 @@ DEFAULT_SCRIPT = RunScript()
 
 
 class SimulatedBackend:
-    """The soft machine behind `backend/simulated`."""
+    """The ephemeral service behind `backend/simulated`."""
 
     own_thread = False
     key = SIMULATED_BACKEND
@@ -51,7 +51,7 @@ class SimulatedBackend:
     def __init__(self, hosts: Sequence[str], fates: RunScript = DEFAULT_SCRIPT) -> None:
         self._roster = Roster(SIMULATED_BACKEND, [key("host", name) for name in hosts])
         self._fates = fates
-        self._woken = False  # after a reset: the hosts have yet to be told that they can ask
+        self._announce_up = False  # after a reset: the hosts have yet to receive `BackendUp`
         # Heap of (time, runs, host): runs that were ordered together mostly end together.
         self._ends: list[tuple[float, tuple[str, ...], Key]] = []
         self._running: dict[Key, dict[str, m.RunSpec | None]] = {}
@@ -60,28 +60,28 @@ class SimulatedBackend:
         self._epochs: dict[Key, int] = {}
 
     def start(self, tell: Tell, trouble: Trouble | None = None) -> None:
-        """All hosts can be asked at once; there is never any trouble to tell."""
-        self._woken = False
+        """Report up to all hosts at once; there is never any trouble to report."""
+        self._announce_up = False
         tell([Envelope(host, m.BackendUp()) for host in self._roster.hosts])
 
     @property
     def wake_at(self) -> float | None:
         """When the next run ends, or a host has to be reported again."""
-        if self._woken:
+        if self._announce_up:
             return 0.0
         times = [at for at in (self._roster.wake_at,) if at is not None]
         return min([*times, self._ends[0][0]]) if self._ends else min(times, default=None)
 
     def reset(self) -> None:
-        """Forget all runs: the hosts are told to ask anew, and bring their ledgers."""
+        """Forget all runs; the hosts receive `BackendUp`, list again and bring their ledgers."""
         self._ends, self._running, self._ended, self._compared = [], {}, {}, {}
-        self._woken = True
+        self._announce_up = True
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts, and ends that are due."""
         out: list[Envelope] = []
-        if self._woken:
-            self._woken = False
+        if self._announce_up:
+            self._announce_up = False
             out += [Envelope(host, m.BackendUp()) for host in self._roster.hosts]
         for envelope in envelopes:
             message = envelope.message
@@ -98,10 +98,10 @@ class SimulatedBackend:
         return out
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """A run comes out the same, whoever of the daemons pretends to run it."""
+        """Nothing to do: a run ends the same way on every daemon."""
 
     def stop_all(self, grace_s: float) -> bool:
-        """Nothing outlives this process anyway."""
+        """Nothing outlives this process."""
         return True
 
     def close(self) -> None:
@@ -143,12 +143,12 @@ class SimulatedBackend:
             started.append(run.run)
         for ends_at, runs in times.items():
             heapq.heappush(self._ends, (ends_at, tuple(runs), order.host))
-        told: list[Envelope] = []
+        reports: list[Envelope] = []
         if started:
-            told.append(Envelope(order.host, m.RunsStarted(tuple(started))))
+            reports.append(Envelope(order.host, m.RunsStarted(tuple(started))))
         if ends:
-            told.append(Envelope(order.host, m.RunsEnded(tuple(ends))))
-        return told
+            reports.append(Envelope(order.host, m.RunsEnded(tuple(ends))))
+        return reports
 
     def _stop(self, order: m.StopRuns, now: float) -> list[Envelope]:
         killed = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
@@ -162,16 +162,16 @@ class SimulatedBackend:
                 ends.append(self._ended[run])
             else:
                 unknown = True
-        told = [Envelope(order.host, m.RunsEnded(tuple(ends)))] if ends else []
+        reports = [Envelope(order.host, m.RunsEnded(tuple(ends)))] if ends else []
         if unknown and order.host in self._compared:
-            told.append(Envelope(order.host, m.RunsListed(tuple(running), (), now)))
+            reports.append(Envelope(order.host, m.RunsListed(tuple(running), (), now)))
         elif unknown:
-            # What we know is not all there is before the host has shown its ledger.
-            told.append(Envelope(order.host, m.BackendUp()))
-        return told
+            # Runs may be missing here before the host has sent its ledger.
+            reports.append(Envelope(order.host, m.BackendUp()))
+        return reports
 
     def _list(self, order: m.ListRuns, now: float) -> list[Envelope]:
-        """What the ledger holds is what runs: this is how a restart is survived."""
+        """Adopt all runs of the ledger: this is how they survive a restart."""
         running = self._running.setdefault(order.host, {})
         self._compared.setdefault(order.host)
         ends = []
@@ -208,14 +208,14 @@ class SimulatedBackend:
             del self._ended[next(iter(self._ended))]
 
     def _duration_s(self, run: str, spec: m.RunSpec | None) -> float:
-        said = _variable(spec, DURATION_VARIABLE)
-        duration_s = _number(said, self._fates.duration_s)
+        text = _variable(spec, DURATION_VARIABLE)
+        duration_s = _number(text, self._fates.duration_s)
         return duration_s * (1 + self._fates.spread * self._chance(run, "duration"))
 
     def _outcome(self, run: str, spec: m.RunSpec | None) -> RunOutcome:
-        said = _variable(spec, EXIT_VARIABLE)
+        text = _variable(spec, EXIT_VARIABLE)
         failed = self._chance(run, "outcome") < self._fates.failing
-        code = int(_number(said, float(failed)))
+        code = int(_number(text, float(failed)))
         if code == 0:
             return RunOutcome(End.SUCCEEDED, 0)
         return RunOutcome(End.FAILED, code, "", "exited", f"Command exited with status {code}")
@@ -230,10 +230,10 @@ def _variable(spec: m.RunSpec | None, name: str) -> str | None:
     return dict(spec.environment).get(name)
 
 
-def _number(said: str | None, otherwise: float) -> float:
-    """A client's number, or ours where it said none: a bad one must not stop the runs of others."""
+def _number(text: str | None, otherwise: float) -> float:
+    """The client's number, or the default: a bad one must not stop the runs of others."""
     try:
-        number = float(said) if said is not None else otherwise
+        number = float(text) if text is not None else otherwise
     except ValueError:
         return otherwise
     return number if math.isfinite(number) else otherwise

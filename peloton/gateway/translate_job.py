@@ -79,7 +79,7 @@ def to_spec(sent: job.JobConfig) -> ParsedJob:
     _refuse_unheeded(spec, sent)
     pieces = _pieces(sent)
     overrides = [override for piece in pieces.values() for override in piece]
-    refused = check_instances(spec, overrides, told=len(overrides))
+    refused = check_instances(spec, overrides, own=len(overrides))
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
     return ParsedJob(spec, pieces)

@@ -1,1 +1,1 @@
-"""Choosing hosts for tasks, on views that may be stale. Pure: the host alone grants room."""
+"""Choosing hosts for tasks, on views that may be stale. Pure: only hosts grant resources."""

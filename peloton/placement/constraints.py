@@ -1,8 +1,8 @@
-"""Constraints judged for all hosts at once, with four truth values.
+"""Constraints evaluated for all hosts at once, with four truth values.
 
 Turns the tree of a constraint into one array of truths. Match, mismatch and not applicable are
-the original's; unknown is said where an inventory does not tell which tasks run on a host, so
-that a condition on tasks is never passed over in silence. It must not look at room.
+the original's; unknown means that the inventory does not report which tasks run on a host, so
+that a condition on tasks is never silently ignored. Must not depend on free resources.
 
 Placing a member adds its own labels to the tasks of its host, so the truth of a condition on tasks
 depends on how many members went there before: `allowance` says how many may follow each other.
@@ -22,13 +22,13 @@ from peloton.placement.messages import Constraint, Label, Shape
 
 Truths = npt.NDArray[np.int8]
 
-# Ordered so that the least decides an "and"; in an "or" the greatest does, where not applicable
-# counts as less than a mismatch.
+# Ordered so that the least decides an "and". In an "or" the greatest decides, with not applicable
+# below a mismatch.
 MISMATCH, UNKNOWN, MATCH, NOT_APPLICABLE = range(4)
 
 
 def leaves(constraint: Constraint) -> Iterator[Constraint]:
-    """The constraints in this one that are not made of others."""
+    """The conditions of a constraint: its parts that have no members."""
     if constraint.form in ("and", "or"):
         for member in constraint.members:
             yield from leaves(member)
@@ -36,20 +36,20 @@ def leaves(constraint: Constraint) -> Iterator[Constraint]:
         yield constraint
 
 
-def asks_tasks(constraint: Constraint | None) -> bool:
+def depends_on_tasks(constraint: Constraint | None) -> bool:
     """Whether it depends on the tasks of a host, which change with every placement."""
     return constraint is not None and any(leaf.kind == "task" for leaf in leaves(constraint))
 
 
 def opens_exclusive(constraint: Constraint | None) -> bool:
-    """Whether it names the attribute of exclusive hosts, which take nobody else."""
+    """Whether it names the attribute of exclusive hosts, which accept only such constraints."""
     return constraint is not None and any(
         leaf.kind == "host" and leaf.label.key == EXCLUSIVE for leaf in leaves(constraint)
     )
 
 
 def truths(constraint: Constraint | None, index: HostIndex) -> Truths:
-    """The truth for the next member at each host, whatever its own labels."""
+    """The truth for the next member on each host, without regard to its own labels."""
     if constraint is None:
         return np.full(index.size, NOT_APPLICABLE, np.int8)
     return _truths(constraint, index, own=(), before=np.zeros(index.size, np.int64))
@@ -68,7 +68,7 @@ def allowance(shape: Shape, index: HostIndex) -> Ints:
 
 
 def _turning_points(shape: Shape, index: HostIndex) -> Iterator[Ints]:
-    """The numbers of members at which any leaf may change its truth: between them none does."""
+    """The numbers of members at which the truth of a leaf may change; between them none does."""
     yield np.zeros(index.size, np.int64)
     if shape.constraint is None:
         return
@@ -84,7 +84,7 @@ def _turning_points(shape: Shape, index: HostIndex) -> Iterator[Ints]:
 def _truths(
     constraint: Constraint, index: HostIndex, *, own: tuple[Label, ...], before: Ints
 ) -> Truths:
-    """The truth at each host when `before` members with the labels `own` have gone there."""
+    """The truth on each host after `before` members with the labels `own` were placed there."""
     if constraint.form == "label":
         return _leaf(constraint, index, own=own, before=before)
     if constraint.form not in ("and", "or"):
@@ -120,5 +120,5 @@ def _leaf(leaf: Constraint, index: HostIndex, *, own: tuple[Label, ...], before:
         return np.full(index.size, MISMATCH, np.int8)
     truth: Truths = np.where(holds, MATCH, MISMATCH).astype(np.int8)
     if leaf.kind == "task":
-        truth[~index.tells_tasks] = UNKNOWN
+        truth[~index.knows_tasks] = UNKNOWN
     return truth

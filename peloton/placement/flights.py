@@ -1,11 +1,11 @@
-"""Proposals that their hosts have not decided yet: what a placer has to subtract by itself.
+"""Proposals in flight: those their hosts have not decided yet, which a placer subtracts itself.
 
 Turns "so many members were proposed to this row" and "so many launches were decided there since"
-into the proposals that have landed. Launches arrive in the order in which they were proposed, near
-enough: of members proposed to one host the oldest land first. Another placer's launches on the same
-host look like ours; then a proposal counts as landed too early, and the price is a refusal.
+into the proposals that have landed. Launches arrive roughly in the order of their proposals, so of
+members proposed to one host the oldest count as landed first. Launches of another placer on the
+same host cannot be told apart; a proposal then counts as landed too early, which costs a refusal.
 
-It must not take time for an answer. `PROPOSAL_KEEP_S` only heals what was lost on its way.
+Elapsed time must not count as a decision: `PROPOSAL_KEEP_S` only frees what lost proposals took.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 PROPOSAL_KEEP_S = 5.0
-"""How long a proposal is subtracted while its host does not show it; then the launch was lost."""
+"""Seconds after which a proposal that its host has not decided is considered lost."""
 
 Kept = TypeVar("Kept")
 
@@ -29,12 +29,12 @@ class Flight(NamedTuple, Generic[Kept]):
 
 
 class Flights(Generic[Kept]):
-    """By row, oldest first."""
+    """Proposals in flight by row, oldest first."""
 
     def __init__(self) -> None:
         self.keep_s = PROPOSAL_KEEP_S
         self._by_row: dict[int, deque[Flight[Kept]]] = {}
-        self._made: deque[tuple[float, Sequence[int]]] = deque()  # rows to look at when too old
+        self._made: deque[tuple[float, Sequence[int]]] = deque()  # rows to check when too old
 
     def add(self, what: Kept, rows: Sequence[int], *, counts: Iterable[int], now: float) -> None:
         """Members were proposed; each row is named once."""
@@ -48,7 +48,7 @@ class Flights(Generic[Kept]):
         self._made.append((now, rows))
 
     def land(self, row: int, count: int) -> list[tuple[Kept, int]]:
-        """The host has decided so many launches: what has landed, as (what, members)."""
+        """The host decided `count` more launches: what has landed, as (what, members)."""
         landed: list[tuple[Kept, int]] = []
         flights = self._by_row.get(row)
         while flights and count:
@@ -63,7 +63,7 @@ class Flights(Generic[Kept]):
         return landed
 
     def lost(self, now: float) -> Iterator[tuple[int, Kept, int]]:
-        """What was proposed too long ago, as (row, what, members): it will not land any more."""
+        """What was proposed too long ago and is considered lost, as (row, what, members)."""
         while self._made and self._made[0][0] + self.keep_s <= now:
             for row in self._made.popleft()[1]:
                 flights = self._by_row.get(row)
@@ -74,9 +74,9 @@ class Flights(Generic[Kept]):
                     del self._by_row[row]
 
     def of(self, row: int) -> Iterable[Flight[Kept]]:
-        """What is on its way to this row."""
+        """What is in flight to this row."""
         return self._by_row.get(row, ())
 
     def drop(self, row: int) -> None:
-        """The row serves another host from now on."""
+        """Forget the proposals of a row, which may be reused for another host."""
         self._by_row.pop(row, None)

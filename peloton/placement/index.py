@@ -1,9 +1,8 @@
-"""What a placer believes about hosts, as arrays with one row a host.
+"""A placer's view of hosts, as arrays with one row per host.
 
-Takes summaries in, and subtracts the placer's own proposals until their hosts show that they were
-decided: a summary counts the launches that its host has decided so far. It must never grant room:
-the host does, and a belief that is wrong costs one refusal. It must not know constraints or
-strategies.
+Applies summaries, and subtracts the placer's own proposals until their hosts have decided them: a
+summary counts the launches that its host has decided so far. It must never grant resources: only
+the host does, and a stale view costs one refusal. It must not know constraints or strategies.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ HOSTNAME = "hostname"
 EXCLUSIVE = "peloton/exclusive"
 
 KEPT_MAX = 16
-"""Orders kept at once; each is told of every change."""
+"""Orders kept at once; each is updated on every change."""
 
 NO_ROW = -1
 
 
 class Need(NamedTuple):
-    """What one member takes of each column of room, and the least room that is enough."""
+    """What one member takes of each resource and of ports, and the least that is enough."""
 
     shape: Shape
     amounts: tuple[int, int, int, int, int]
     least: tuple[int, int, int, int, int]
     vector: Ints  # amounts, as a column to multiply with counts
-    nothing: bool  # within the epsilon of nothing: such a member would fit a host without room
+    nothing: bool  # within the epsilon of zero: such a member would fit a host with nothing free
 
 
 class Fitting(NamedTuple):
-    """Rows that would take one member now, ascending."""
+    """Rows that would accept one member now, ascending."""
 
     rows: Ints
-    limits: Ints | None  # the most members that a constraint admits, by row of the index
+    limits: Ints | None  # the most members that a constraint allows, by row of the index
 
 
 def need_of(shape: Shape) -> Need:
@@ -66,11 +65,11 @@ def need_of(shape: Shape) -> Need:
 
 
 class HostIndex:
-    """Hosts in rows that never move; a row that is free serves the next new host.
+    """Hosts in rows that never move; an unused row is given to the next new host.
 
-    Of several placers each begins in its own part, so that they seldom want the same host. Which
-    part a host is of follows from its name, since each placer has its own rows. Rows without a
-    host are simply down.
+    Each of several placers starts with its own part of the hosts, so that they seldom choose the
+    same one. The part of a host follows from its name, since each placer numbers its rows itself.
+    Rows without a host are down.
     """
 
     def __init__(
@@ -82,29 +81,29 @@ class HostIndex:
     ) -> None:
         self.part, self.parts = 0, 1
         self._mend_rows = mend_rows
-        self.room = np.zeros((5, 0), np.int64)  # free, less own proposals
-        self._flying = np.zeros((5, 0), np.int64)  # proposals that their hosts do not show yet
-        self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; ports are not told
+        self.free = np.zeros((5, 0), np.int64)  # less own proposals; the last row is ports
+        self._in_flight = np.zeros((5, 0), np.int64)  # proposals that their hosts did not decide
+        self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; without ports
         self.has_host = np.zeros(0, np.bool_)
         self.up = np.zeros(0, np.bool_)
         self.has_gpu = np.zeros(0, np.bool_)
         self.exclusive = np.zeros(0, np.bool_)
-        self.tells_tasks = np.zeros(0, np.bool_)
+        self.knows_tasks = np.zeros(0, np.bool_)
         self.group = np.zeros(0, np.int64)  # hosts without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
-        self.outlook = 0  # rises when anything but room has changed
-        self._kept: dict[object, KeptOrder] = {}  # least recently asked for first
-        self._position_of_room: list[int] = []
-        self._position_of_rest: list[int] = []
-        self._launches: list[int] = []  # decided by the host, as far as was heard
+        self.generation = 0  # rises when anything but free resources has changed
+        self._kept: dict[object, KeptOrder] = {}  # least recently used first
+        self._position_of_free: list[int] = []
+        self._position_of_labels: list[int] = []
+        self._launches: list[int] = []  # decided by the host, as last reported
         self._labels: list[tuple[Label, ...]] = []
         self._inventory: list[Key] = []
         self._members: dict[Key, dict[int, None]] = {}  # inventory → its rows
         self._spare: list[int] = []  # descending, so the lowest is taken first
         self._flights: Flights[Need] = Flights()
-        self._any_tells_tasks = False
+        self._any_knows_tasks = False
         self.take_part(part, parts)
 
     @property
@@ -118,7 +117,7 @@ class HostIndex:
         return 2 * self.parts
 
     def take_part(self, part: int, parts: int) -> None:
-        """Begin in part `part` of `parts` from now on."""
+        """Start with part `part` of `parts` from now on."""
         if not 0 <= part < parts:
             raise ValueError(f"part {part} of {parts}")
         if (part, parts) != (self.part, self.parts):
@@ -128,7 +127,7 @@ class HostIndex:
             self._changed([*self.rows.values()])
 
     def host_counts(self, label: Label) -> Ints:
-        """How many labels like this each host has; every host has its name as a label."""
+        """How often each host has this label; every host has its name as a label."""
         if label.key != HOSTNAME:
             return self.host_labels.counts(label, self.size)
         counts = np.zeros(self.size, np.int64)
@@ -138,45 +137,45 @@ class HostIndex:
         return counts
 
     def task_counts(self, label: Label) -> Ints:
-        """How many labels like this the tasks on each host have, own proposals included."""
+        """How often the tasks on each host have this label, own proposals included."""
         return self.task_labels.counts(label, self.size)
 
-    # --- what inventories and refusals tell ---
+    # --- reports of inventories and refusals ---
 
     def receive(self, inventory: Key, hosts: Sequence[HostSummary], *, whole: bool = False) -> None:
-        """Take summaries in; `whole` says that the inventory has no other hosts."""
+        """Apply summaries; `whole` means that the inventory has no other hosts."""
         self._make_rows(inventory, hosts)
         rows: list[int] = []
-        room: list[tuple[int, ...]] = []
+        free: list[tuple[int, ...]] = []
         self._land([(self.rows[host.host], host.launches) for host in hosts])
         for host in hosts:
             row = self.rows[host.host]
-            if host.position > self._position_of_rest[row]:
-                self._position_of_rest[row] = host.position
+            if host.position > self._position_of_labels[row]:
+                self._position_of_labels[row] = host.position
                 self._receive_labels(row, host)
-            if host.position > self._position_of_room[row]:
-                self._position_of_room[row] = host.position
+            if host.position > self._position_of_free[row]:
+                self._position_of_free[row] = host.position
                 rows.append(row)
-                room.append((*host.free.amounts(), host.ports))
+                free.append((*host.free.amounts(), host.ports))
         if rows:
-            self._receive_free(rows, room)
+            self._receive_free(rows, free)
         if whole:
             named = {host.host for host in hosts}
             gone = [row for row in self._members.get(inventory, ()) if self.names[row] not in named]
             self.drop([self.names[row] for row in gone])
 
     def receive_refusal(self, host: HostSummary) -> int | None:
-        """Take a refusal in; its row, if nobody has told anything newer about that host.
+        """Apply a refusal; returns its row, if nothing newer was reported about that host.
 
-        A refusal brings position and room. Its labels are not looked at: a host that refuses has
-        no reason to repeat them, and their absence would lift a fence.
+        Only position and free resources are used. Labels are ignored: a refusal need not repeat
+        them, and without its label an exclusive host would be open to all.
         """
         row = self.rows.get(host.host)
-        if row is None or host.position < self._position_of_room[row]:
+        if row is None or host.position < self._position_of_free[row]:
             return None
         self._land([(row, host.launches)])
-        if host.position > self._position_of_room[row]:
-            self._position_of_room[row] = host.position
+        if host.position > self._position_of_free[row]:
+            self._position_of_free[row] = host.position
             self._receive_free([row], [(*host.free.amounts(), host.ports)])
         if not host.up and self.up[row]:
             self.up[row] = False
@@ -193,28 +192,28 @@ class HostIndex:
             self.has_host[row] = self.up[row] = False
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
-            self.tells_tasks[row] = False
-            self._flights.drop(row)  # so that no proposal to this host is given back to the next
-            self._flying[:, row] = 0
+            self.knows_tasks[row] = False
+            self._flights.drop(row)  # or they would be credited to the next host of this row
+            self._in_flight[:, row] = 0
             self._labels[row] = ()
             self._spare.append(row)
             self._changed([row])
         self._spare.sort(reverse=True)
 
-    def _receive_free(self, rows: list[int], room: list[tuple[int, ...]]) -> None:
-        self.room[:, rows] = np.array(room, np.int64).T - self._flying[:, rows]
+    def _receive_free(self, rows: list[int], free: list[tuple[int, ...]]) -> None:
+        self.free[:, rows] = np.array(free, np.int64).T - self._in_flight[:, rows]
         self._touch(rows)
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
-        """All but room. Labels are compared first: that they change is rare."""
-        if host.running is not None or self.tells_tasks[row]:
+        """All but free resources. Labels are compared first, because they seldom change."""
+        if host.running is not None or self.knows_tasks[row]:
             self.task_labels.replace(row, host.running or ())
-            self.tells_tasks[row] = host.running is not None
+            self.knows_tasks[row] = host.running is not None
             for flight in self._flights.of(row):
                 self._label(flight.what, row, count=flight.members)
-            self._any_tells_tasks = self._any_tells_tasks or host.running is not None
+            self._any_knows_tasks = self._any_knows_tasks or host.running is not None
         has_gpu = host.capacity.gpu > 0
-        self.capacity[:, row] = host.capacity.amounts()  # read only to say what is lacking
+        self.capacity[:, row] = host.capacity.amounts()  # read only to explain what is missing
         if (
             host.labels == self._labels[row]
             and host.up == self.up[row]
@@ -226,10 +225,10 @@ class HostIndex:
         self.exclusive[row] = any(label.key == EXCLUSIVE for label in host.labels)
         self.group[row] = self._group(host.host, has_gpu)
         self._labels[row] = host.labels
-        told = [(label, 1) for label in host.labels if label.key != HOSTNAME]
         self.host_labels.replace(row, ())
-        for label, count in told:  # one by one: an attribute may carry a value twice
-            self.host_labels.change(row, label, by=count)
+        for label in host.labels:  # one by one: an attribute may have a value twice
+            if label.key != HOSTNAME:
+                self.host_labels.change(row, label, by=1)
         self._changed([row])
 
     def _group(self, host: Key, has_gpu: bool) -> int:
@@ -237,7 +236,7 @@ class HostIndex:
         return has_gpu * self.parts + (part - self.part) % self.parts
 
     def _changed(self, rows: list[int]) -> None:
-        self.outlook += 1
+        self.generation += 1
         self._touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -249,15 +248,15 @@ class HostIndex:
             row = self._spare.pop()
             self.rows[name], self.names[row] = row, name
             self._inventory[row] = inventory
-            self._position_of_room[row] = self._position_of_rest[row] = NO_ROW
+            self._position_of_free[row] = self._position_of_labels[row] = NO_ROW
             self._launches[row] = NO_ROW
             members[row] = None
 
     def _grow(self, extra: int) -> None:
         size = self.size
-        more_room = np.zeros((5, extra), np.int64)
-        self.room = np.concatenate((self.room, more_room), axis=1)
-        self._flying = np.concatenate((self._flying, more_room), axis=1)
+        more_free = np.zeros((5, extra), np.int64)
+        self.free = np.concatenate((self.free, more_free), axis=1)
+        self._in_flight = np.concatenate((self._in_flight, more_free), axis=1)
         more_capacity = np.zeros((4, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
@@ -266,52 +265,55 @@ class HostIndex:
         self.up = np.concatenate((self.up, more))
         self.has_gpu = np.concatenate((self.has_gpu, more))
         self.exclusive = np.concatenate((self.exclusive, more))
-        self.tells_tasks = np.concatenate((self.tells_tasks, more))
+        self.knows_tasks = np.concatenate((self.knows_tasks, more))
         self.names += [Key("")] * extra
         self._inventory += [Key("")] * extra
         self._labels += [()] * extra
-        self._position_of_room += [NO_ROW] * extra
-        self._position_of_rest += [NO_ROW] * extra
+        self._position_of_free += [NO_ROW] * extra
+        self._position_of_labels += [NO_ROW] * extra
         self._launches += [NO_ROW] * extra
         self._spare = [*range(size + extra - 1, size - 1, -1), *self._spare]
-        self.outlook += 1
+        self.generation += 1
 
     # --- own proposals ---
 
     def propose(self, need: Need, rows: Ints, *, counts: Ints, now: float) -> None:
-        """Subtract what was just proposed; each row is named once."""
-        _add(self.room, need, rows=rows, counts=-counts)
-        _add(self._flying, need, rows=rows, counts=counts)
+        """Subtract a new proposal; each row is named once."""
+        _add(self.free, need, rows=rows, counts=-counts)
+        _add(self._in_flight, need, rows=rows, counts=counts)
         touched, members = rows.tolist(), counts.tolist()
         self._touch(touched)
-        if need.shape.labels and self._any_tells_tasks:
+        if need.shape.labels and self._any_knows_tasks:
             for row, count in zip(touched, members, strict=True):
                 self._label(need, row, count=count)
         self._flights.add(need, touched, counts=members, now=now)
 
     def expire(self, now: float) -> None:
-        """Give back what was proposed so long ago that it must have been lost on its way."""
+        """Add back proposals that are so old that they are considered lost."""
         for row, need, count in self._flights.lost(now):
             self._arrived(need, row, count=count)
 
     def _land(self, decided: Sequence[tuple[int, int]]) -> None:
-        """Rows with the launches that their hosts have decided: what was proposed has landed."""
+        """Apply the launches that hosts have decided, by row: their proposals have landed."""
         for row, launches in decided:
             before = self._launches[row]
             if launches <= before:
-                continue  # an old word
+                continue  # an old report
             self._launches[row] = launches
             if before != NO_ROW:
                 for need, count in self._flights.land(row, launches - before):
                     self._arrived(need, row, count=count)
 
     def _arrived(self, need: Need, row: int, *, count: int) -> None:
-        """So many members are not on their way to this row any more. What the host has accepted of
-        them, its room and its tasks show: it told them with the count, or tells them next."""
+        """So many members are no longer in flight to this row.
+
+        What the host accepted of them is part of the free resources and tasks that it reported
+        together with the count, or reports next.
+        """
         for column, amount in enumerate(need.amounts):
             if amount:
-                self.room[column, row] += amount * count
-                self._flying[column, row] -= amount * count
+                self.free[column, row] += amount * count
+                self._in_flight[column, row] -= amount * count
         self._label(need, row, count=-count)
         self._touch([row])
 
@@ -320,17 +322,18 @@ class HostIndex:
             kept.touch(rows)
 
     def _label(self, need: Need, row: int, *, count: int) -> None:
-        if self.tells_tasks[row]:
+        if self.knows_tasks[row]:
             for label in need.shape.labels:
                 self.task_labels.change(row, label, by=count)
 
     # --- kept orders ---
 
     def kept_order(self, sign: int, among: object) -> KeptOrder:
-        """The order by room, ascending (sign 1) or descending (-1), of the hosts `among` names.
+        """The order by free resources, ascending (sign 1) or descending (-1), of `among`.
 
-        Orders that were not worth building yet leave first: a stream of constraints that are
-        each asked for once (one host name each, say) must not drive out those in use.
+        `among` identifies a set of hosts. Orders that are not built yet are evicted first: a
+        stream of constraints that are each used once (such as one host name each) must not evict
+        those in use.
         """
         name = (sign, among)
         kept = self._kept.pop(name, None)
@@ -338,24 +341,24 @@ class HostIndex:
             if len(self._kept) >= KEPT_MAX:
                 idle = (name for name, order in self._kept.items() if not order.built)
                 del self._kept[next(idle, next(iter(self._kept)))]
-            kept = KeptOrder(sign, self._place_of, mend_rows=self._mend_rows)
+            kept = KeptOrder(sign, self._order_key, mend_rows=self._mend_rows)
         self._kept[name] = kept
         return kept
 
-    def _place_of(self, row: int, sign: int) -> OrderKey:
-        cpu, memory, disk, gpu, _ = self.room[:, row].tolist()
+    def _order_key(self, row: int, sign: int) -> OrderKey:
+        cpu, memory, disk, gpu, _ = self.free[:, row].tolist()
         group = int(self.group[row])
         if -EPSILON < gpu < 0:
-            gpu = 0  # as good as none; but what is less fits nobody, and must not look as if
+            gpu = 0  # within the epsilon of none; what is less fits no member, and must not seem to
         return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row
 
 
-def _add(room: Ints, need: Need, *, rows: Ints, counts: Ints) -> None:
-    """So many members' need, in these rows."""
-    if len(rows) == 1:  # a scalar at a time is three times as fast as the general way
+def _add(columns: Ints, need: Need, *, rows: Ints, counts: Ints) -> None:
+    """Add the need of so many members in these rows."""
+    if len(rows) == 1:  # three times as fast as the general way
         row, count = int(rows[0]), int(counts[0])
         for column, amount in enumerate(need.amounts):
             if amount:
-                room[column, row] += amount * count
+                columns[column, row] += amount * count
     else:
-        room[:, rows] += need.vector * counts
+        columns[:, rows] += need.vector * counts

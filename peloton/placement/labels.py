@@ -1,7 +1,7 @@
 """Labels by row: which rows carry a label, and how often.
 
-Kept sparse, because most labels stand on few hosts; a label that constraints ask for is held as
-an array too, so that one comparison judges all rows. It must not know what a label means.
+Kept sparse, because most labels are on few hosts; a label that constraints use is also held as an
+array, so that one comparison evaluates all rows. Must not know what a label means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peloton.placement.messages import Label
 Ints = npt.NDArray[np.int64]
 
 DENSE_LABELS_MAX = 256
-"""Labels held as arrays; the one asked for first leaves when there are more."""
+"""Labels held as arrays; the oldest is evicted when there are more."""
 
 
 class LabelTable:
@@ -49,7 +49,7 @@ class LabelTable:
                 del self._dense[label]
 
     def replace(self, row: int, counted: Iterable[tuple[Label, int]]) -> None:
-        """Make `counted` all the labels of `row`."""
+        """Replace all labels of `row` by `counted`."""
         for label, count in list(self._by_row.get(row, {}).items()):
             self.change(row, label, by=-count)
         for label, count in counted:

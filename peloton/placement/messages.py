@@ -1,8 +1,8 @@
-"""What placers hear and say.
+"""Messages that placers receive and send.
 
-A slice wishes, a placer proposes, the host alone grants. All of it is droppable: who wishes asks
-again, and no actor must need any of it to stay right. Inventories tell placers about hosts in
-numbered deltas, so that a gap is noticed.
+A slice wishes, a placer proposes, only the host grants. All of it is droppable: slices repeat
+their wishes, and no actor may depend on any of it for correctness. Inventories report hosts to
+placers in numbered deltas, so that a gap is noticed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Label(Value, frozen=True, gc=False, array_like=True):
 
 
 class Constraint(Value, frozen=True, gc=False, array_like=True):
-    """A hard condition on a host. A leaf compares a count; `and` and `or` hold others.
+    """A hard condition on a host. A leaf compares a count; `and` and `or` combine `members`.
 
-    `kind`: "host" counts the host's labels, "task" the labels of tasks on it. `condition` is one
-    of "less", "equal", "greater" against `requirement`.
+    `kind`: "host" counts the host's labels, "task" the labels of the tasks on it. `condition` is
+    "less", "equal" or "greater", compared with `requirement`.
     """
 
     form: str  # "label" | "and" | "or"
@@ -37,7 +37,7 @@ class Constraint(Value, frozen=True, gc=False, array_like=True):
 
 
 class Shape(Value, frozen=True, gc=False, array_like=True):
-    """What one task needs of a host: equal shapes are placed together."""
+    """What one task needs of a host; members of equal shapes are placed together."""
 
     resources: Resources
     ports: int = 0  # dynamic ports
@@ -47,7 +47,7 @@ class Shape(Value, frozen=True, gc=False, array_like=True):
 
 
 class HostSummary(Value, frozen=True, gc=False, array_like=True):
-    """A host as its inventory last saw it; `position` orders the summaries of one host."""
+    """A host as its inventory knows it; `position` orders the summaries of one host."""
 
     host: Key
     position: int
@@ -57,29 +57,29 @@ class HostSummary(Value, frozen=True, gc=False, array_like=True):
     up: bool = True
     ports: int = 0  # free ports
     running: tuple[tuple[Label, int], ...] | None = None
-    """Labels of the tasks on it, counted; None where the inventory does not tell. Without them
-    a constraint of kind "task" cannot be judged, and the host is refused for that reason."""
+    """Labels of the tasks on it, counted; None if the inventory does not report them. Then a
+    constraint of kind "task" cannot be evaluated, and the host is rejected for that reason."""
     launches: int = 0
-    """How many launches the host has decided so far, accepted or refused. It never falls, so a
-    placer sees by it that what it proposed has arrived there."""
+    """How many launches the host has decided so far, accepted or refused. It never falls; by it a
+    placer knows that its proposals have arrived."""
 
 
 class HostDeltas(Message, frozen=True, gc=False, array_like=True):
     """Inventory to placers: hosts that changed, or all of them (`snapshot`).
 
-    `sequence` rises by one per message of an inventory; a placer that misses one asks for a
-    snapshot, and trusts no host of that inventory less or more meanwhile.
+    `sequence` rises by one per message of an inventory; a placer that misses one requests a
+    snapshot, and meanwhile goes on with what it knows.
     """
 
     inventory: Key
     sequence: int
     hosts: tuple[HostSummary, ...]
     snapshot: bool = False
-    gone: tuple[Key, ...] = ()  # hosts that were deleted; a snapshot drops whom it does not name
+    gone: tuple[Key, ...] = ()  # hosts that were deleted; a snapshot drops those it does not name
 
 
 class SnapshotWanted(Message, frozen=True, gc=False, array_like=True):
-    """Placer to inventory: tell me all your hosts."""
+    """Placer to inventory: send a snapshot of all hosts."""
 
     placer: Key
 
@@ -87,8 +87,8 @@ class SnapshotWanted(Message, frozen=True, gc=False, array_like=True):
 class Wish(Message, frozen=True, gc=False, array_like=True):
     """Slice to placer: hosts for these members, all of one shape.
 
-    `number` names the wish and comes back with the answer. `refused` are hosts that have just
-    refused a member of this slice, with their room as of that refusal: fresher than any delta.
+    `number` identifies the wish in the answer. `refused` are hosts that have just refused a member
+    of this slice, with what they had free at that time: newer than any delta.
     """
 
     slice: Key
@@ -107,10 +107,10 @@ class Placed(Message, frozen=True, gc=False, array_like=True):
 
 
 class Unplaced(Message, frozen=True, gc=False, array_like=True):
-    """Placer to slice: no host for these; `reasons` counts hosts by why not. The count is soft.
+    """Placer to slice: no host for these; `reasons` counts hosts by the reason, approximately.
 
-    `text` says it for people, with what is lacking and by how much. `never`: no host could do it
-    even if it were empty, so waiting alone will not help.
+    `text` explains it for people, with what is missing. `never`: no host could run it even if it
+    were empty, so waiting alone does not help.
     """
 
     number: int
@@ -121,4 +121,4 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
 
 
 PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas}
-"""What placers hear, by the numbers under which it travels to those of other daemons."""
+"""What placers receive, by the numbers that are used between daemons."""

@@ -1,8 +1,8 @@
-"""The placer: hears of hosts and wishes, and proposes hosts.
+"""The placer: receives host summaries and wishes, and proposes hosts.
 
-Turns the messages of one call into answers; all wishes of a call that are alike are decided as
-one. Wishes are answered at once and forgotten: who found no host asks again. It must hold no word
-that matters: a new placer knows as much as the inventories tell it.
+Turns the messages of one call into answers; equal wishes of a call are decided as one. Wishes are
+answered at once and forgotten: a slice repeats those without a host. Must not hold state that
+has to survive: a new placer gets all it needs from the inventories.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import EPSILON
-from peloton.placement.constraints import asks_tasks
+from peloton.placement.constraints import depends_on_tasks
 from peloton.placement.index import GPU, PORTS, HostIndex, Need, need_of
 from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.labels import Ints
@@ -26,44 +26,44 @@ from peloton.placement.messages import (
     Wish,
 )
 from peloton.placement.order import FEW_MAX, Search
-from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks, open_name
+from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks, open_key
 from peloton.placement.strategies import STRATEGIES, Strategy, choose
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
 SHAPES_MAX = 1024
-"""Shapes whose need is remembered; the oldest leaves."""
+"""Shapes whose need is cached; the oldest is evicted."""
 
 
 class PlacerSettings(Value, frozen=True):
-    """What differs between placers, and what operators may choose."""
+    """What differs between placers, and what operators may configure."""
 
     part: int = 0  # this placer is number `part` of `parts`
     parts: int = 1
-    scarce_gpu: bool = False  # hosts with GPUs reject members that ask for none
-    mend_rows: int | None = None  # rows put in order for the sake of one member; None: by size
+    scarce_gpu: bool = False  # hosts with GPUs reject members that request none
+    mend_rows: int | None = None  # rows updated in an order for one member; None: by size
 
 
-class Known(NamedTuple):
-    """What was worked out about a shape."""
+class KnownShape(NamedTuple):
+    """What is cached about a shape."""
 
     number: int
     need: Need
     strategy: Strategy | None
-    among: object  # names the hosts open to it
-    search: Search | None  # where a few members may be looked up in a kept order
+    among: object  # identifies the set of hosts open to it
+    search: Search | None  # if a few members may be looked up in a kept order
 
 
 class WishGroup(NamedTuple):
     """Wishes that are decided as one, and the rows that have just refused them."""
 
-    known: Known
+    known: KnownShape
     wishes: list[Wish]
-    besides: list[int]
+    excluded: list[int]
 
 
 class Placer:
-    """A placer, by its key. `inventories` are asked for their hosts at the first call."""
+    """A placer. Snapshots of `inventories` are requested at the first call."""
 
     def __init__(
         self,
@@ -79,16 +79,16 @@ class Placer:
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
         self._strategies = strategies
-        self._shapes: dict[Shape, Known] = {}
+        self._shapes: dict[Shape, KnownShape] = {}
         self._numbers = 0
 
     @property
     def wake_at(self) -> float | None:
-        """When to call `receive` though nothing has come: a snapshot has to be asked for again."""
+        """When to call `receive` even without messages: to request a snapshot again."""
         return self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
-        """Take messages in and answer: first all that is told of hosts, then the wishes."""
+        """Apply all messages about hosts first, then answer the wishes."""
         self.index.expire(now)
         wishes: list[Wish] = []
         for _, message in messages:
@@ -115,18 +115,18 @@ class Placer:
     def _groups(self, wishes: list[Wish]) -> list[WishGroup]:
         """Wishes decided as one, in the order in which the first of each came.
 
-        Refusals of all wishes are heard first, so that nobody is sent where another was refused
-        for want of room.
+        Refusals of all wishes are applied first, so that no member is sent to a host that has just
+        refused another for lack of resources.
         """
         refused = [self._refusals(wish) for wish in wishes]
         alike: dict[int, WishGroup] = {}
         groups: list[WishGroup] = []
-        for wish, besides in zip(wishes, refused, strict=True):
+        for wish, excluded in zip(wishes, refused, strict=True):
             known = self._known(wish.shape)
-            apart = bool(besides) or known.strategy is None or not known.strategy.shares
+            apart = bool(excluded) or known.strategy is None or not known.strategy.shares
             group = None if apart else alike.get(known.number)
             if group is None:
-                group = WishGroup(known, [], besides)
+                group = WishGroup(known, [], excluded)
                 groups.append(group)
                 if not apart:
                     alike[known.number] = group
@@ -134,20 +134,22 @@ class Placer:
         return groups
 
     def _refusals(self, wish: Wish) -> list[int]:
-        """Rows that refused this wish and have said nothing since.
+        """Rows that refused this wish and have not reported since.
 
-        If they seem to have room, they refused for a reason that no summary shows; to propose
-        them again at once would go round for ever.
+        If they seem to have enough free, they refused for a reason that no summary shows, and to
+        propose them again at once might repeat for ever.
         """
-        heard = [self.index.receive_refusal(host) for host in wish.refused]
-        return [row for row in heard if row is not None]
+        rows = [self.index.receive_refusal(host) for host in wish.refused]
+        return [row for row in rows if row is not None]
 
-    def _known(self, shape: Shape) -> Known:
+    def _known(self, shape: Shape) -> KnownShape:
         known = self._shapes.get(shape)
         if known is None:
             need = need_of(shape)
             strategy = self._strategies.get(shape.strategy)
-            known = Known(self._numbers, need, strategy, open_name(shape), _search(need, strategy))
+            known = KnownShape(
+                self._numbers, need, strategy, open_key(shape), _search(need, strategy)
+            )
             self._numbers += 1
             if len(self._shapes) >= SHAPES_MAX:
                 del self._shapes[next(iter(self._shapes))]
@@ -156,16 +158,16 @@ class Placer:
 
     def _place(self, group: WishGroup, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
-        known, wishes, besides = group
+        known, wishes, excluded = group
         if known.strategy is None:
             name = group.wishes[0].shape.strategy
-            text = f"no placement strategy is called {name!r}"
+            text = f"unknown placement strategy {name!r}"
             self._refuse(
                 wishes, Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True), now, sends=sends
             )
             return
         count = sum(len(wish.members) for wish in wishes)
-        rows, counts = self._decide(known, known.strategy, count=count, besides=besides)
+        rows, counts = self._decide(known, known.strategy, count=count, excluded=excluded)
         if len(rows):
             self.index.propose(known.need, rows, counts=counts, now=now)
         names = self.index.names
@@ -183,29 +185,31 @@ class Placer:
                 left.append(wish if not got else _rest(wish, members))
         if left:
             used = rows.tolist() if not known.strategy.shares else []
-            failed = self._checks.failed(known.need, besides, used=used)
-            could = self._checks.could(known.need)
-            unschedulable = unschedulable_reason(self.index, known.need, failed=failed, could=could)
+            failed = self._checks.failed(known.need, excluded, used=used)
+            fit_if_empty = self._checks.fit_if_empty(known.need)
+            unschedulable = unschedulable_reason(
+                self.index, known.need, failed=failed, fit_if_empty=fit_if_empty
+            )
             self._refuse(left, unschedulable, now, sends=sends)
 
     def _decide(
-        self, known: Known, strategy: Strategy, *, count: int, besides: list[int]
+        self, known: KnownShape, strategy: Strategy, *, count: int, excluded: list[int]
     ) -> tuple[Ints, Ints]:
         """Rows for up to `count` members and how many go to each."""
-        if count <= FEW_MAX and known.search is not None and not besides:
+        if count <= FEW_MAX and known.search is not None and not excluded:
             few = self._look_up(known, known.search, strategy=strategy, count=count)
             if few is not None:
                 taken = np.array(few, np.int64)
                 return taken[:, 0], taken[:, 1]
-        fitting = self._checks.fit(known.need, besides)
+        fitting = self._checks.fit(known.need, excluded)
         if not len(fitting.rows):
             return fitting.rows, fitting.rows
         return choose(self.index, known.need, fitting=fitting, strategy=strategy, count=count)
 
     def _look_up(
-        self, known: Known, search: Search, *, strategy: Strategy, count: int
+        self, known: KnownShape, search: Search, *, strategy: Strategy, count: int
     ) -> list[tuple[int, int]] | None:
-        """Hosts for a few members, from a kept order; None where a vector has to look."""
+        """Hosts for a few members, from a kept order; None if a scan is needed."""
         index = self.index
         order = index.kept_order(strategy.sign, known.among)
         if not order.ready(self._checks.open_to(known.need)):
@@ -220,16 +224,16 @@ class Placer:
         *,
         sends: list[Send],
     ) -> None:
-        self._feeds.doubt_quiet_feeds(now)
+        self._feeds.refresh_quiet_feeds(now)
         for wish in wishes:
-            told = Unplaced(
+            answer = Unplaced(
                 wish.number,
                 wish.members,
                 unschedulable.reasons,
                 unschedulable.text,
                 unschedulable.never,
             )
-            sends.append(Send(wish.slice, told))
+            sends.append(Send(wish.slice, answer))
 
 
 def _rest(wish: Wish, placed: Bits) -> Wish:
@@ -237,12 +241,12 @@ def _rest(wish: Wish, placed: Bits) -> Wish:
 
 
 def _search(need: Need, strategy: Strategy | None) -> Search | None:
-    """What to look for in a kept order, unless the answer depends on more than that order holds:
+    """What to search for in a kept order; None if the answer depends on more than the order holds:
     ports, tasks of hosts, or amounts so small that the epsilon decides.
     """
     if strategy is None or strategy.sign == 0:
         return None
     epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
-    if epsilon_decides or need.amounts[PORTS] or asks_tasks(need.shape.constraint):
+    if epsilon_decides or need.amounts[PORTS] or depends_on_tasks(need.shape.constraint):
         return None
     return Search(need.amounts[:4], need.least[:4])

@@ -1,7 +1,7 @@
-"""Whether hosts would do, and if not, for which reason: the checks in the original's order.
+"""Whether hosts fit, and if not, for which reason: the checks in the original's order.
 
-Turns a need into the rows that have room for one member, and into counts of hosts by the first
-check that each fails. It must not prefer one host to another.
+Turns a need into the rows that fit one member, and into hosts by the first check that each fails.
+Must not prefer one host to another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from peloton.placement.constraints import (
     MATCH,
     UNKNOWN,
     allowance,
-    asks_tasks,
+    depends_on_tasks,
     opens_exclusive,
     truths,
 )
@@ -40,104 +40,104 @@ CHECK_REASONS = (
     HOST_LIMIT,
     UNKNOWN_STRATEGY,
 )
-"""Every reason, in the order in which they are told. The last three are not the original's
-checks: task labels that no inventory tells, hosts that already have their member of a spread
-wish, and a strategy that nobody has registered (counted once, not by host)."""
+"""Every reason, in the order in which they are reported. The last three are not the original's
+checks: task labels that no inventory reports, hosts that already have their member of a spread
+wish, and a strategy that is not registered (counted once, not per host)."""
 
-OUTLOOKS_MAX = 256
-"""Constraints whose hosts are remembered."""
+OPEN_SETS_MAX = 256
+"""Constraints whose hosts are cached."""
 
 
-def open_name(shape: Shape) -> tuple[Constraint | None, bool]:
-    """All of a shape that decides which hosts are open to it."""
+def open_key(shape: Shape) -> tuple[Constraint | None, bool]:
+    """What of a shape decides which hosts are open to it."""
     return shape.constraint, shape.resources.gpu > 0
 
 
 class HostChecks:
-    """Judges hosts by the index; remembers what does not depend on room."""
+    """Checks hosts by the index; caches what does not depend on free resources."""
 
     def __init__(self, index: HostIndex, scarce_gpu: bool = False) -> None:
         self._index = index
         self._scarce_gpu = scarce_gpu
-        self._outlook = -1
+        self._generation = -1
         self._open: dict[tuple[Constraint | None, bool], Flags] = {}
 
     def open_to(self, need: Need) -> Flags:
-        """Hosts that would take such a member if they had room, conditions on tasks apart."""
+        """Hosts that would accept such a member if they had enough free, tasks disregarded."""
         index, shape = self._index, need.shape
-        if self._outlook != index.outlook:
+        if self._generation != index.generation:
             self._open.clear()
-            self._outlook = index.outlook
-        name = open_name(shape)
+            self._generation = index.generation
+        name = open_key(shape)
         known = self._open.get(name)
         if known is None:
-            known = index.up & ~self._scarce(need) & ~self._shut(need)
-            if shape.constraint is not None and not asks_tasks(shape.constraint):
+            known = index.up & ~self._scarce(need) & ~self._closed(need)
+            if shape.constraint is not None and not depends_on_tasks(shape.constraint):
                 known &= truths(shape.constraint, index) >= MATCH
-            if len(self._open) >= OUTLOOKS_MAX:
+            if len(self._open) >= OPEN_SETS_MAX:
                 del self._open[next(iter(self._open))]
             self._open[name] = known
         return known
 
-    def fit(self, need: Need, besides: list[int]) -> Fitting:
-        """Hosts that would take one member now, `besides` left out."""
+    def fit(self, need: Need, excluded: list[int]) -> Fitting:
+        """Hosts that would accept one member now, without `excluded`."""
         mask = self.open_to(need).copy()
-        room, least = self._index.room, need.least
+        free, least = self._index.free, need.least
         for kind in range(PORTS):
-            mask &= room[kind] >= least[kind]
+            mask &= free[kind] >= least[kind]
         if need.amounts[PORTS]:
-            mask &= room[PORTS] >= need.amounts[PORTS]
+            mask &= free[PORTS] >= need.amounts[PORTS]
         if need.nothing:
             mask &= ~self._no_offer()
         limits = None
-        if asks_tasks(need.shape.constraint):
+        if depends_on_tasks(need.shape.constraint):
             limits = allowance(need.shape, self._index)
             mask &= limits > 0
-        if besides:
-            mask[besides] = False
+        if excluded:
+            mask[excluded] = False
         return Fitting(np.flatnonzero(mask), limits)
 
-    def failed(self, need: Need, besides: list[int], *, used: list[int]) -> dict[str, Flags]:
+    def failed(self, need: Need, excluded: list[int], *, used: list[int]) -> dict[str, Flags]:
         """Hosts by the first check that each fails, in the order of `CHECK_REASONS`.
 
-        `besides` refused just now, `used` had their share. A reason of no host is left out.
+        `excluded` have just refused, `used` are at their limit. Reasons without hosts are left out.
         """
         found = {reason: np.zeros(self._index.size, np.bool_) for reason in CHECK_REASONS}
         left = self._index.has_host.copy()
-        for reason, fails in self._failing(need, besides, used=used):
+        for reason, fails in self._failing(need, excluded, used=used):
             found[reason] |= left & fails
             left &= ~fails
         return {reason: hosts for reason, hosts in found.items() if hosts.any()}
 
-    def could(self, need: Need) -> Flags:
-        """Hosts, up or not, that would take such a member if they were empty.
+    def fit_if_empty(self, need: Need) -> Flags:
+        """Hosts, up or not, that would accept such a member if they were empty.
 
-        What tasks run there is left out: tasks end, and then the host may do.
+        Conditions on tasks are disregarded: tasks end, and then the host may fit.
         """
         index = self._index
-        found: Flags = index.has_host & ~self._scarce(need) & ~self._shut(need)
-        if need.shape.constraint is not None and not asks_tasks(need.shape.constraint):
+        found: Flags = index.has_host & ~self._scarce(need) & ~self._closed(need)
+        if need.shape.constraint is not None and not depends_on_tasks(need.shape.constraint):
             found &= truths(need.shape.constraint, index) >= MATCH
         least = np.array(need.least[:PORTS])[:, None]
         found &= np.all(index.capacity >= least, axis=0)
         return found
 
     def _failing(
-        self, need: Need, besides: list[int], *, used: list[int]
+        self, need: Need, excluded: list[int], *, used: list[int]
     ) -> Iterator[tuple[str, Flags]]:
-        index, room = self._index, self._index.room
+        index, free = self._index, self._index.free
         refused = ~index.up
-        refused[besides] = True
+        refused[excluded] = True
         yield MISMATCH_STATUS, refused
         yield NO_OFFER, self._no_offer()
-        yield INSUFFICIENT, np.any(room[:PORTS] < np.array(need.least[:PORTS])[:, None], axis=0)
+        yield INSUFFICIENT, np.any(free[:PORTS] < np.array(need.least[:PORTS])[:, None], axis=0)
         yield SCARCE, self._scarce(need)
-        yield INSUFFICIENT, room[PORTS] < need.amounts[PORTS]
-        yield MISMATCH_CONSTRAINTS, self._shut(need)
+        yield INSUFFICIENT, free[PORTS] < need.amounts[PORTS]
+        yield MISMATCH_CONSTRAINTS, self._closed(need)
         truth = truths(need.shape.constraint, index)
         yield UNKNOWN_TASKS, truth == UNKNOWN
         mismatch: Flags = truth < MATCH
-        if asks_tasks(need.shape.constraint):
+        if depends_on_tasks(need.shape.constraint):
             mismatch |= allowance(need.shape, index) == 0
         yield MISMATCH_CONSTRAINTS, mismatch
         taken = np.zeros(index.size, np.bool_)
@@ -145,8 +145,8 @@ class HostChecks:
         yield HOST_LIMIT, taken
 
     def _no_offer(self) -> Flags:
-        """Hosts without room of any kind: nothing there to offer."""
-        empty: Flags = self._index.room[CPU : GPU + 1].max(axis=0, initial=0) <= 0
+        """Hosts with no free resources of any kind."""
+        empty: Flags = self._index.free[CPU : GPU + 1].max(axis=0, initial=0) <= 0
         return empty
 
     def _scarce(self, need: Need) -> Flags:
@@ -154,7 +154,7 @@ class HostChecks:
             return self._index.has_gpu
         return np.zeros(self._index.size, np.bool_)
 
-    def _shut(self, need: Need) -> Flags:
+    def _closed(self, need: Need) -> Flags:
         if opens_exclusive(need.shape.constraint):
             return np.zeros(self._index.size, np.bool_)
         return self._index.exclusive

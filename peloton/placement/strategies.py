@@ -1,8 +1,8 @@
-"""Strategies: which of the hosts that would do come first, and how many members each takes.
+"""Strategies: which of the fitting hosts come first, and how many members each takes.
 
-A strategy is a record, so that another can be registered: columns to sort by, and the most that
-one host takes of one wish. Choosing is one decision over arrays, however many members there are.
-It must not judge whether a host would do.
+A strategy is a record, so that others can be registered: columns to sort by, and the most members
+of one wish that one host takes. Choosing is one operation on arrays, however many members there
+are. Must not check whether a host fits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ RankColumns = tuple[Ints, ...]
 class Strategy(Value, frozen=True):
     """How hosts are ranked. `columns` are compared one after another, the least first.
 
-    `sign` says that the columns are those of a kept order (see `HostIndex.keep_order`), so that
-    single members need no scan; 0 where they are not.
+    `sign` is that of a kept order with the same columns (see `HostIndex.kept_order`), so that a
+    few members need no scan; 0 if there is none.
     """
 
     name: str
@@ -33,20 +33,20 @@ class Strategy(Value, frozen=True):
 
     @property
     def shares(self) -> bool:
-        """Whether wishes of one shape may be placed as one: the result is the same."""
+        """Whether wishes of one shape may be placed together with the same result."""
         return self.each_max == COUNT_MAX
 
 
 def tightest(index: HostIndex) -> RankColumns:
-    """Least room first, hosts without GPU before others: keeps large gaps whole."""
-    room = index.room
-    return index.group, np.maximum(room[GPU], 0), room[CPU], room[MEMORY], room[DISK]
+    """Least free first, hosts without GPU before others: leaves large hosts free."""
+    free = index.free
+    return index.group, np.maximum(free[GPU], 0), free[CPU], free[MEMORY], free[DISK]
 
 
 def emptiest(index: HostIndex) -> RankColumns:
-    """Most room first, hosts without GPU before others."""
-    group, *room = tightest(index)
-    return group, *(-column for column in room)
+    """Most free first, hosts without GPU before others."""
+    group, *free = tightest(index)
+    return group, *(-column for column in free)
 
 
 PACK = Strategy("pack", tightest, sign=1)
@@ -56,9 +56,9 @@ STRATEGIES: Mapping[str, Strategy] = {strategy.name: strategy for strategy in (P
 
 
 def foremost(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
-    """The `count` first of `rows` in the order of `columns`, then of rows; not yet in order.
+    """The first `count` of `rows` by `columns`, then by row; not sorted.
 
-    Selects instead of sorting: only ties at the edge are carried to the next column.
+    Selects instead of sorting: only ties at the edge are compared by the next column.
     """
     chosen: list[Ints] = []
     for column in columns:
@@ -88,15 +88,15 @@ def in_order(rows: Ints, columns: Sequence[Ints]) -> Ints:
     return rows[np.lexsort(telling)] if telling else rows
 
 
-def fits(need: Need, room: Ints) -> Ints:
-    """How many members each column of `room` holds, as `Resources.fits` counts."""
-    most = np.full(room.shape[1], COUNT_MAX, np.int64)
+def fits(need: Need, free: Ints) -> Ints:
+    """How many members fit into each column of `free`, counted as by `Resources.fits`."""
+    most = np.full(free.shape[1], COUNT_MAX, np.int64)
     for kind, amount in enumerate(need.amounts):
         if amount > 0:
             spare = 0 if kind == PORTS else EPSILON - 1
-            np.minimum(most, np.maximum((room[kind] + spare) // amount, 0), out=most)
+            np.minimum(most, np.maximum((free[kind] + spare) // amount, 0), out=most)
         else:
-            most[room[kind] < need.least[kind]] = 0
+            most[free[kind] < need.least[kind]] = 0
     return most
 
 
@@ -106,7 +106,7 @@ def choose(
     """Hosts for up to `count` members out of those fitting: rows and counts, in order."""
     columns = strategy.columns(index)
     rows = in_order(foremost(fitting.rows, columns, count=count), columns)
-    most = np.minimum(fits(need, index.room[:, rows]), min(strategy.each_max, count))
+    most = np.minimum(fits(need, index.free[:, rows]), min(strategy.each_max, count))
     if fitting.limits is not None:
         most = np.minimum(most, fitting.limits[rows])
     ends = np.cumsum(most)

@@ -1,7 +1,7 @@
-"""What hosts lack, told to people: which resource and by how much, which label nobody has.
+"""Why no host fits, for people: which resource is missing, which label no host has.
 
-Turns the hosts that failed each check into counts, a line of text, and whether waiting can help at
-all. It must not judge a host: `reasons.py` has done so.
+Turns the hosts that failed each check into counts, a text, and whether waiting can help at all.
+Must not check hosts itself: `reasons.py` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import EPSILON, amount
-from peloton.placement.constraints import MATCH, asks_tasks, truths
+from peloton.placement.constraints import MATCH, depends_on_tasks, truths
 from peloton.placement.index import PORTS, Flags, HostIndex, Need
 from peloton.placement.messages import Constraint
 from peloton.placement.reasons import (
@@ -25,23 +25,23 @@ from peloton.placement.reasons import (
     UNKNOWN_TASKS,
 )
 
-LEAVES_TOLD_MAX = 3
-"""Conditions of a constraint that are named: more would bury the rest of the line."""
+CONDITIONS_SHOWN_MAX = 3
+"""Conditions of a constraint that are named; more would hide the rest of the text."""
 
 RESOURCE_UNITS = (("cpu", ""), ("memory", " MB"), ("disk", " MB"), ("gpu", ""))
 """Each resource and the unit behind its amounts."""
 
-NEVER_FITS = "it can never fit this cluster as it is"
+NEVER_FITS = "it can never fit on the hosts of this cluster"
 
 _OTHERS = {
-    SCARCE: "kept for tasks that want a gpu",
-    UNKNOWN_TASKS: "not known by the labels of their tasks",
-    HOST_LIMIT: "with their share of these instances already",
+    SCARCE: "reserved for tasks that request a gpu",
+    UNKNOWN_TASKS: "without known task labels",
+    HOST_LIMIT: "at their limit of these instances",
 }
 
 
 class Unschedulable(NamedTuple):
-    """Why no host would do: hosts by reason, for people, and whether waiting alone cannot help."""
+    """Why no host fits: hosts by reason, a text, and whether waiting alone can `never` help."""
 
     reasons: tuple[tuple[str, int], ...]
     text: str
@@ -49,37 +49,37 @@ class Unschedulable(NamedTuple):
 
 
 def unschedulable_reason(
-    index: HostIndex, need: Need, *, failed: Mapping[str, Flags], could: Flags
+    index: HostIndex, need: Need, *, failed: Mapping[str, Flags], fit_if_empty: Flags
 ) -> Unschedulable:
-    """The counts and the line. `could`: hosts that would do if they were empty."""
+    """The counts and the text. `fit_if_empty`: hosts that would fit if they were empty."""
     counts = tuple((reason, int(np.count_nonzero(hosts))) for reason, hosts in failed.items())
     total = int(np.count_nonzero(index.has_host))
     if not total:
         return Unschedulable(counts, "no host: the placer knows no hosts yet", False)
-    never = not could.any()
+    never = not fit_if_empty.any()
     parts = [*_parts(index, need, failed=failed, total=total)]
     if never:
-        parts += _never(index, need, told=MISMATCH_CONSTRAINTS in failed)
+        parts += _never(index, need, explained=MISMATCH_CONSTRAINTS in failed)
     text = f"no host fits: {', '.join(parts)}"
     return Unschedulable(counts, f"{text}: {NEVER_FITS}" if never else text, never)
 
 
-def _never(index: HostIndex, need: Need, *, told: bool) -> Iterator[str]:
-    """What the parts cannot tell one by one: each may be had, and yet not together.
+def _never(index: HostIndex, need: Need, *, explained: bool) -> Iterator[str]:
+    """What single checks do not show: each may pass on some host, but not all on one.
 
-    `told`: the parts speak of the constraint. They do not where all hosts lack room as well.
+    `explained`: the constraint is explained already. It is not where all hosts lack resources too.
     """
     unmet = [leaf for leaf in _of_hosts(need.shape.constraint) if not _anywhere(index, leaf)]
-    if unmet and not told:
-        yield f"no host is as wanted: {_texts(unmet)}"
+    if unmet and not explained:
+        yield f"no host matches {_texts(unmet)}"
     enough = index.capacity >= np.array(need.least[:PORTS])[:, None]
     enough &= index.has_host
     if not enough.any(axis=1).all():
-        return  # some resource is more than any host has, and that is told
+        return  # one resource is more than any host has, and that is explained already
     if not enough.all(axis=0).any():
         yield "no single host is large enough for all of it"
     elif not unmet:
-        yield "the hosts that are large enough may not be used for it"
+        yield "the hosts that are large enough are not open to it"
 
 
 def _parts(
@@ -89,76 +89,75 @@ def _parts(
         if reason == MISMATCH_STATUS:
             yield from _status(index, hosts, total=total)
         elif reason == NO_OFFER and need.nothing:
-            yield f"{_these(hosts, total, verbs=('have', 'has'))} no room of any kind left"
+            yield f"{_hosts_text(hosts, total, verbs=('have', 'has'))} no free resources"
         elif reason == MISMATCH_CONSTRAINTS:
             yield from _constraints(index, need, hosts=hosts, total=total)
         elif reason in _OTHERS:
-            yield f"{_these(hosts, total)} {_OTHERS[reason]}"
+            yield f"{_hosts_text(hosts, total)} {_OTHERS[reason]}"
         if reason == INSUFFICIENT or (reason == NO_OFFER and INSUFFICIENT not in failed):
-            # Who has nothing left lacks whatever is wanted, so both are told as one.
+            # A host with nothing free lacks whatever is requested, so both are counted together.
             nothing = np.zeros(index.size, np.bool_)
             lacking = failed.get(NO_OFFER, nothing) | failed.get(INSUFFICIENT, nothing)
-            yield from _room(index, need, hosts=lacking, total=total)
+            yield from _resources(index, need, hosts=lacking, total=total)
 
 
 def _status(index: HostIndex, hosts: Flags, *, total: int) -> Iterator[str]:
     down, refused = hosts & ~index.up, hosts & index.up
     if down.any():
-        yield f"{_these(down, total)} not up"
+        yield f"{_hosts_text(down, total)} not up"
     if refused.any():
-        yield f"{_these(refused, total, verbs=('have', 'has'))} just refused"
+        yield f"{_hosts_text(refused, total, verbs=('have', 'has'))} just refused"
 
 
-def _room(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
-    """Each resource that some of these hosts lack, with the most that one of them has."""
+def _resources(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
+    """Each resource of which some of these hosts have too little, with the most that one has."""
     for at, (name, unit) in enumerate(RESOURCE_UNITS):
-        lacking = hosts & (index.room[at] < need.least[at])
+        lacking = hosts & (index.free[at] < need.least[at])
         if not lacking.any() or need.amounts[at] < EPSILON:
             continue
-        wants, largest = need.amounts[at], int(index.capacity[at][index.has_host].max())
+        largest = int(index.capacity[at][index.has_host].max())
         if largest < need.least[at]:
-            has = f"the largest has {_number(largest)}{unit} in all"
+            has = f"the largest host has {_number(largest)}{unit}"
         else:
-            free = max(int(index.room[at][lacking].max()), 0)
-            has = f"the best has {_number(free)}{unit} free, {_number(wants - free)}{unit} short"
-        who = _these(lacking, total, verbs=("lack", "lacks"))
-        yield f"{who} {name} (wants {_number(wants)}{unit}, {has})"
-    lacking = hosts & (index.room[PORTS] < need.amounts[PORTS])
+            free = max(int(index.free[at][lacking].max()), 0)
+            has = f"at most {_number(free)}{unit} free"
+        who = _hosts_text(lacking, total, verbs=("lack", "lacks"))
+        yield f"{who} {name} (requested {_number(need.amounts[at])}{unit}, {has})"
+    lacking = hosts & (index.free[PORTS] < need.amounts[PORTS])
     if need.amounts[PORTS] and lacking.any():
         free, who = (
-            int(index.room[PORTS][lacking].max()),
-            _these(lacking, total, verbs=("lack", "lacks")),
+            int(index.free[PORTS][lacking].max()),
+            _hosts_text(lacking, total, verbs=("lack", "lacks")),
         )
-        yield f"{who} ports (wants {need.amounts[PORTS]}, the best has {free} free)"
+        yield f"{who} ports (requested {need.amounts[PORTS]}, at most {free} free)"
 
 
 def _constraints(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
     constraint = need.shape.constraint
     if constraint is None:
-        yield f"{_these(hosts, total)} exclusive to others"
+        yield f"{_hosts_text(hosts, total)} exclusive to other tasks"
         return
     mismatch = hosts & (truths(constraint, index) < MATCH)
-    shut = hosts & ~mismatch
-    if shut.any():
-        yield f"{_these(shut, total)} exclusive to others, or full of such tasks"
+    closed = hosts & ~mismatch
+    if closed.any():
+        yield f"{_hosts_text(closed, total)} exclusive to other tasks, or at a constraint's limit"
     if not mismatch.any():
         return
     known = _of_hosts(constraint)
     unmet = [leaf for leaf in known if not _anywhere(index, leaf)]
-    named = unmet or known
-    told = _texts(named)
-    nobody = "; no host is so" if unmet else ""
-    wanted = f" (wants {told}{nobody})" if told else ""
-    yield f"{_these(mismatch, total, verbs=('do', 'does'))} not meet the constraint{wanted}"
+    conditions = _texts(unmet or known)
+    none = "; no host matches" if unmet else ""
+    required = f" (requires {conditions}{none})" if conditions else ""
+    yield f"{_hosts_text(mismatch, total, verbs=('do', 'does'))} not meet the constraint{required}"
 
 
 def _of_hosts(constraint: Constraint | None) -> list[Constraint]:
-    """All that must hold of a host at once: an "or" is one condition, however many would do."""
+    """The conditions that must all hold on a host; an "or" is one condition."""
     if constraint is None:
         return []
     if constraint.form == "and":
         return [one for member in constraint.members for one in _of_hosts(member)]
-    return [] if asks_tasks(constraint) else [constraint]
+    return [] if depends_on_tasks(constraint) else [constraint]
 
 
 def _anywhere(index: HostIndex, leaf: Constraint) -> bool:
@@ -166,13 +165,13 @@ def _anywhere(index: HostIndex, leaf: Constraint) -> bool:
 
 
 def _texts(conditions: list[Constraint]) -> str:
-    told = " and ".join(_text(leaf) for leaf in conditions[:LEAVES_TOLD_MAX])
-    rest = len(conditions) - LEAVES_TOLD_MAX
-    return f"{told} and {rest} more" if rest > 0 else told
+    shown = " and ".join(_text(leaf) for leaf in conditions[:CONDITIONS_SHOWN_MAX])
+    rest = len(conditions) - CONDITIONS_SHOWN_MAX
+    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def _text(leaf: Constraint) -> str:
-    """A condition on a host as people say it."""
+    """A condition on a host as text."""
     if leaf.form != "label":
         within = f" {leaf.form} ".join(_text(member) for member in leaf.members)
         return f"({within})"
@@ -181,12 +180,12 @@ def _text(leaf: Constraint) -> str:
         return label
     if (leaf.condition, number) in (("less", 1), ("equal", 0)):
         return f"no {label}"
-    words = {"less": "fewer than", "equal": "exactly", "greater": "more than"}
-    return f"{words.get(leaf.condition, leaf.condition)} {number} times {label}"
+    names = {"less": "fewer than", "equal": "exactly", "greater": "more than"}
+    return f"{names.get(leaf.condition, leaf.condition)} {number} times {label}"
 
 
-def _these(hosts: Flags, total: int, *, verbs: tuple[str, str] = ("are", "is")) -> str:
-    """So many of all hosts, with the verb that goes with them."""
+def _hosts_text(hosts: Flags, total: int, *, verbs: tuple[str, str] = ("are", "is")) -> str:
+    """ "3 of 5 hosts are", with the verb in the right number."""
     count = int(np.count_nonzero(hosts))
     return f"{count} of {total} hosts {verbs[count == 1]}"
 

@@ -1,8 +1,8 @@
-"""The words of the runtime: all that a kind of actor needs to import.
+"""The vocabulary of the runtime: all that a kind of actor needs to import.
 
-A kind is a record of pure functions over values: `decide` (a message came), `pursue` (is there a
-next step towards the goal?), `evolve` (a fact happened). This module names the values they share.
-It must never import anything above it, read a clock, draw a number or know any kind.
+A kind is a record of pure functions over values: `decide` (a message arrived), `pursue` (is there
+a next step towards the goal?), `evolve` (a fact happened). This module defines the values they
+share. It must never import anything above it, read a clock, draw a random number or know any kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NewType
 import msgspec
 
 Key = NewType("Key", str)
-"""Name of an entity wherever it lives: `<kind>/<rest>`, such as `job/<uuid>`."""
+"""Name and address of an entity: `<kind>/<rest>`, such as `job/<uuid>`."""
 
 
 def key(kind: str, *parts: object) -> Key:
@@ -25,15 +25,15 @@ def key(kind: str, *parts: object) -> Key:
 
 @functools.lru_cache(maxsize=65536)
 def kind_of(name: Key) -> str:
-    """The kind a key belongs to. Asked several times a turn, hence remembered."""
+    """The kind of a key. Cached, as it is called several times per turn."""
     return name.partition("/")[0]
 
 
 class Bits:
     """A set of members of a crowd, held as the bits of one integer; immutable, iterates ascending.
 
-    It travels and is journaled as little-endian bytes, because MessagePack knows no integer of
-    a thousand bits.
+    It is sent and journaled as little-endian bytes, because MessagePack has no integer of a
+    thousand bits.
     """
 
     __slots__ = ("raw",)
@@ -114,23 +114,23 @@ class Value(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Delivery(enum.Enum):
     """What bookkeeping a message between shards has."""
 
-    OWED = "owed"  # must arrive: said again until the sender's state changes
-    LATEST = "latest"  # absolute and versioned: only the newest matters, said again until seen
-    DROPPABLE = "droppable"  # a wish, a hint or an answer: whoever wants it asks again
+    OWED = "owed"  # must arrive: resent until the sender's state changes
+    LATEST = "latest"  # absolute and versioned: only the newest matters, resent until seen
+    DROPPABLE = "droppable"  # a request, hint or reply: whoever needs it asks again
 
 
 class Message(Value, frozen=True, gc=False, array_like=True):
-    """Something said to an actor. Numbered per kind; the number is its name in bytes."""
+    """What is sent to an actor. Its class has a number per kind, by which it is encoded."""
 
     delivery: ClassVar[Delivery] = Delivery.DROPPABLE
 
     def replaced(self) -> Message | None:
-        """An older word that this one makes pointless, where both would leave together."""
+        """An older message that this one makes pointless, if both are in one frame."""
         return None
 
 
 class Fact(Value, frozen=True, gc=False, array_like=True):
-    """Something an actor wrote down; its class is named in the past tense."""
+    """What an actor journals; its class is named in the past tense."""
 
 
 class Query(Value, frozen=True, gc=False, array_like=True):
@@ -138,30 +138,30 @@ class Query(Value, frozen=True, gc=False, array_like=True):
 
 
 class Due(Message, frozen=True, gc=False, array_like=True):
-    """The deadline of this name has come. The runtime says it, only while it is still theirs."""
+    """The deadline of this name has come. The runtime sends it only while it still applies."""
 
     name: str
 
 
 class Pursue(Message, frozen=True, gc=False, array_like=True):
-    """Nothing was said, but what the actor follows has changed: look at the goal again.
+    """No message of an actor, but what it depends on has changed: pursue the goal again.
 
-    `step` is what that look came to, where the runtime has looked already.
+    `step` is the next step, if the runtime has called `pursue` already.
     """
 
     step: Any = None
 
 
 class Column(Value, frozen=True, gc=False, array_like=True):
-    """A target named by a column of the crowd: "my host". Each member's own value is meant."""
+    """A target named by a column of the crowd, such as "my host": each member's own value."""
 
     name: str
 
 
 class Target(enum.Enum):
-    """Targets that a behaviour can name without knowing any key."""
+    """Targets that a kind can name without knowing any key."""
 
-    SENDER = "sender"  # whoever sent the message that is being decided
+    SENDER = "sender"  # of the message that is being decided
     PARENT = "parent"  # the parent of the crowd
     SELF = "self"
 
@@ -170,7 +170,7 @@ SENDER, PARENT, SELF = Target.SENDER, Target.PARENT, Target.SELF
 
 
 class Send(Value, frozen=True, gc=False, array_like=True):
-    """One message that leaves once the frame is safe.
+    """One message that leaves once the frame is durable.
 
     `members` narrows a message to members of the crowd `to`; `values` gives one value for each of
     them, ascending, for a fact that keeps it in a column.
@@ -183,17 +183,17 @@ class Send(Value, frozen=True, gc=False, array_like=True):
 
 
 class Decision(Value, frozen=True, gc=False, array_like=True):
-    """What a behaviour makes of a message: facts, sends, an answer to the asker, and why."""
+    """The outcome of `decide` or `pursue`: facts, sends, a reply to the caller, and the reason."""
 
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
     reply: Any = None
     because: str = ""
-    notes: Any = None  # soft memory from now on: never journaled, lost with the daemon
+    notes: Any = None  # replaces the actor's notes: never journaled, lost with the process
 
 
 class At(msgspec.Struct, frozen=True, gc=False):
-    """Where and when a turn is taken: all that is not the actor's own state."""
+    """The context of a turn: all that it may use besides the actor's own state."""
 
     now: float  # seconds since the epoch, never falling within a shard
     key: Key  # the cell's own key; of a crowd, the crowd's
@@ -201,18 +201,18 @@ class At(msgspec.Struct, frozen=True, gc=False):
     members: Bits | None = None  # members of the sender, where the sender is a crowd
     values: tuple[Any, ...] = ()
     index: Any = None  # what the actor, or its parent, derives from children
-    who: str = ""
-    notes: Any = None  # what the last decision with notes left behind, or None
-    epoch: int = 0  # of the shard; orders to the outside carry it, and older ones are refused
-    position: int = 0  # of the frame being made; of a report, a number that only grows
-    level: int = 0  # feature level: what all members of the fleet are known to understand
+    who: str = ""  # the principal, as text
+    notes: Any = None  # of the last decision that had some, or None
+    epoch: int = 0  # of the shard; orders to backends carry it, and older ones are refused
+    position: int = 0  # of the frame being made; in a report, a number that only grows
+    level: int = 0  # feature level: what all members of the cluster understand
 
 
 class Rest(enum.Enum):
     """Why there is no next step."""
 
     SETTLED = "settled"  # the goal is reached
-    WAITING = "waiting"  # somebody else's word is awaited
+    WAITING = "waiting"  # for a message of another actor
 
 
 SETTLED, WAITING = Rest.SETTLED, Rest.WAITING
@@ -225,7 +225,7 @@ class Goal(Message, frozen=True, gc=False, array_like=True):
 
 
 class Latest(Message, frozen=True, gc=False, array_like=True):
-    """An absolute word of which only the newest version matters; said until it was seen."""
+    """An absolute report of which only the newest version matters; resent until it is seen."""
 
     delivery: ClassVar[Delivery] = Delivery.LATEST
 
@@ -233,16 +233,16 @@ class Latest(Message, frozen=True, gc=False, array_like=True):
 
 
 class Seen(Message, frozen=True, gc=False, array_like=True):
-    """The runtime's answer to a `Latest`: this version stands in a frame that is safe."""
+    """The runtime's acknowledgement of a `Latest`: this version is in a durable frame."""
 
     subject: str
     version: int
 
 
 class Refused(Value, frozen=True, gc=False, array_like=True):
-    """An answer: the sender is wrong. `field` is the path of what is wrong, `text` says how.
+    """An answer: the request is wrong. `field` is the path of what is wrong, `text` says how.
 
-    `again`: the very same request may be right later, so it is not remembered by its key.
+    `again`: the same request may succeed later, so the answer is not kept under its request key.
     """
 
     code: str
@@ -271,7 +271,7 @@ class Absent(Value, frozen=True, gc=False, array_like=True):
 
 
 class DeadLettered(Value, frozen=True, gc=False, array_like=True):
-    """An answer: the message failed again and again and is kept for a person to look at."""
+    """An answer: the message failed `ATTEMPTS_MAX` times and is kept for an operator."""
 
     text: str
 
@@ -284,12 +284,12 @@ Upcast = Callable[[Any], Any]
 
 
 def no_deadline(state: Any) -> tuple[str, float] | None:
-    """The deadline of kinds that wait for nothing by the clock."""
+    """For kinds without deadlines."""
     return None
 
 
 def owes_nothing(state: Any) -> tuple[Send, ...]:
-    """What kinds owe that only answer."""
+    """For kinds without owed sends."""
     return ()
 
 
@@ -299,19 +299,19 @@ def never_ends(state: Any, index: Any) -> bool:
 
 
 def no_parent(name: Key, state: Any) -> Key | None:
-    """The parent of kinds that nobody follows."""
+    """For kinds without a parent."""
     return None
 
 
 class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind adds when its members live together as a crowd.
+    """What a kind adds when its entities are the members of a crowd.
 
-    `columns` names what differs from member to member, each with its type. `write` says what a
-    fact puts into them: fact class → function of (fact, now) → {column: value}; `per_member`
-    names the column that takes the values a message brought, one for each member.
+    `columns` names the values that differ from member to member, with their types. `write` is what
+    a fact writes to them: fact class → function of (fact, now) → {column: value}; `per_member`
+    names the column that takes the values of a message, one for each member.
     `resolve` completes a message from the parent's state: message class → function of
-    (parent's state, message, the member's `spec`) → message. `archive` is for facts that put
-    away what a member's own columns hold: function of (state before, read a column) →
+    (parent's state, message, the member's `spec`) → message. `archive` is for facts that move
+    values between a member's columns: function of (state before, read a column) →
     {column: value}, called member by member. `upcasters` names the columns whose values change
     with the kind's schema: column → {older schema: step of one value to the next schema}.
     """
@@ -328,12 +328,12 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of actor, as registered with the runtime. Every field is pure.
 
-    `absent` is the table for keys that are not in memory: message class → decision on nothing.
-    `lookup` names the messages for which the final states are searched before `absent` is asked.
-    `schema` is that of the state; `schemas` has those of facts, messages and answers whose form
-    changed since the first; `upcasters` leads from older forms: class → {older schema: step}.
-    `since` has the facts and answers that earlier versions do not know, in this form: class →
-    the feature level from which they may be written. Below it a decision writes what they know.
+    `absent` is the table for keys that do not exist: message class → decision without a state.
+    `lookup` names the messages that need the `ended` row of a key that is not in memory.
+    `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
+    since the first; `upcasters` converts from older ones: class → {older schema: step}.
+    `since` has the facts and answers that earlier versions cannot read, in this schema: class →
+    the feature level from which they may be written. Below it decisions must not produce them.
     """
 
     name: str
@@ -352,15 +352,15 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     ended: Callable[[Any, Any], bool] = never_ends  # of (state, index)
     parent: Callable[[Key, Any], Key | None] = no_parent
     index: Callable[[], Any] | None = None
-    report: Callable[[Any, At], tuple[Send, ...]] | None = None  # said when children changed
+    report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
     inspect: Mapping[type, Callable[..., Any]] = {}
-    recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes want a `Pursue`
-    view: Callable[[Key, Any], Any] | None = None
-    follows: Callable[[Key], Key] | None = None  # the crowd that an entity is parent of
+    recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
+    view: Callable[[Key, Any], Any] | None = None  # the summary of an entity for listings
+    follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
-    fresh: Callable[[Any], bool] = lambda message: False  # certainly new: not looked up after all
-    keep: int = 0  # ended entities that stay in memory before the oldest is written out
+    fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup
+    keep: int = 0  # ended entities that stay in memory before the oldest is evicted
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     crowd: CrowdKind | None = None
     schema: int = 1

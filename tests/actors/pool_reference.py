@@ -22,7 +22,7 @@ class Reference:
     def __init__(self) -> None:
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
-        self.hungry: list[Key] = []
+        self.pending: list[Key] = []
 
     def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
         if key.startswith("respool/"):
@@ -33,10 +33,10 @@ class Reference:
         assert isinstance(known, Lot)
         pool = known.shape.pool
         waits = any(lot.waiting for lot in self.lots_of(pool))
-        if waits and pool not in self.hungry:
-            self.hungry.append(pool)
-        elif not waits and pool in self.hungry:
-            self.hungry.remove(pool)
+        if waits and pool not in self.pending:
+            self.pending.append(pool)
+        elif not waits and pool in self.pending:
+            self.pending.remove(pool)
 
     def lots_of(self, pool: Key) -> list[Lot]:
         return [lot for lot in self.lots.values() if lot.shape.pool == pool]
@@ -105,7 +105,7 @@ class Reference:
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
         use = {key: self.use(key) for key in self.pools}
-        for pool in [key for key in self.hungry if key in self.pools]:
+        for pool in [key for key in self.pending if key in self.pools]:
             for key in self.order(pool):
                 lot = self.lots[key]
                 need = lot.shape.resources

@@ -72,7 +72,7 @@ EVERY = {name: [*types_of(kind)] for name, kind in KINDS.items()} | {
     prefix: [(f"message {number}", cls) for number, cls in sorted(messages.items())]
     for prefix, messages in SOFTS.items()
 }
-"""Of each kind, and of what soft machines hear."""
+"""Of each kind, and of what ephemeral services receive."""
 
 
 def recorded(kind: str) -> dict[str, bytes]:

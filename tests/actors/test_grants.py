@@ -1,4 +1,4 @@
-"""Grants: whatever slices say in whatever order, no more may run than the job's limit allows.
+"""Grants: whatever slices report in whatever order, no more may run than the job's limit allows.
 
 Must not step a slice: a slice is a number of instances under way and a number that ended.
 """
@@ -53,8 +53,8 @@ def test_never_more_than_the_limit_and_always_as_many(
         if number in over:
             under_way = min(grants.get(number, 0), count_of(job, number) - over[number])
             over[number] += min(count, under_way)  # only what runs can end
-        told = {k: ended(v) for k, v in over.items() if v}
-        grants |= dict(higher(job, grants, tallies=told))
+        tallies = {k: ended(v) for k, v in over.items() if v}
+        grants |= dict(higher(job, grants, tallies=tallies))
         left = {k: count_of(job, k) - v for k, v in over.items()}
         under_way = sum(min(grants.get(k, 0), left[k]) for k in left)
         assert under_way == min(job.maximum_running, sum(left.values()))

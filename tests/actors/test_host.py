@@ -1,6 +1,6 @@
-"""A host: who gets room, what is remembered and until when, what a backend's list mends.
+"""A host: what it grants, how long the ledger keeps a run, what a backend's list repairs.
 
-Must not run anything: orders to the backend are looked at, reports are said by hand.
+Must not run anything: orders to the backend are checked, reports are made by hand.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
-from peloton.actors.host.goals import INSPECT_EVERY_S, HostNotes, deadline
+from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import HOLDING, RUN_TABLE, About, RunPhase, RunStep
+from peloton.actors.host.ledger import HOLDING, RUN_TABLE, RunEvent, RunPhase, RunStep
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -32,20 +32,20 @@ DONE = RunOutcome(End.SUCCEEDED, 0)
 EPOCH = 3
 
 
-def hears(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
-    """One turn of a host, on a word of these members or of its backend."""
+def receive(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
+    """One turn of a host, on a message of these members or of its backend."""
     some = Bits.of(*members) if members else None
     at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
     return take_turn(KIND, host, message=message, at=at)
 
 
-def said(turn: Turn) -> list[tuple[Message, list[int]]]:
-    """What tasks are told, with whom."""
+def replies(turn: Turn) -> list[tuple[Message, list[int]]]:
+    """What is sent to tasks, with the members."""
     return [(s.message, [*s.members]) for s in turn.sends if s.members is not None]
 
 
 def orders(turn: Turn) -> list[Message]:
-    """What the backend is told."""
+    """What is sent to the backend."""
     return [send.message for send in turn.sends if send.to == BACKEND]
 
 
@@ -55,9 +55,9 @@ def pod(member: int, run: int = 1) -> str:
 
 def up(ports: tuple[int, int] = (31000, 31003)) -> Host:
     """A host of four cpus that is up."""
-    host = hears(None, m.ConfigureHost(ROOM, (), BACKEND, ports)).state
-    host = hears(host, m.BackendUp()).state
-    host = hears(host, m.RunsListed(())).state
+    host = receive(None, m.ConfigureHost(ROOM, (), BACKEND, ports)).state
+    host = receive(host, m.BackendUp()).state
+    host = receive(host, m.RunsListed(())).state
     assert host.state == HostStates.UP
     return host  # type: ignore[no-any-return]
 
@@ -66,41 +66,41 @@ def with_run(phase: RunPhase, member: int = 0) -> Host:
     """A host that holds one run in this phase."""
     host = up()
     spec = SPEC if phase != RunPhase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
-    host = hears(host, m.Launch(1, spec), member).state
+    host = receive(host, m.Launch(1, spec), member).state
     if phase in (RunPhase.STARTED, RunPhase.ENDED):
-        host = hears(host, m.RunsStarted((pod(member),))).state
+        host = receive(host, m.RunsStarted((pod(member),))).state
     if phase == RunPhase.KILLING:
-        host = hears(host, m.KillRun(1, 5.0), member).state
+        host = receive(host, m.KillRun(1, 5.0), member).state
     if phase == RunPhase.ENDED:
-        host = hears(host, m.RunsEnded((m.RunEnd(pod(member), DONE),))).state
+        host = receive(host, m.RunsEnded((m.RunEnd(pod(member), DONE),))).state
     assert host.runs[pod(member)].phase == phase
     return host
 
 
 def test_a_host_is_up_once_its_backend_was_compared() -> None:
-    turn = hears(None, m.ConfigureHost(ROOM, (), BACKEND))
+    turn = receive(None, m.ConfigureHost(ROOM, (), BACKEND))
     assert turn.state.state == HostStates.UNREACHABLE
-    turn = hears(turn.state, m.BackendUp())
+    turn = receive(turn.state, m.BackendUp())
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     assert turn.state.state == HostStates.RECONCILING
-    assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
+    assert receive(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 
-def test_room_is_granted_lowest_first_and_the_rest_refused() -> None:
-    turn = hears(up(), m.Launch(1, SPEC), *range(6))
-    told = said(turn)
-    assert told[0] == (t.Accepted(1), [0, 1, 2, 3])
-    refusal, members = told[1]
+def test_the_lowest_members_are_granted_first_and_the_rest_refused() -> None:
+    turn = receive(up(), m.Launch(1, SPEC), *range(6))
+    replied = replies(turn)
+    assert replied[0] == (t.Accepted(1), [0, 1, 2, 3])
+    refusal, members = replied[1]
     assert isinstance(refusal, t.RunRefused) and members == [4, 5]
-    assert refusal.reason == "no room on the host: cpu"
+    assert refusal.reason == "insufficient resources on the host: cpu"
     assert turn.state.free == Resources() and len(turn.facts) == 2
     starts = orders(turn)[0]
     assert isinstance(starts, m.StartRuns) and starts.epoch == EPOCH
     assert [run.run for run in starts.runs] == [pod(n) for n in range(4)]
 
 
-def test_a_run_is_told_who_it_is() -> None:
-    turn = hears(up(), m.Launch(1, m.RunSpec(Resources(1), "x", environment=(("A", "1"),))), 7)
+def test_a_run_gets_its_ids() -> None:
+    turn = receive(up(), m.Launch(1, m.RunSpec(Resources(1), "x", environment=(("A", "1"),))), 7)
     start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
     assert dict(start.environment) == {
         "A": "1",
@@ -111,16 +111,16 @@ def test_a_run_is_told_who_it_is() -> None:
     }
 
 
-def test_a_run_of_a_real_job_is_told_the_ids_of_its_parts() -> None:
+def test_a_run_of_a_real_job_gets_the_ids_of_its_parts() -> None:
     job = "6f1c9d0e-0000-4000-8000-00000000abcd"
-    told = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
-    assert told["PELOTON_JOB_ID"] == job and told["PELOTON_INSTANCE_ID"] == "12"
-    assert told["PELOTON_TASK_ID"] == f"{job}-12"
+    environment = dict(m.StartRun(f"{job}-12-3", SPEC).environment)
+    assert environment["PELOTON_JOB_ID"] == job and environment["PELOTON_INSTANCE_ID"] == "12"
+    assert environment["PELOTON_TASK_ID"] == f"{job}-12"
 
 
 def test_the_name_of_a_run_is_in_memory_once() -> None:
     """A hundred bytes a run: the order to the backend and the ledger share them."""
-    turn = hears(up(), m.Launch(1, SPEC), 0, 1)
+    turn = receive(up(), m.Launch(1, SPEC), 0, 1)
     ordered = {id(run.run) for run in orders(turn)[0].runs}  # type: ignore[attr-defined]
     assert ordered == {id(name) for name in turn.state.runs}
 
@@ -132,71 +132,71 @@ def test_the_name_of_a_run_is_in_memory_once() -> None:
         (RunPhase.STARTED, t.Started(1)),
         (RunPhase.KILLING, t.Accepted(1)),
         (RunPhase.ENDED, t.Ended(1, DONE)),
-        (RunPhase.REFUSED, t.RunRefused(1, "no room on the host: cpu")),
+        (RunPhase.REFUSED, t.RunRefused(1, "insufficient resources on the host: cpu")),
     ],
 )
 def test_a_repeated_launch_is_answered_from_the_ledger(phase: RunPhase, answer: Message) -> None:
-    turn = hears(with_run(phase), m.Launch(1, SPEC), 0)
-    assert not turn.facts and not orders(turn) and said(turn) == [(answer, [0])]
+    turn = receive(with_run(phase), m.Launch(1, SPEC), 0)
+    assert not turn.facts and not orders(turn) and replies(turn) == [(answer, [0])]
 
 
 @pytest.mark.parametrize(
-    ("phase", "after", "told", "stops"),
+    ("phase", "after", "expected", "stops"),
     [
         (RunPhase.ACCEPTED, RunPhase.KILLING, [], True),
         (RunPhase.STARTED, RunPhase.KILLING, [], True),
         (RunPhase.KILLING, RunPhase.KILLING, [], True),
         (RunPhase.ENDED, RunPhase.ENDED, [(t.Ended(1, DONE), [0])], False),
         (RunPhase.REFUSED, RunPhase.REFUSED,
-         [(t.RunRefused(1, "no room on the host: cpu"), [0])], False),
+         [(t.RunRefused(1, "insufficient resources on the host: cpu"), [0])], False),
     ],
 )  # fmt: skip
 def test_a_kill_is_answered_from_every_phase(
-    phase: RunPhase, after: RunPhase, told: Any, stops: bool
+    phase: RunPhase, after: RunPhase, expected: Any, stops: bool
 ) -> None:
-    turn = hears(with_run(phase), m.KillRun(1, 5.0), 0)
-    assert turn.state.runs[pod(0)].phase == after and said(turn) == told
+    turn = receive(with_run(phase), m.KillRun(1, 5.0), 0)
+    assert turn.state.runs[pod(0)].phase == after and replies(turn) == expected
     expected: list[Message] = [m.StopRuns(HOST, EPOCH, (pod(0),), 5.0)] if stops else []
     assert orders(turn) == expected
 
 
 def test_what_is_killed_and_unknown_is_gone() -> None:
-    assert said(hears(up(), m.KillRun(4, 5.0), 0, 2)) == [(t.RunGone(4), [0, 2])]
+    assert replies(receive(up(), m.KillRun(4, 5.0), 0, 2)) == [(t.RunGone(4), [0, 2])]
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ENDED, RunPhase.REFUSED])
 def test_what_is_over_is_remembered_until_it_was_seen(phase: RunPhase) -> None:
     host = with_run(phase)
     assert len(owed(host)) == 1 and host.free == ROOM
-    assert not hears(host, m.RunSeen(2), 0).facts, "another run was seen"
-    assert not hears(host, m.RunSeen(1), 0).state.runs
+    assert not receive(host, m.RunSeen(2), 0).facts, "another run was seen"
+    assert not receive(host, m.RunSeen(1), 0).state.runs
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
 def test_what_is_not_over_is_not_forgotten(phase: RunPhase) -> None:
     host = with_run(phase)
-    assert not hears(host, m.RunSeen(1), 0).facts and not owed(host)
+    assert not receive(host, m.RunSeen(1), 0).facts and not owed(host)
 
 
 def test_a_killed_run_that_fails_was_killed() -> None:
     end = m.RunEnd(pod(0), RunOutcome(End.FAILED, signal="SIGTERM"))
-    turn = hears(with_run(RunPhase.KILLING), m.RunsEnded((end,)))
-    assert said(turn)[0][0].outcome.end == End.KILLED  # type: ignore[attr-defined]
-    well = hears(with_run(RunPhase.KILLING), m.RunsEnded((m.RunEnd(pod(0), DONE),)))
-    assert said(well)[0][0].outcome.end == End.SUCCEEDED, "it was faster"  # type: ignore[attr-defined]
+    turn = receive(with_run(RunPhase.KILLING), m.RunsEnded((end,)))
+    assert replies(turn)[0][0].outcome.end == End.KILLED  # type: ignore[attr-defined]
+    well = receive(with_run(RunPhase.KILLING), m.RunsEnded((m.RunEnd(pod(0), DONE),)))
+    assert replies(well)[0][0].outcome.end == End.SUCCEEDED, "it was faster"  # type: ignore[attr-defined]
 
 
 def test_ports_are_picked_and_never_given_twice() -> None:
     dynamic, fixed = m.Port("http", 0, "PORT"), m.Port("fixed", 31000)
     both = m.RunSpec(Resources(1), "x", ports=(dynamic, fixed))
-    turn = hears(up(), m.Launch(1, both), 0, 1)
-    assert said(turn)[0] == (t.Accepted(1), [0])
-    assert said(turn)[1][0].reason == "no free port on the host"  # type: ignore[attr-defined]
+    turn = receive(up(), m.Launch(1, both), 0, 1)
+    assert replies(turn)[0] == (t.Accepted(1), [0])
+    assert replies(turn)[1][0].reason == "no free port on the host"  # type: ignore[attr-defined]
     start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
     assert dict(start.environment)["PORT"] == "31001", "31000 is the fixed one"
     one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
-    again = hears(turn.state, m.Launch(1, one), 2, 3)
-    assert [members for _, members in said(again)] == [[2], [3]]
+    again = receive(turn.state, m.Launch(1, one), 2, 3)
+    assert [members for _, members in replies(again)] == [[2], [3]]
     held = [run.ports for run in again.state.runs.values() if run.phase == RunPhase.ACCEPTED]
     assert sorted(held) == [(31001, 31000), (31002,)]
 
@@ -205,28 +205,28 @@ def test_ports_are_picked_and_never_given_twice() -> None:
 def test_a_host_that_is_not_up_grants_nothing(state: HostStates) -> None:
     host = up()
     if state == HostStates.RECONCILING:
-        host = hears(host, m.BackendUp()).state
+        host = receive(host, m.BackendUp()).state
     else:
-        host = hears(host, m.BackendDown("gone")).state
+        host = receive(host, m.BackendDown("gone")).state
     if state == HostStates.LOST:
-        host = hears(host, Due("unreachable")).state
-    turn = hears(host, m.Launch(1, SPEC), 0)
+        host = receive(host, Due("unreachable")).state
+    turn = receive(host, m.Launch(1, SPEC), 0)
     assert turn.state.state == state
-    assert said(turn)[0][0].reason == f"host is {state.name.lower()}"  # type: ignore[attr-defined]
+    assert replies(turn)[0][0].reason == f"host is {state.name.lower()}"  # type: ignore[attr-defined]
 
 
 def test_a_silent_backend_loses_the_runs_in_time() -> None:
-    host = hears(with_run(RunPhase.STARTED), m.BackendDown("gone")).state
+    host = receive(with_run(RunPhase.STARTED), m.BackendDown("gone")).state
     assert deadline(host) == ("unreachable", 60.0) and host.used == Resources(UNIT)
-    turn = hears(host, Due("unreachable"))
+    turn = receive(host, Due("unreachable"))
     assert turn.state.state == HostStates.LOST and turn.state.used == Resources()
-    outcome = said(turn)[0][0].outcome  # type: ignore[attr-defined]
+    outcome = replies(turn)[0][0].outcome  # type: ignore[attr-defined]
     assert (outcome.end, outcome.system) == (End.LOST, True)
     assert len(owed(turn.state)) == 1
 
 
 RECONCILE = [
-    # phase, what the backend lists of it, phase afterwards, orders, words
+    # phase, what the backend lists of it, phase afterwards, orders, messages
     (RunPhase.ACCEPTED, None, RunPhase.ACCEPTED, ["StartRuns"], []),
     (RunPhase.ACCEPTED, "running", RunPhase.STARTED, [], ["Started"]),
     (RunPhase.ACCEPTED, "ended", RunPhase.ENDED, ["ForgetRuns"], ["Ended"]),
@@ -242,38 +242,38 @@ RECONCILE = [
 ]
 
 
-@pytest.mark.parametrize(("phase", "listed", "after", "ordered", "told"), RECONCILE)
+@pytest.mark.parametrize(("phase", "listed", "after", "ordered", "expected"), RECONCILE)
 def test_the_ledger_is_compared_row_by_row(
-    phase: RunPhase, listed: str | None, after: RunPhase, ordered: list[str], told: list[str]
+    phase: RunPhase, listed: str | None, after: RunPhase, ordered: list[str], expected: list[str]
 ) -> None:
-    host = hears(with_run(phase), m.BackendUp()).state
+    host = receive(with_run(phase), m.BackendUp()).state
     running = (pod(0),) if listed == "running" else ()
     ends = (m.RunEnd(pod(0), DONE),) if listed == "ended" else ()
-    turn = hears(host, m.RunsListed(running, ends))
+    turn = receive(host, m.RunsListed(running, ends))
     assert turn.state.state == HostStates.UP
     assert turn.state.runs[pod(0)].phase == after
     assert [type(order).__name__ for order in orders(turn)] == ordered
-    assert [type(word).__name__ for word, _ in said(turn)] == told
+    assert [type(message).__name__ for message, _ in replies(turn)] == expected
 
 
 @pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
 def test_an_old_run_is_gone_before_the_host_is_up(phase: RunPhase | None) -> None:
     host = up() if phase is None else with_run(phase)
-    host = hears(host, m.BackendUp()).state
-    turn = hears(host, m.RunsListed((pod(0),)))
+    host = receive(host, m.BackendUp()).state
+    turn = receive(host, m.RunsListed((pod(0),)))
     assert turn.state.state == HostStates.RECONCILING
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
     end = m.RunsEnded((m.RunEnd(pod(0), RunOutcome(End.KILLED)),))
-    look = hears(turn.state, end)
+    look = receive(turn.state, end)
     assert [type(order).__name__ for order in orders(look)] == ["ForgetRuns", "ListRuns"]
-    assert hears(look.state, m.RunsListed(())).state.state == HostStates.UP
+    assert receive(look.state, m.RunsListed(())).state.state == HostStates.UP
 
 
 def test_a_list_from_before_an_outage_is_not_believed() -> None:
-    host = hears(up(), m.BackendUp()).state
-    for word in (m.BackendDown("gone"), m.HostGone()):
-        gone = hears(host, word).state
-        assert not hears(gone, m.RunsListed(())).facts
+    host = receive(up(), m.BackendUp()).state
+    for message in (m.BackendDown("gone"), m.HostGone()):
+        gone = receive(host, message).state
+        assert not receive(gone, m.RunsListed(())).facts
 
 
 @pytest.mark.parametrize(
@@ -285,118 +285,120 @@ def test_a_list_from_before_an_outage_is_not_believed() -> None:
     ],
 )
 def test_a_host_that_is_not_there(message: Message, answer: list[Message]) -> None:
-    turn = hears(None, message, 0)
-    assert turn.state is None and [word for word, _ in said(turn)] == answer
+    turn = receive(None, message, 0)
+    assert turn.state is None and [message for message, _ in replies(turn)] == answer
 
 
-def test_the_version_rises_with_every_change_of_room() -> None:
+def test_the_version_rises_with_every_change_of_resources() -> None:
     host = up()
-    granted = hears(host, m.Launch(1, SPEC), 0).state
-    started = hears(granted, m.RunsStarted((pod(0),))).state
-    ended = hears(started, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    granted = receive(host, m.Launch(1, SPEC), 0).state
+    started = receive(granted, m.RunsStarted((pod(0),))).state
+    ended = receive(started, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
     assert host.version < granted.version == started.version < ended.version
 
 
 def gone(host: Host) -> Host:
-    """The host, after it was said not to be part of the cluster any more."""
-    return hears(host, m.HostGone()).state  # type: ignore[no-any-return]
+    """The host, after it was removed from the cluster."""
+    return receive(host, m.HostGone()).state  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("state", HostStates)
-def test_who_looks_again_takes_nothing_for_granted(state: HostStates) -> None:
-    """A host out of reach asks whether the backend is up; only that answer makes it unsure."""
-    host = up() if state != HostStates.RECONCILING else hears(up(), m.BackendUp()).state
+def test_a_recheck_does_not_assume_that_the_backend_is_up(state: HostStates) -> None:
+    """An unreachable host pings its backend; only the answer makes it reconcile."""
+    host = up() if state != HostStates.RECONCILING else receive(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
-        host = hears(host, m.BackendDown("gone")).state
+        host = receive(host, m.BackendDown("gone")).state
     if state == HostStates.LOST:
-        host = hears(host, Due("unreachable")).state
-    turn = hears(host, m.RecheckBackend())
+        host = receive(host, Due("unreachable")).state
+    turn = receive(host, m.RecheckBackend())
     if state in (HostStates.UP, HostStates.RECONCILING):
         assert turn.state.state == HostStates.RECONCILING
         assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
         return
     assert turn.state == host and orders(turn) == [m.PingBackend(HOST)]
-    asked = hears(turn.state, m.BackendUp())
-    assert hears(asked.state, m.RunsListed(())).state.state == HostStates.UP
+    asked = receive(turn.state, m.BackendUp())
+    assert receive(asked.state, m.RunsListed(())).state.state == HostStates.UP
 
 
 @pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
 def test_a_start_that_nobody_owns_is_killed(phase: RunPhase | None) -> None:
     host = up() if phase is None else with_run(phase)
-    turn = hears(host, m.RunsStarted((pod(0),)))
+    turn = receive(host, m.RunsStarted((pod(0),)))
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)] and not turn.facts
 
 
-def test_an_end_heard_of_late_has_its_own_time() -> None:
-    """A run ended while nobody listened: the task is told when, now and at every repeat."""
+def test_an_end_that_is_reported_late_has_its_own_time() -> None:
+    """A run ended while its host was away: its task gets the time, now and at every repeat."""
     host = with_run(RunPhase.STARTED)
     end = m.RunsEnded((m.RunEnd(pod(0), DONE, 50.03),))
-    assert said(hears(host, end, now=51.0)) == [(t.Ended(1, DONE), [0])], "just now"
-    late = hears(host, end, now=90.0)
-    assert said(late) == [(t.Ended(1, DONE, 50.1), [0])]
+    assert replies(receive(host, end, now=51.0)) == [(t.Ended(1, DONE), [0])], "just now"
+    late = receive(host, end, now=90.0)
+    assert replies(late) == [(t.Ended(1, DONE, 50.1), [0])]
     assert [send.message for send in owed(late.state)] == [t.Ended(1, DONE, 50.1)]
     listed = m.RunsListed((), (m.RunEnd(pod(0), DONE, 50.03),))
-    assert said(hears(host, listed, now=90.0)) == [(t.Ended(1, DONE, 50.1), [0])]
+    assert replies(receive(host, listed, now=90.0)) == [(t.Ended(1, DONE, 50.1), [0])]
     early = m.RunsEnded((m.RunEnd(pod(0), DONE, 1.0),))
-    assert said(hears(host, early, now=90.0)) == [(t.Ended(1, DONE, 9.0), [0])], "a clock set back"
+    assert replies(receive(host, early, now=90.0)) == [(t.Ended(1, DONE, 9.0), [0])], (
+        "clock set back"
+    )
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
 def test_a_host_that_is_no_more_loses_and_kills_its_runs(phase: RunPhase) -> None:
-    turn = hears(with_run(phase), m.HostGone())
+    turn = receive(with_run(phase), m.HostGone())
     assert turn.state.removed and turn.state.free == ROOM
-    assert said(turn)[0][0].outcome.end == End.LOST  # type: ignore[attr-defined]
+    assert replies(turn)[0][0].outcome.end == End.LOST  # type: ignore[attr-defined]
     assert orders(turn) == [m.StopRuns(HOST, EPOCH, (pod(0),), 30.0)]
-    assert not hears(turn.state, m.HostGone()).facts
-    assert len(owed(turn.state)) == 1, "its tasks are told until they have seen it"
+    assert not receive(turn.state, m.HostGone()).facts
+    assert len(owed(turn.state)) == 1, "the end is owed until its tasks have seen it"
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING])
 def test_whether_runs_may_be_lost_is_decided_where_they_are_granted(phase: RunPhase) -> None:
-    """Who looked at the host, and then said that it is gone, may have missed a launch."""
+    """An operator who checked the host before removing it may have missed a launch."""
     host = with_run(phase)
-    turn = hears(host, m.HostGone(lose_runs=False))
+    turn = receive(host, m.HostGone(lose_runs=False))
     assert isinstance(turn.reply, Refused) and "h holds 1 runs" in turn.reply.text
     assert (turn.state, turn.facts, turn.sends) == (host, (), ())
-    assert turn.reply.again, "the runs may have ended when the same is said again"
-    assert hears(host, m.HostGone()).reply == 1
+    assert turn.reply.again, "the runs may have ended when it is repeated"
+    assert receive(host, m.HostGone()).reply == 1
 
 
 @pytest.mark.parametrize("phase", [RunPhase.ENDED, RunPhase.REFUSED])
 def test_a_host_whose_runs_are_over_is_forgotten_without_asking(phase: RunPhase) -> None:
-    turn = hears(with_run(phase), m.HostGone(lose_runs=False))
+    turn = receive(with_run(phase), m.HostGone(lose_runs=False))
     assert turn.state.removed and turn.reply == 0
-    assert hears(turn.state, m.HostGone(lose_runs=False)).reply == 0
+    assert receive(turn.state, m.HostGone(lose_runs=False)).reply == 0
 
 
 def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:
     host = gone(with_run(RunPhase.STARTED))
-    for word in (m.BackendUp(), m.RecheckBackend()):
-        turn = hears(host, word)
+    for message in (m.BackendUp(), m.RecheckBackend()):
+        turn = receive(host, message)
         assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     ends = (m.RunEnd(pod(1), DONE),)
-    turn = hears(host, m.RunsListed((pod(0),), ends))
+    turn = receive(host, m.RunsListed((pod(0),), ends))
     assert turn.state == host, "no list makes it part of the cluster"
     assert orders(turn) == [
         m.StopRuns(HOST, EPOCH, (pod(0),), 30.0),
         m.ForgetRuns(HOST, (pod(1),)),
     ]
-    assert isinstance(said(hears(host, m.Launch(2, SPEC), 0))[0][0], t.RunRefused)
+    assert isinstance(replies(receive(host, m.Launch(2, SPEC), 0))[0][0], t.RunRefused)
 
 
 def test_a_host_that_is_no_more_may_come_back() -> None:
     host = gone(up())
-    back = hears(host, m.ConfigureHost(ROOM, (), BACKEND, (31000, 31003)))
+    back = receive(host, m.ConfigureHost(ROOM, (), BACKEND, (31000, 31003)))
     assert back.facts and not back.state.removed, "though nothing else of it changed"
-    host = hears(back.state, m.BackendUp()).state
-    assert hears(host, m.RunsListed(())).state.state == HostStates.UP
+    host = receive(back.state, m.BackendUp()).state
+    assert receive(host, m.RunsListed(())).state.state == HostStates.UP
 
 
 def test_what_is_so_of_many_is_written_as_a_set_and_folds_the_same() -> None:
     """Each step for four members at once, and for one after another: the ledgers are equal."""
     pods = tuple(pod(member) for member in range(4))
     ends = tuple(m.RunEnd(name, DONE) for name in pods)
-    together = hears(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
+    together = receive(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
     alone = together
     steps: list[tuple[Message, list[Message], list[int]]] = [
         (m.RunsStarted(pods), [m.RunsStarted((name,)) for name in pods], []),
@@ -404,11 +406,11 @@ def test_what_is_so_of_many_is_written_as_a_set_and_folds_the_same() -> None:
         (m.RunSeen(1), [m.RunSeen(1)] * 4, [0, 1, 2, 3]),
     ]
     for whole, parts, members in steps:
-        turn = hears(together, whole, *members)
+        turn = receive(together, whole, *members)
         assert [type(fact).__name__[:3] for fact in turn.facts] == ["Set"]
         together = turn.state
         for number, part in enumerate(parts):
-            one = hears(alone, part, *members[number : number + 1])
+            one = receive(alone, part, *members[number : number + 1])
             assert [type(fact).__name__[:3] for fact in one.facts] != ["Set"]
             alone = one.state
         assert together.runs == alone.runs and together.used == alone.used
@@ -417,57 +419,55 @@ def test_what_is_so_of_many_is_written_as_a_set_and_folds_the_same() -> None:
 
 def test_ends_of_several_ways_are_several_sets() -> None:
     """What differs in outcome or time is not lumped together; what is alone goes by name."""
-    host = hears(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
+    host = receive(up(), m.Launch(1, SPEC), 0, 1, 2, 3).state
     failed = RunOutcome(End.FAILED, 1)
     ways = (DONE, failed, DONE, RunOutcome(End.FAILED, 2))
     ends = tuple(m.RunEnd(pod(member), way) for member, way in enumerate(ways))
-    turn = hears(host, m.RunsEnded(ends))
+    turn = receive(host, m.RunsEnded(ends))
     assert [type(fact).__name__ for fact in turn.facts] == ["SetEnded", "ProcessesEnded"]
     assert [turn.state.runs[pod(member)].outcome for member in range(4)] == [*ways]
-    assert sorted(members for _, members in said(turn)) == [[0, 2], [1], [3]]
+    assert sorted(members for _, members in replies(turn)) == [[0, 2], [1], [3]]
 
 
 # ---- looking by itself ----
 
 
-def looks(host: Host, notes: Any, now: float) -> Turn:
+def polls(host: Host, notes: Any, now: float) -> Turn:
     """One look of a host at its goal, with this soft memory."""
     at = At(now=now, key=HOST, epoch=EPOCH, notes=notes)
     return take_turn(KIND, host, message=Pursue(), at=at)
 
 
-def test_a_host_that_holds_runs_asks_for_them_from_time_to_time():
-    """The end of a run may be a word that was lost: nobody else would ever say it again."""
-    host = hears(up(), t_launch(), 0).state
-    first = looks(host, None, 100.0)
-    assert (
-        not orders(first) and KIND.recall_s(first.notes) == 100.0 + INSPECT_EVERY_S[HostStates.UP]
-    )
-    early = looks(host, first.notes, 399.0)
+def test_a_host_that_holds_runs_polls_its_backend_at_intervals():
+    """The report of an end may be lost, and the backend would not repeat it."""
+    host = receive(up(), t_launch(), 0).state
+    first = polls(host, None, 100.0)
+    assert not orders(first) and KIND.recall_s(first.notes) == 100.0 + POLL_EVERY_S[HostStates.UP]
+    early = polls(host, first.notes, 399.0)
     assert not orders(early) and early.notes is None
-    due = looks(host, first.notes, 400.0)
+    due = polls(host, first.notes, 400.0)
     assert [type(order) for order in orders(due)] == [m.ListRuns]
     assert KIND.recall_s(due.notes) == 700.0
 
 
-def test_a_host_that_became_idle_looks_once_more_and_then_leaves_its_backend_alone():
+def test_a_host_that_became_idle_polls_once_more_and_then_stops():
     """The backend may keep runs whose "forget" was lost."""
-    turn = looks(up(), HostNotes(HostStates.UP, 400.0), 500.0)
+    turn = polls(up(), HostNotes(HostStates.UP, 400.0), 500.0)
     assert [type(order) for order in orders(turn)] == [m.ListRuns]
     assert KIND.recall_s(turn.notes) is None
-    rest = looks(up(), turn.notes, 9000.0)
+    rest = polls(up(), turn.notes, 9000.0)
     assert not orders(rest) and rest.notes is None
 
 
 @pytest.mark.parametrize(
-    ("word", "asked"), [(m.BackendDown("gone"), m.PingBackend), (m.BackendUp(), m.ListRuns)]
+    ("message", "expected"), [(m.BackendDown("gone"), m.PingBackend), (m.BackendUp(), m.ListRuns)]
 )
-def test_a_host_that_waits_for_a_word_asks_for_it(word: Message, asked: type):
-    host = hears(hears(up(), m.BackendDown("away")).state, word).state
-    begun = looks(host, HostNotes(HostStates.UP, 1.0), 100.0)
+def test_a_host_that_waits_for_a_report_polls_its_backend(message: Message, expected: type):
+    host = receive(receive(up(), m.BackendDown("away")).state, message).state
+    begun = polls(host, HostNotes(HostStates.UP, 1.0), 100.0)
     assert not orders(begun), "another state: its time begins anew"
-    due = looks(host, begun.notes, 100.0 + INSPECT_EVERY_S[host.state])
-    assert [type(order) for order in orders(due)] == [asked]
+    due = polls(host, begun.notes, 100.0 + POLL_EVERY_S[host.state])
+    assert [type(order) for order in orders(due)] == [expected]
 
 
 def t_launch() -> Message:
@@ -475,33 +475,33 @@ def t_launch() -> Message:
 
 
 def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
-    """Its room would be granted again while the process is being ended politely."""
-    host = hears(up(), t_launch(), 0, now=20.0).state
-    killed = hears(host, m.KillRun(1, 30.0), 0, now=21.0).state
-    turn = hears(killed, m.RunsListed((), (), 19.0), now=22.0)
+    """Its resources would be granted again while the process is still ending."""
+    host = receive(up(), t_launch(), 0, now=20.0).state
+    killed = receive(host, m.KillRun(1, 30.0), 0, now=21.0).state
+    turn = receive(killed, m.RunsListed((), (), 19.0), now=22.0)
     assert not turn.facts and turn.state.used == killed.used
-    later = hears(killed, m.RunsListed((), (), 23.0), now=24.0)
-    assert later.state.used == Resources(), "asked after it was accepted: it is lost"
+    later = receive(killed, m.RunsListed((), (), 23.0), now=24.0)
+    assert later.state.used == Resources(), "requested after it was accepted: it is lost"
 
 
 def test_a_host_is_up_only_when_a_list_has_judged_every_run() -> None:
     """The owner died in the instant it accepted the run, and its order to start with it."""
-    host = hears(up(), t_launch(), 0, now=20.0).state
-    unsure = hears(host, m.BackendUp(), now=20.0).state
-    turn = hears(unsure, m.RunsListed((), (), 20.0), now=20.0)
+    host = receive(up(), t_launch(), 0, now=20.0).state
+    unsure = receive(host, m.BackendUp(), now=20.0).state
+    turn = receive(unsure, m.RunsListed((), (), 20.0), now=20.0)
     assert turn.state.state == HostStates.RECONCILING, "the list may be older than the run"
-    later = hears(turn.state, m.RunsListed((), (), 25.0), now=25.0)
+    later = receive(turn.state, m.RunsListed((), (), 25.0), now=25.0)
     assert later.state.state == HostStates.UP
     assert any(isinstance(send.message, m.StartRuns) for send in later.sends)
 
 
 def met(keeper: str = "x1", at: str = "/x") -> Host:
     """A host of four cpus that is up, holds one started run, and knows its keeper."""
-    host = hears(None, m.ConfigureHost(ROOM, (), BACKEND)).state
-    host = hears(host, m.BackendUp()).state
-    host = hears(host, m.RunsListed((), keeper=keeper, keeper_at=at)).state
-    host = hears(host, m.Launch(1, SPEC), 0).state
-    return hears(host, m.RunsStarted((pod(0),))).state  # type: ignore[no-any-return]
+    host = receive(None, m.ConfigureHost(ROOM, (), BACKEND)).state
+    host = receive(host, m.BackendUp()).state
+    host = receive(host, m.RunsListed((), keeper=keeper, keeper_at=at)).state
+    host = receive(host, m.Launch(1, SPEC), 0).state
+    return receive(host, m.RunsStarted((pod(0),))).state  # type: ignore[no-any-return]
 
 
 OTHER_LIST = m.RunsListed((), keeper="y2", keeper_at="/y")
@@ -510,138 +510,138 @@ OTHER_LIST = m.RunsListed((), keeper="y2", keeper_at="/y")
 def test_a_host_knows_the_first_keeper_it_was_compared_with() -> None:
     host = met()
     assert (host.state, host.keeper, host.keeper_at) == (HostStates.UP, "x1", "/x")
-    start = orders(hears(host, m.Launch(1, SPEC), 1))[0]
+    start = orders(receive(host, m.Launch(1, SPEC), 1))[0]
     assert isinstance(start, m.StartRuns) and start.keeper == "x1"
 
 
 def test_the_list_of_another_keeper_loses_no_run_and_launches_nothing() -> None:
-    turn = hears(met(), OTHER_LIST)
+    turn = receive(met(), OTHER_LIST)
     host = turn.state
     assert host.state == HostStates.RECONCILING and deadline(host) is None
-    assert host.runs[pod(0)].phase == RunPhase.STARTED and said(turn) == [] == orders(turn)
+    assert host.runs[pod(0)].phase == RunPhase.STARTED and replies(turn) == [] == orders(turn)
     for name in ("x1", "/x", "y2", "/y", "peloton host forget h --lose-runs"):
         assert name in host.because
-    refusal, _ = said(hears(host, m.Launch(1, SPEC), 1))[0]
+    refusal, _ = replies(receive(host, m.Launch(1, SPEC), 1))[0]
     assert isinstance(refusal, t.RunRefused)
-    assert not hears(host, OTHER_LIST).facts, "said again it is written down once"
+    assert not receive(host, OTHER_LIST).facts, "said again it is written down once"
     strangers = m.RunsListed((pod(0), "somebody-0-1"), keeper="y2", keeper_at="/y")
-    assert orders(hears(host, strangers)) == [], "it kills nothing there either"
+    assert orders(receive(host, strangers)) == [], "it kills nothing there either"
 
 
 def test_a_host_goes_on_when_its_own_keeper_answers_again() -> None:
-    waiting = hears(met(), OTHER_LIST).state
-    back = hears(waiting, m.RunsListed((pod(0),), keeper="x1", keeper_at="/moved")).state
+    waiting = receive(met(), OTHER_LIST).state
+    back = receive(waiting, m.RunsListed((pod(0),), keeper="x1", keeper_at="/moved")).state
     assert (back.state, back.because, back.keeper_at) == (HostStates.UP, "", "/moved")
     assert back.runs[pod(0)].phase == RunPhase.STARTED
 
 
 def test_a_host_of_an_earlier_version_takes_the_keeper_it_meets() -> None:
-    host = hears(with_run(RunPhase.STARTED), m.RunsListed((pod(0),), keeper="x1")).state
+    host = receive(with_run(RunPhase.STARTED), m.RunsListed((pod(0),), keeper="x1")).state
     assert host.keeper == "x1" and host.state == HostStates.UP
-    assert not hears(host, m.RunsListed((pod(0),), keeper="x1")).facts, "once is enough"
+    assert not receive(host, m.RunsListed((pod(0),), keeper="x1")).facts, "once is enough"
 
 
 def test_a_backend_without_a_keeper_is_believed() -> None:
-    assert hears(met(), m.RunsListed((pod(0),))).state.state == HostStates.UP
+    assert receive(met(), m.RunsListed((pod(0),))).state.state == HostStates.UP
 
 
 def test_a_person_gives_the_runs_up_and_the_next_keeper_is_taken() -> None:
-    gone = hears(hears(met(), OTHER_LIST).state, m.HostGone()).state
-    back = hears(gone, m.ConfigureHost(ROOM, (), BACKEND)).state
-    back = hears(hears(back, m.BackendUp()).state, OTHER_LIST).state
+    gone = receive(receive(met(), OTHER_LIST).state, m.HostGone()).state
+    back = receive(gone, m.ConfigureHost(ROOM, (), BACKEND)).state
+    back = receive(receive(back, m.BackendUp()).state, OTHER_LIST).state
     assert (back.state, back.keeper) == (HostStates.UP, "y2")
 
 
-def test_a_summary_tells_the_free_ports() -> None:
+def test_a_summary_has_the_free_ports() -> None:
     """Placers place by it what wants ports; a port outside of the range takes none from it."""
     spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b", 8080)))
     host = up()
     assert host.summary(HOST).ports == 3
-    granted = hears(host, m.Launch(1, spec), 0).state
+    granted = receive(host, m.Launch(1, spec), 0).state
     assert granted.runs[pod(0)].ports == (31000, 8080)
     assert granted.summary(HOST).ports == 2
-    refusal = said(hears(granted, m.Launch(1, spec), 1))[0][0]
+    refusal = replies(receive(granted, m.Launch(1, spec), 1))[0][0]
     assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
     assert refusal.reason == "no free port on the host" and refusal.summary.ports == 2
-    ended = hears(granted, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    ended = receive(granted, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
     assert ended.summary(HOST).ports == 3
-    gone = hears(granted, m.HostGone()).state
+    gone = receive(granted, m.HostGone()).state
     assert gone.summary(HOST).ports == 3
 
 
 def test_free_ports_are_counted_anew_for_another_range_and_an_older_state() -> None:
     spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b")))
-    host = hears(up(), m.Launch(1, spec), 0).state
-    other = hears(host, m.ConfigureHost(ROOM, (), BACKEND, (31001, 31011))).state
+    host = receive(up(), m.Launch(1, spec), 0).state
+    other = receive(host, m.ConfigureHost(ROOM, (), BACKEND, (31001, 31011))).state
     assert other.summary(HOST).ports == 9, "one of the two is of the new range"
     ended = m.RunsEnded((m.RunEnd(pod(0), DONE),))
-    assert hears(other, ended).state.summary(HOST).ports == 10
+    assert receive(other, ended).state.summary(HOST).ports == 10
     old = msgspec.structs.replace(host, ports_taken=None)  # as an older version wrote it
     assert old.summary(HOST).ports == 1
-    assert hears(old, ended).state.summary(HOST).ports == 3
+    assert receive(old, ended).state.summary(HOST).ports == 3
 
 
 def test_a_summary_counts_the_launches_that_were_decided() -> None:
     """A placer knows by it that what it proposed has arrived; a repeat is nothing new."""
-    turn = hears(up(), m.Launch(1, SPEC), *range(6))
+    turn = receive(up(), m.Launch(1, SPEC), *range(6))
     assert turn.state.summary(HOST).launches == 6, "the refused ones too"
-    refusal = said(turn)[1][0]
+    refusal = replies(turn)[1][0]
     assert isinstance(refusal, t.RunRefused) and refusal.summary is not None
     assert refusal.summary.launches == 6 and refusal.summary.free == Resources()
-    assert hears(turn.state, m.Launch(1, SPEC), *range(6)).state.launches == 6
-    ended = hears(turn.state, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
-    assert hears(ended, m.Launch(1, SPEC), 7).state.launches == 7
+    assert receive(turn.state, m.Launch(1, SPEC), *range(6)).state.launches == 6
+    ended = receive(turn.state, m.RunsEnded((m.RunEnd(pod(0), DONE),))).state
+    assert receive(ended, m.Launch(1, SPEC), 7).state.launches == 7
 
 
 def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared() -> None:
-    turn = hears(None, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
+    turn = receive(None, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
     assert turn.state.state == HostStates.RECONCILING and turn.state.capacity == ROOM
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
-    up_now = hears(turn.state, m.RunsListed(())).state
+    up_now = receive(turn.state, m.RunsListed(())).state
     assert up_now == msgspec.structs.replace(up(), version=up_now.version)
 
 
 @pytest.mark.parametrize("state", HostStates)
 def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
-    """Also where nothing has changed: the answer is how its backend knows that it was heard."""
-    host = up() if state != HostStates.RECONCILING else hears(up(), m.BackendUp()).state
+    """Also where nothing has changed: by the answer its backend knows that it was received."""
+    host = up() if state != HostStates.RECONCILING else receive(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
-        host = hears(host, m.HostLeft("unplugged")).state
+        host = receive(host, m.HostLeft("unplugged")).state
         assert (host.state, host.because) == (HostStates.UNREACHABLE, "unplugged")
     if state == HostStates.LOST:
-        host = hears(host, Due("unreachable")).state
+        host = receive(host, Due("unreachable")).state
     assert host.state == state
-    turn = hears(host, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
+    turn = receive(host, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
     still = HostStates.UP if state == HostStates.UP else HostStates.RECONCILING
     assert turn.state.state == still and bool(turn.facts) == (state > HostStates.UP)
-    assert hears(turn.state, m.RunsListed(())).state.state == HostStates.UP
+    assert receive(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
 
 def test_a_machine_comes_back_with_another_capacity_and_keeps_its_runs() -> None:
-    host = hears(with_run(RunPhase.STARTED), m.HostLeft()).state
+    host = receive(with_run(RunPhase.STARTED), m.HostLeft()).state
     assert (host.state, host.because) == (HostStates.UNREACHABLE, "the host has left")
-    host = hears(host, m.HostAppeared(ROOM + ROOM, (), BACKEND, (31000, 31003))).state
-    back = hears(host, m.RunsListed((pod(0),))).state
+    host = receive(host, m.HostAppeared(ROOM + ROOM, (), BACKEND, (31000, 31003))).state
+    back = receive(host, m.RunsListed((pod(0),))).state
     assert back.state == HostStates.UP and back.runs[pod(0)].phase == RunPhase.STARTED
     assert back.capacity == ROOM + ROOM and back.used == SPEC.resources
 
 
 def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears() -> None:
-    host = hears(up(), m.HostGone()).state
-    turn = hears(host, m.HostAppeared(ROOM, (), BACKEND))
+    host = receive(up(), m.HostGone()).state
+    turn = receive(host, m.HostAppeared(ROOM, (), BACKEND))
     assert not turn.state.removed and turn.state.state == HostStates.RECONCILING
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
 
 
-ABOUT: dict[About, tuple[Message, tuple[int, ...]]] = {
-    About.LAUNCH: (m.Launch(1, SPEC), (0,)),
-    About.KILL: (m.KillRun(1, 5.0), (0,)),
-    About.SEEN: (m.RunSeen(1), (0,)),
-    About.STARTED: (m.RunsStarted((pod(0),)), ()),
-    About.ENDED: (m.RunsEnded((m.RunEnd(pod(0), DONE),)), ()),
-    About.LISTED: (m.RunsListed((pod(0),)), ()),
-    About.UNLISTED: (m.RunsListed(()), ()),
+EVENTS: dict[RunEvent, tuple[Message, tuple[int, ...]]] = {
+    RunEvent.LAUNCH: (m.Launch(1, SPEC), (0,)),
+    RunEvent.KILL: (m.KillRun(1, 5.0), (0,)),
+    RunEvent.SEEN: (m.RunSeen(1), (0,)),
+    RunEvent.STARTED: (m.RunsStarted((pod(0),)), ()),
+    RunEvent.ENDED: (m.RunsEnded((m.RunEnd(pod(0), DONE),)), ()),
+    RunEvent.LISTED: (m.RunsListed((pod(0),)), ()),
+    RunEvent.UNLISTED: (m.RunsListed(()), ()),
 }
 
 
@@ -658,18 +658,18 @@ def taken(before: Host, turn: Turn) -> RunStep:
     ordered = {type(order) for order in orders(turn)}
     if m.StopRuns in ordered:
         held = old is not None and old.phase in HOLDING
-        return RunStep.KILL_AGAIN if held else RunStep.KILL_STRANGER
+        return RunStep.KILL_AGAIN if held else RunStep.KILL_UNOWNED
     if m.StartRuns in ordered:
         return RunStep.START_AGAIN
-    answers = [message for message, _ in said(turn)]
+    answers = [message for message, _ in replies(turn)]
     if t.RunGone(1) in answers:
         return RunStep.ANSWER_GONE
     return RunStep.ANSWER if answers else RunStep.NOTHING
 
 
-@pytest.mark.parametrize("about", About, ids=lambda about: about.name)
+@pytest.mark.parametrize("event", RunEvent, ids=lambda event: event.name)
 @pytest.mark.parametrize("phase", RUN_TABLE, ids=lambda phase: phase.name if phase else "unknown")
-def test_a_host_does_with_a_run_what_the_table_says(phase: RunPhase | None, about: About) -> None:
+def test_a_host_follows_the_run_table(phase: RunPhase | None, event: RunEvent) -> None:
     host = up() if phase is None else with_run(phase)
-    message, members = ABOUT[about]
-    assert taken(host, hears(host, message, *members)) == RUN_TABLE[phase][about]
+    message, members = EVENTS[event]
+    assert taken(host, receive(host, message, *members)) == RUN_TABLE[phase][event]

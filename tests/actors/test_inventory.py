@@ -21,15 +21,15 @@ ME = Key("inventory/0")
 
 
 def host(state: HostStates = HostStates.UP, cpus: int = 4, version: int = 1) -> Host:
-    room = Resources(cpus * UNIT)
-    return Host(state, room, (), Key("backend/b"), (1, 2), 60.0, version=version)
+    free = Resources(cpus * UNIT)
+    return Host(state, free, (), Key("backend/b"), (1, 2), 60.0, version=version)
 
 
 def removed() -> Host:
     return msgspec.structs.replace(host(HostStates.LOST, version=2), removed=True)
 
 
-def told(index: Hosts, position: int = 1) -> list[tuple[Key, Message]]:
+def reports(index: Hosts, position: int = 1) -> list[tuple[Key, Message]]:
     at = At(now=0.0, key=ME, index=index, position=position)
     return [(send.to, send.message) for send in report(Inventory(), at)]
 
@@ -48,15 +48,15 @@ def test_the_sum_leaves_out_what_is_lost() -> None:
     assert index.capacity == Resources(4 * UNIT)
 
 
-def test_only_what_changed_is_told_and_numbered() -> None:
+def test_only_what_changed_is_reported_and_numbered() -> None:
     index = hosts(a=host(HostStates.UNREACHABLE), b=host(HostStates.LOST))
-    words = [word for word in told(index) if word[1] != RecheckBackend()]
-    assert [to for to, _ in words] == [PLACERS_ALL, ROOT]
-    first = words[0][1]
+    found = [each for each in reports(index) if each[1] != RecheckBackend()]
+    assert [to for to, _ in found] == [PLACERS_ALL, ROOT]
+    first = found[0][1]
     assert isinstance(first, HostDeltas) and first.snapshot and first.sequence == 1
-    assert told(index) == []
+    assert reports(index) == []
     index.put(Key("host/b"), old=host(HostStates.LOST), new=host(cpus=4, version=2))
-    (_, second), (_, sums) = told(index, position=9)
+    (_, second), (_, sums) = reports(index, position=9)
     assert isinstance(second, HostDeltas) and not second.snapshot and second.sequence == 2
     assert [summary.host for summary in second.hosts] == ["host/b"]
     assert sums == Capacity(9, ME, Resources(8 * UNIT))
@@ -64,53 +64,53 @@ def test_only_what_changed_is_told_and_numbered() -> None:
 
 def test_a_change_without_a_version_is_nobodys_business() -> None:
     index = hosts(a=host())
-    told(index)
+    reports(index)
     index.put(Key("host/a"), old=host(), new=host())
-    assert told(index) == []
+    assert reports(index) == []
 
 
-def test_after_a_recovery_every_host_looks_again_once() -> None:
-    """Also a lost one: the word that its backend is up again may have been lost with the shard."""
+def test_after_a_recovery_every_host_rechecks_its_backend_once() -> None:
+    """Also a lost one: its `BackendUp` may have been lost with the shard."""
     states = {state.name.lower(): host(state) for state in HostStates}
     index = hosts(**states, removed=removed())
-    asked = [to for to, message in told(index) if message == RecheckBackend()]
-    assert asked == [f"host/{name}" for name in (*states, "removed")]
-    assert not [to for to, message in told(index) if message == RecheckBackend()]
+    rechecked = [to for to, message in reports(index) if message == RecheckBackend()]
+    assert rechecked == [f"host/{name}" for name in (*states, "removed")]
+    assert not [to for to, message in reports(index) if message == RecheckBackend()]
 
 
 def test_a_host_that_is_no_more_is_counted_nowhere() -> None:
     index = hosts(a=host(), b=host())
-    told(index)
+    reports(index)
     index.put(Key("host/b"), old=host(), new=removed())
-    (_, deltas), (_, sums) = told(index, position=5)
+    (_, deltas), (_, sums) = reports(index, position=5)
     assert isinstance(deltas, HostDeltas) and not deltas.snapshot
-    assert deltas.hosts == () and deltas.gone == ("host/b",), "nothing is said of all the others"
+    assert deltas.hosts == () and deltas.gone == ("host/b",), "the others are not sent"
     assert sums == Capacity(5, ME, Resources(4 * UNIT))
     views = list_hosts(Inventory(), ListHosts(), At(now=0.0, key=ME, index=index))
     assert [view.summary.host for view in views] == ["host/a"]
     index.put(Key("host/b"), old=removed(), new=host(HostStates.UNREACHABLE, version=3))
-    (_, back), _ = told(index, position=6)
+    (_, back), _ = reports(index, position=6)
     assert [summary.host for summary in back.hosts] == ["host/b"]  # type: ignore[attr-defined]
     assert back.gone == ()  # type: ignore[attr-defined]
 
 
 def test_a_host_that_went_and_came_back_between_two_reports_is_there() -> None:
     index = hosts(a=host(), b=host())
-    told(index)
+    reports(index)
     index.put(Key("host/b"), old=host(), new=removed())
     index.put(Key("host/b"), old=removed(), new=host(version=3))
-    (_, deltas), *_ = told(index, position=5)
+    (_, deltas), *_ = reports(index, position=5)
     assert isinstance(deltas, HostDeltas) and deltas.gone == ()
     assert [summary.host for summary in deltas.hosts] == ["host/b"]
 
 
 def test_a_snapshot_names_no_host_that_is_gone() -> None:
     index = hosts(a=host(), b=host())
-    told(index)
+    reports(index)
     index.put(Key("host/b"), old=host(), new=removed())
     whole = index.snapshot(ME)
     assert whole.snapshot and [summary.host for summary in whole.hosts] == ["host/a"]
-    assert told(index) == [(ROOT, Capacity(1, ME, Resources(4 * UNIT)))]
+    assert reports(index) == [(ROOT, Capacity(1, ME, Resources(4 * UNIT)))]
 
 
 def test_hosts_are_listed_by_name() -> None:

@@ -1,6 +1,6 @@
 """A job: its state from tallies, its rules, the config of its instances, its commands.
 
-Must not open a slice: what slices answer is said by hand.
+Must not open a slice: answers of slices are made by hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POOL = Key("respool/p")
 DEFAULT = TaskConfig(resources=Resources(1, 1), command=Command("true"))
 
 
-def hears(job: Job | None, message: Message) -> TurnOutcome:
+def receive(job: Job | None, message: Message) -> TurnOutcome:
     """One turn of a job."""
     return take_turn(KIND, job, message=message, at=AT)
 
@@ -39,16 +39,16 @@ def hears(job: Job | None, message: Message) -> TurnOutcome:
 def made(instances: int = 2500, **fields: Any) -> Job:
     """A job of so many alike instances."""
     spec = JobSpec("j", "me", POOL, instances, DEFAULT, **fields)
-    turn = hears(None, m.CreateJob(spec))
+    turn = receive(None, m.CreateJob(spec))
     assert turn.reply == m.JobCreated(JOB), turn.reply
     job: Job = turn.state
     return job
 
 
 def goals(turn: TurnOutcome) -> list[tuple[int, int, TaskGoals, Bits]]:
-    """(slice, version, goal, stopped) of every goal said."""
-    words = [send.message for send in turn.sends]
-    return [(w.number, w.version, w.goal, w.stopped) for w in words if isinstance(w, SetSliceGoal)]
+    """(slice, version, goal, stopped) of every goal sent."""
+    sends = [send.message for send in turn.sends]
+    return [(w.number, w.version, w.goal, w.stopped) for w in sends if isinstance(w, SetSliceGoal)]
 
 
 N3 = [
@@ -116,13 +116,13 @@ def test_a_config_wins_field_by_field() -> None:
     assert effective(default, None) is default
 
 
-def test_flags_without_a_not_said_come_from_the_instance() -> None:
+def test_flags_that_are_always_given_come_from_the_instance() -> None:
     default = TaskConfig(controller=True, revocable=True)
     assert not effective(default, TaskConfig()).controller
     assert not effective(default, TaskConfig()).revocable
 
 
-def test_zero_failures_of_an_instance_are_said() -> None:
+def test_zero_failures_of_an_instance_count_as_given() -> None:
     default = TaskConfig(max_failures=3, kill_grace_s=9.0)
     found = effective(default, TaskConfig(max_failures=0, kill_grace_s=0.0))
     assert (found.max_failures, found.kill_grace_s) == (0, 0.0)
@@ -132,7 +132,7 @@ def test_alike_instances_share_a_row() -> None:
     own = TaskConfig(resources=Resources(5))
     overrides = tuple(Override(n, own) for n in (1001, 1003))
     turn = made(2000)
-    opening = _opening(hears(None, m.CreateJob(turn.spec, ((1, overrides),))), number=1)  # type: ignore[arg-type]
+    opening = _opening(receive(None, m.CreateJob(turn.spec, ((1, overrides),))), number=1)  # type: ignore[arg-type]
     rows, members = spec_rows(1, opening)
     assert len(rows) == 2
     assert [len(some) for some in members] == [2, 998]
@@ -144,14 +144,14 @@ def test_more_tries_than_a_hundred_are_not_had() -> None:
     spec = made(1, has_default=True).spec
     assert spec is not None
     config = TaskConfig(resources=Resources(1), command=Command("x"), max_failures=1000)
-    turn = hears(None, m.CreateJob(JobSpec("j", "me", POOL, 1, config)))
+    turn = receive(None, m.CreateJob(JobSpec("j", "me", POOL, 1, config)))
     rows, _ = spec_rows(0, _opening(turn, number=0))
     assert rows[0].policy.max_failures == 100
 
 
 def _opening(turn: TurnOutcome, *, number: int) -> Any:
-    words = [send.message for send in turn.sends]
-    return next(w.opening for w in words if isinstance(w, SetSliceGoal) and w.number == number)
+    sends = [send.message for send in turn.sends]
+    return next(w.opening for w in sends if isinstance(w, SetSliceGoal) and w.number == number)
 
 
 OVER = "Requested tasks: 100001 for job is greater than supported: 100000 tasks/job"
@@ -171,7 +171,7 @@ OVER = "Requested tasks: 100001 for job is greater than supported: 100000 tasks/
 )
 def test_a_job_that_breaks_a_rule_is_refused(fields: dict[str, Any], text: str) -> None:
     given = {"instances": 3, "default": DEFAULT, **fields}
-    turn = hears(None, m.CreateJob(JobSpec("j", "me", POOL, **given)))
+    turn = receive(None, m.CreateJob(JobSpec("j", "me", POOL, **given)))
     assert isinstance(turn.reply, Refused) and turn.reply.text == text
     assert turn.state is None and not turn.facts and not turn.sends
 
@@ -191,49 +191,49 @@ def test_an_instance_that_breaks_a_rule_is_refused(
     instance: int, config: TaskConfig, text: str
 ) -> None:
     spec = JobSpec("j", "me", POOL, 3, DEFAULT)
-    turn = hears(None, m.CreateJob(spec, ((0, (Override(instance, config),)),)))
+    turn = receive(None, m.CreateJob(spec, ((0, (Override(instance, config),)),)))
     assert isinstance(turn.reply, Refused) and text in turn.reply.text
 
 
-def test_a_job_is_said_once() -> None:
+def test_a_job_is_created_once() -> None:
     job = made(1)
     for message in (m.CreateJob(job.spec), m.AddOverrides(0, ())):  # type: ignore[arg-type]
-        turn = hears(job, message)
+        turn = receive(job, message)
         assert isinstance(turn.reply, Refused) and turn.reply.code == "ALREADY_EXISTS"
         assert not turn.facts
 
 
 def test_a_job_in_pieces_counts_them() -> None:
     own = (Override(1500, TaskConfig(resources=Resources(9))),)
-    first = hears(None, m.AddOverrides(1, own))
-    again = hears(first.state, m.AddOverrides(1, own))
+    first = receive(None, m.AddOverrides(1, own))
+    again = receive(first.state, m.AddOverrides(1, own))
     spec = JobSpec("j", "me", POOL, 2000, DEFAULT)
-    short = hears(again.state, m.CreateJob(spec, pieces=2))
+    short = receive(again.state, m.CreateJob(spec, pieces=2))
     assert isinstance(short.reply, Refused) and short.reply.code == "INCOMPLETE"
     assert not short.facts, "an answer with a fact would be remembered, and stick"
     assert [send.message for send in short.sends] == [m.DropPieces()]
-    assert hears(short.state, m.DropPieces()).state is None
-    whole = hears(again.state, m.CreateJob(spec, pieces=1))
+    assert receive(short.state, m.DropPieces()).state is None
+    whole = receive(again.state, m.CreateJob(spec, pieces=1))
     assert whole.reply == m.JobCreated(JOB)
     assert _opening(whole, number=1).overrides == own
-    confirmed = hears(whole.state, SliceOpen(1, 1)).state
+    confirmed = receive(whole.state, SliceOpen(1, 1)).state
     assert not confirmed.overrides, "the slice has them"
 
 
 def test_pieces_that_nobody_completes_are_forgotten_in_time() -> None:
-    first = hears(None, m.AddOverrides(1, ()))
+    first = receive(None, m.AddOverrides(1, ()))
     assert KIND.deadline(first.state) == ("pieces", PIECES_TIMEOUT_S)
-    assert hears(first.state, Due("pieces")).state is None
-    whole = hears(first.state, m.CreateJob(JobSpec("j", "me", POOL, 2000, DEFAULT), pieces=1))
+    assert receive(first.state, Due("pieces")).state is None
+    whole = receive(first.state, m.CreateJob(JobSpec("j", "me", POOL, 2000, DEFAULT), pieces=1))
     assert KIND.deadline(whole.state) is None
-    assert not hears(whole.state, m.DropPieces()).facts, "a job is not forgotten by that"
+    assert not receive(whole.state, m.DropPieces()).facts, "a job is not forgotten by that"
 
 
 def test_stopping_some_touches_their_slices_only() -> None:
     job = made(2500)
     for number in range(3):
-        job = hears(job, SliceOpen(number, 1)).state
-    turn = hears(job, m.StopJob(((990, 1002), (5, 7))))
+        job = receive(job, SliceOpen(number, 1)).state
+    turn = receive(job, m.StopJob(((990, 1002), (5, 7))))
     assert turn.reply == m.JobStopped(((5, 7), (990, 1002)))
     stopped = Bits.span(990, 1000) | Bits.of(5, 6)
     assert goals(turn) == [
@@ -245,38 +245,38 @@ def test_stopping_some_touches_their_slices_only() -> None:
 
 
 def test_stopping_all_is_a_goal_of_its_own() -> None:
-    turn = hears(made(1500), m.StopJob())
+    turn = receive(made(1500), m.StopJob())
     assert (turn.state.goal, turn.state.state) == (JobGoals.KILLED, JobStates.KILLING)
     assert [goal for _, _, goal, _ in goals(turn)] == [TaskGoals.KILLED] * 2
-    assert not hears(turn.state, m.StopJob()).facts, "a repeat changes nothing"
+    assert not receive(turn.state, m.StopJob()).facts, "a repeat changes nothing"
 
 
 def test_a_job_that_runs_is_not_deleted_without_force() -> None:
     job = made(1)
-    refused = hears(job, m.DeleteJob())
+    refused = receive(job, m.DeleteJob())
     assert isinstance(refused.reply, Refused) and refused.reply.code == "NOT_TERMINAL"
-    turn = hears(job, m.DeleteJob(force=True))
+    turn = receive(job, m.DeleteJob(force=True))
     assert turn.reply == m.JobDeleted() and goals(turn)[0][2] == TaskGoals.DELETED
-    gone = hears(turn.state, SliceGone(0))
+    gone = receive(turn.state, SliceGone(0))
     assert gone.state is None
 
 
 def test_an_old_tally_is_not_taken() -> None:
     job = made(3)
     new, old = Tally((("RUNNING", 3),)), Tally((("PENDING", 3),))
-    job = hears(job, SliceTally(7, 0, new)).state
+    job = receive(job, SliceTally(7, 0, new)).state
     assert job.state == JobStates.RUNNING
-    assert not hears(job, SliceTally(6, 0, old)).facts
-    assert not hears(job, SliceTally(7, 0, old)).facts
+    assert not receive(job, SliceTally(6, 0, old)).facts
+    assert not receive(job, SliceTally(7, 0, old)).facts
 
 
 def test_an_older_confirmation_confirms_nothing() -> None:
-    job = hears(made(1), m.StopJob()).state
-    assert not hears(job, SliceOpen(0, 1)).facts
-    assert hears(job, SliceOpen(0, 2)).state.confirmed == Bits.of(0)
+    job = receive(made(1), m.StopJob()).state
+    assert not receive(job, SliceOpen(0, 1)).facts
+    assert receive(job, SliceOpen(0, 2)).state.confirmed == Bits.of(0)
 
 
 @pytest.mark.parametrize("message", [m.StopJob(), m.DeleteJob()])
 def test_nobody_is_not_found(message: Message) -> None:
-    turn = hears(None, message)
+    turn = receive(None, message)
     assert isinstance(turn.reply, Refused) and turn.reply.code == "NOT_FOUND"

@@ -12,7 +12,7 @@ import pytest
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
-from peloton.actors.respool.admission import LOTS_PER_LOOK_MAX, admissions
+from peloton.actors.respool.admission import LOTS_PER_PASS_MAX, admissions
 from peloton.actors.respool.kind import KIND
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
@@ -120,12 +120,12 @@ def standing() -> Tree:
 
 
 @pytest.mark.parametrize(("pool", "fields", "text"), BROKEN)
-def test_the_first_broken_rule_is_told(pool: Key, fields: dict[str, Any], text: str) -> None:
+def test_the_first_broken_rule_is_reported(pool: Key, fields: dict[str, Any], text: str) -> None:
     refused = check(standing(), pool, config=config(**fields))
     assert refused is not None and text in refused.text, refused
 
 
-def test_before_a_host_is_up_nobody_can_say_what_fits() -> None:
+def test_before_a_host_is_up_no_limit_can_be_checked() -> None:
     young = Tree()
     young.put(ROOT, old=None, new=root(capacity=0))
     early = check(young, NEW, config=config("a", limit=1))
@@ -159,7 +159,7 @@ def test_a_leaf_that_holds_tasks_stays_a_leaf() -> None:
     ("pool", "code"),
     [(Key("respool/x"), "NOT_FOUND"), (ROOT, "INVALID_CONFIG"), (A, "NOT_LEAF"), (A1, None)],
 )
-def test_which_pools_may_vanish(pool: Key, code: str | None) -> None:
+def test_which_pools_may_be_deleted(pool: Key, code: str | None) -> None:
     refused = check_delete(standing(), pool)
     assert (refused.code if refused else None) == code
 
@@ -201,19 +201,19 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("first", 1)]
     assert found.waits(Key("lot/small")).position == 1
-    full = "limit of pool /a reached: cpu wants 5, 1 of 5 used, 1 short; 1 of it held by job first"
+    full = "limit of pool /a reached: cpu requested 5, 4 of 5 free; job first holds 1"
     assert found.head_waits(A) == full
     big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
     assert (big_waits.because, big_waits.rule, big_waits.never) == (full, "limit", False)
     assert small_waits.because == (
-        "1 asks of the same pool stand before it, and the first of them waits: " + full
+        "1 ticket is before it in the queue of its pool; the first of them waits: " + full
     )
     assert (small_waits.rule, small_waits.never) == ("turn", False)
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=50)))
     assert admit(found) == [("big", 1), ("small", 1)]
 
 
-def test_a_lot_is_admitted_as_far_as_the_room_goes() -> None:
+def test_a_lot_is_admitted_as_far_as_it_fits() -> None:
     found = tree(a=config("a", limit=3))
     put(found, "j", lot(A, 10))
     assert admit(found) == [("j", 3)]
@@ -222,7 +222,7 @@ def test_a_lot_is_admitted_as_far_as_the_room_goes() -> None:
     assert (found.use(ROOT), found.demand(ROOT)) == (cpus(3), cpus(7))
 
 
-def test_every_pool_above_must_have_room() -> None:
+def test_every_pool_above_must_have_enough() -> None:
     found = tree(a=config("a", limit=4), a1=config("a1", A, limit=3), a2=config("a2", A, limit=3))
     put(found, "x", lot(A1, 9, arrived=1.0))
     put(found, "y", lot(Key("respool/a2"), 9, arrived=2.0))
@@ -237,7 +237,7 @@ def test_the_cluster_is_a_limit_too() -> None:
     assert admit(found) == [("x", 2)]
     waits = found.waits(Key("lot/x"))
     assert waits.because == (
-        "cluster capacity reached: cpu wants 1, 2 of 2 used, 1 short; 2 of it held by job x"
+        "cluster capacity reached: cpu requested 1, 0 of 2 free; job x holds 2"
     )
     assert (waits.rule, waits.never) == ("capacity", False)
     found.put(ROOT, old=found.pools[ROOT], new=root(3))
@@ -252,13 +252,13 @@ def test_a_lot_of_a_missing_pool_waits_for_it() -> None:
     assert admit(found) == [("x", 1)]
 
 
-def test_a_look_at_many_lots_is_bounded_and_goes_on() -> None:
+def test_a_pass_over_many_lots_is_bounded_and_continued() -> None:
     found = tree(a=config("a", limit=100))
     found.put(ROOT, old=found.pools[ROOT], new=root(10_000))
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=10_000)))
-    for number in range(LOTS_PER_LOOK_MAX + 10):
+    for number in range(LOTS_PER_PASS_MAX + 10):
         put(found, f"{number}", lot(A, 1, arrived=float(number)))
-    assert len(admit(found)) == LOTS_PER_LOOK_MAX
+    assert len(admit(found)) == LOTS_PER_PASS_MAX
     assert len(admit(found)) == 10
 
 
@@ -274,7 +274,7 @@ def test_a_lot_that_waits_again_stands_behind() -> None:
     assert [*queue.in_order()] == [one, two] and len(queue) == 2
 
 
-# ---- what the root hears ----
+# ---- what the root receives ----
 
 
 def test_an_older_sum_is_not_taken() -> None:
@@ -297,7 +297,7 @@ def test_pools_are_listed_parents_first() -> None:
     assert found.find("/a/a1") == A1 and found.find("/a/x") is None
 
 
-def ticket(tree_: Tree, query: Any) -> list[str]:
+def paths(tree_: Tree, query: Any) -> list[str]:
     at = At(now=0.0, key=ROOT, index=tree_)
     return [view.path for view in KIND.inspect[type(query)](root(), query, at)]
 
@@ -316,11 +316,11 @@ def wide() -> Tree:
 @pytest.mark.parametrize("most", [1, 2, 3, 10])
 def test_pages_together_are_the_list(most: int) -> None:
     found = wide()
-    whole = ticket(found, m.ListPools())
+    whole = paths(found, m.ListPools())
     assert len(whole) == 10
     pages: list[str] = []
     after = None
-    while page := ticket(found, m.ListPools(most, after)):
+    while page := paths(found, m.ListPools(most, after)):
         assert len(page) <= most
         pages += page
         names = page[-1].split("/")[1:] if page[-1] != "/" else []
@@ -333,24 +333,24 @@ def test_the_next_page_is_found_after_a_pool_that_is_gone() -> None:
     a2, b = Key("respool/a2"), Key("respool/b")
     after = (("a", A), ("a2", a2))
     found.put(a2, old=found.pools[a2], new=None)
-    assert ticket(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
+    assert paths(found, m.ListPools(2, after)) == ["/b", "/b/b1"]
     for key in (Key("respool/b1"), Key("respool/b2"), b):
         found.put(key, old=found.pools[key], new=None)
-    assert ticket(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
+    assert paths(found, m.ListPools(1, (("b", b), ("b1", Key("respool/b1"))))) == ["/c"]
 
 
 def test_children_alone_are_listed_by_name() -> None:
-    assert ticket(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
-    assert ticket(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
-    assert ticket(wide(), m.ListPools(parent=Key("respool/x"))) == []
+    assert paths(wide(), m.ListPools(parent=A)) == ["/a/a1", "/a/a2"]
+    assert paths(wide(), m.ListPools(5, (("a", A),), ROOT)) == ["/b", "/c"]
+    assert paths(wide(), m.ListPools(parent=Key("respool/x"))) == []
 
 
 def test_one_pool_is_answered_with_those_above_it() -> None:
     found = wide()
-    assert ticket(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
-    assert ticket(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
-    assert ticket(found, m.GetPool()) == ticket(found, m.GetPool(path="/")) == ["/"]
-    assert ticket(found, m.GetPool(Key("respool/x"))) == ticket(found, m.GetPool(path="/a/x")) == []
+    assert paths(found, m.GetPool(A1)) == ["/a/a1", "/a", "/"]
+    assert paths(found, m.GetPool(path="/a/a1/")) == ["/a/a1", "/a", "/"]
+    assert paths(found, m.GetPool()) == paths(found, m.GetPool(path="/")) == ["/"]
+    assert paths(found, m.GetPool(Key("respool/x"))) == paths(found, m.GetPool(path="/a/x")) == []
     at = At(now=0.0, key=ROOT, index=found)
     views = KIND.inspect[m.GetPool](root(), m.GetPool(A, children=True), at)
     assert [view.child_count for view in views] == [2, 3]
@@ -376,9 +376,9 @@ def test_nothing_is_kept_of_pools_that_are_gone() -> None:
     for name in ("c1", "c2", "c", "b1", "b2", "b", "a1", "a2", "a", "root"):
         key = Key(f"respool/{name}")
         found.put(key, old=found.pools[key], new=None)
-    kept = (found._nodes, found.queues, found.pools, found.lots, found.children, found.hungry)
+    kept = (found._nodes, found.queues, found.pools, found.lots, found.children, found.pending)
     waiting = found.waiting
-    kept = (*kept, waiting.fresh, waiting.blocked.items(), waiting._heads, waiting._needs)
+    kept = (*kept, waiting.changed, waiting.blocked.items(), waiting._heads, waiting._needs)
     assert not any(kept), kept
 
 
@@ -391,13 +391,13 @@ def test_a_head_that_can_never_fit_blocks_nobody_and_keeps_its_reason() -> None:
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("small", 1)]
     assert admit(found) == []
-    told = found.waits(Key("lot/big"))
-    assert told.never and "wants 9 cpu, but the limit of pool /a is 5 in all" in told.because
-    assert "wants 9 cpu" in found.head_waits(A), "nobody else waits there"
-    assert len(found.queues[A]) == 1 and A in found.hungry
+    waits = found.waits(Key("lot/big"))
+    assert waits.never and "requested 9 cpu, but the limit of pool /a is 5: " in waits.because
+    assert "requested 9 cpu" in found.head_waits(A), "no other lot waits there"
+    assert len(found.queues[A]) == 1 and A in found.pending
 
 
-def test_it_stands_where_it_stood_once_the_limit_grows() -> None:
+def test_it_keeps_its_position_once_the_limit_grows() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "big", too_big())
     put(found, "small", lot(A, 20, arrived=3.0))
@@ -430,34 +430,34 @@ def test_a_head_that_a_lower_limit_rules_out_blocks_nobody(shrinks: Key) -> None
     assert admit(found) == [("small", 1)]
 
 
-def test_who_waits_only_for_what_a_look_gave_away_is_served_once_it_is_free() -> None:
+def test_a_pool_blocked_only_by_the_same_pass_is_served_once_it_is_free() -> None:
     found = tree(a=config("a", limit=9), b=config("b", limit=9))
     found.put(ROOT, old=found.pools[ROOT], new=root(1))
     put(found, "x", lot(A, 1, arrived=1.0))
     put(found, "y", lot(B, 1, arrived=2.0))
     assert [key for key, _ in admissions(found)] == [Key("lot/x")]
-    put(found, "x", None)  # it left before it was told
+    put(found, "x", None)  # it left before it was admitted
     assert admit(found) == [("y", 1)]
 
 
-def test_a_lot_that_was_stepped_over_may_leave() -> None:
+def test_a_skipped_lot_may_leave() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "big", too_big())
     assert admit(found) == []
     put(found, "big", None)
-    assert A not in found.hungry and not found.queues[A]
+    assert A not in found.pending and not found.queues[A]
     found.put(A, old=found.pools[A], new=Pool(config("a", limit=14)))
     assert admit(found) == []
 
 
-def test_who_holds_the_room_is_named() -> None:
+def test_the_job_that_holds_most_is_named() -> None:
     found = tree(a=config("a", limit=5))
     put(found, "many/0/0", lot(A, admitted=2))
     put(found, "many/1/0", lot(A, admitted=1))
     put(found, "few/0/0", lot(A, admitted=2))
     put(found, "k/0/0", lot(A, 1, arrived=4.0))
     assert found.waits(Key("lot/k/0/0")).because == (
-        "limit of pool /a reached: cpu wants 1, 5 of 5 used, 1 short; 3 of it held by job many"
+        "limit of pool /a reached: cpu requested 1, 0 of 5 free; job many holds 3"
     )
     put(found, "many/0/0", None)
     put(found, "many/1/0", None)

@@ -151,7 +151,7 @@ def ticket(tree: Tree) -> None:
 
 
 def leave(tree: Tree) -> None:
-    """Who had waited leaves: nobody else has more room by it."""
+    """A waiting lot leaves, which makes nothing available to others."""
     put_lot(tree, "waits4", pool=leaf(4))
     assert serve(tree) == []
 

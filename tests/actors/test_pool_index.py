@@ -48,7 +48,7 @@ def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) ->
 
 
 class Pools(RuleBasedStateMachine):
-    """Histories of a tree: told to the kept index and to the reference alike."""
+    """Histories of a tree: applied to the kept index and to the reference alike."""
 
     @initialize(capacity=limits)
     def begin(self, capacity: Resources) -> None:
@@ -147,7 +147,7 @@ class Pools(RuleBasedStateMachine):
 
     @rule(lost=st.sampled_from([False, False, True]))
     def admit(self, lost: bool) -> None:
-        """The root looks; those of the last lot that it admits may have left in the same frame."""
+        """The root admits; those of the last lot that it admits may have left in the same frame."""
         found = admissions(self.tree)
         assert [tuple(each) for each in found] == self.reference.admissions()
         for number, (key, members) in enumerate(found, start=1):
@@ -166,7 +166,7 @@ class Pools(RuleBasedStateMachine):
         assert sorted(listed) == sorted(reference.all())
         if len(listed) == len({*map(tree.path, listed)}):
             assert listed == reference.all()
-        assert list(tree.hungry) == reference.hungry
+        assert list(tree.pending) == reference.pending
         for pool in tree.pools:
             assert tree.up(pool) == reference.up(pool)
             assert tree.limit(pool) == reference.limit(pool)
@@ -188,7 +188,7 @@ class Pools(RuleBasedStateMachine):
         """Of the lots that stand in line, by a walk along it."""
         before = 0
         queue = self.tree.queues.get(pool)
-        for key in queue.line() if queue is not None else ():
+        for key in queue.eligible() if queue is not None else ():
             assert self.tree.waits(key).position == before
             before += len(self.tree.lots[key].waiting)
 
@@ -208,7 +208,7 @@ class Pools(RuleBasedStateMachine):
         assert admissions(self.tree) == []
         for key in list(self.tree.lots):
             self.put(key, None)
-        assert not self.tree.hungry
+        assert not self.tree.pending
         for pool in self.tree.pools:
             assert self.tree.use(pool) == self.tree.demand(pool) == Resources()
 

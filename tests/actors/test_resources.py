@@ -19,11 +19,11 @@ def cpu(number: float) -> Resources:
 
 
 @pytest.mark.parametrize(
-    ("need", "room", "fits"),
+    ("need", "available", "fits"),
     [(1.0008, 1.0, True), (1.001, 1.0, False), (1.0, 1.0, True), (0.0, -0.0009, False)],
 )
-def test_a_comparison_allows_the_epsilon(need: float, room: float, fits: bool) -> None:
-    have = cpu(room) if room >= 0 else Resources() - cpu(-room)
+def test_a_comparison_allows_the_epsilon(need: float, available: float, fits: bool) -> None:
+    have = cpu(available) if available >= 0 else Resources() - cpu(-available)
     assert cpu(need).within(have) is fits
 
 
@@ -48,8 +48,8 @@ def test_a_bad_amount_is_named(number: float) -> None:
 
 
 def test_by_how_much_it_is_short() -> None:
-    need, room = Resources(2 * UNIT, 10, 0, UNIT), Resources(UNIT, 10, 0, 0)
-    assert need.short_of(room) == {"cpu": UNIT, "gpu": UNIT}
+    need, available = Resources(2 * UNIT, 10, 0, UNIT), Resources(UNIT, 10, 0, 0)
+    assert need.short_of(available) == {"cpu": UNIT, "gpu": UNIT}
 
 
 AMOUNTS = st.integers(0, 5000)
@@ -57,11 +57,11 @@ AMOUNTS = st.integers(0, 5000)
 
 @given(st.builds(Resources, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS),
        st.builds(Resources, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS))  # fmt: skip
-def test_as_many_fit_as_are_within(need: Resources, room: Resources) -> None:
-    count = need.fits(room)
+def test_as_many_fit_as_are_within(need: Resources, available: Resources) -> None:
+    count = need.fits(available)
     if any(need.amounts()):
-        assert count == 0 or need.times(count).within(room)
-        assert not need.times(count + 1).within(room)
+        assert count == 0 or need.times(count).within(available)
+        assert not need.times(count + 1).within(available)
 
 
 @given(st.integers(0, 10**15))

@@ -1,6 +1,6 @@
 """A slice: whom it wishes hosts for and when again, what it makes of a placer's answer.
 
-Must not place anything: the placer's answers are said by hand, and the crowd is made by hand.
+Must not place anything: the placer's answers and the crowd are made by hand.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ SOME: Slice = opened().state
 
 def wishes(found: Any) -> list[tuple[int, list[int]]]:
     assert isinstance(found, Decision)
-    words = [send.message for send in found.sends]
-    return [(word.number, [*word.members]) for word in words if isinstance(word, Wish)]
+    sends = [send.message for send in found.sends]
+    return [(wish.number, [*wish.members]) for wish in sends if isinstance(wish, Wish)]
 
 
 def test_a_slice_opens_with_its_tasks() -> None:
     turn = opened(stopped=Bits.of(3))
-    told = [(s.message.goal, [*s.members]) for s in turn.sends if s.to == CROWD]
-    assert told == [
+    sent = [(s.message.goal, [*s.members]) for s in turn.sends if s.to == CROWD]
+    assert sent == [
         (TaskGoals.SUCCEEDED, [0, 1, 2, 4, 5, 6, 7, 8, 9]),
         (TaskGoals.KILLED, [3]),
     ]
@@ -127,10 +127,10 @@ def test_a_stream_of_fresh_members_does_not_keep_a_lost_wish_waiting() -> None:
 def test_who_found_no_host_rests_and_then_wishes_again() -> None:
     tasks = crowd(ready=Bits.of(1, 2))
     notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
-    reasons = (("no room: cpu", 3),)
+    reasons = (("insufficient: cpu", 3),)
     turn = take_turn(KIND, SOME, message=Unplaced(1, Bits.of(2), reasons), at=at(tasks, 0.5, notes))
     assert turn.notes.resting == Bits.of(2) and not turn.sends
-    assert turn.because == "no host: no room: cpu on 3"
+    assert turn.because == "no host: insufficient: cpu on 3"
     assert recall_s(turn.notes) == 0.5 + PLACE_RETRY_S
     assert wishes(pursue(SOME, at(tasks, 1.5, turn.notes))) == [(2, [2])]
 
@@ -157,10 +157,10 @@ def test_the_first_answer_wins() -> None:
 def test_a_refusal_travels_with_the_next_wish() -> None:
     tasks = crowd(ready=Bits.of(1))
     summary = HostSummary(Key("host/a"), 7, Resources(1), Resources())
-    message = m.HostRefused("no room", summary)
+    message = m.HostRefused("insufficient resources", summary)
     notes = WishNotes(Bits.of(1), 0.0, 1)
     turn = take_turn(KIND, SOME, message=message, at=at(tasks, 0.1, notes, Bits.of(1)))
-    assert turn.notes.resting == Bits.of(1), "not at once: the placer must hear of it first"
+    assert turn.notes.resting == Bits.of(1), "not at once: the placer must know of it first"
     found = pursue(SOME, at(tasks, 1.0, turn.notes))
     assert isinstance(found, Decision) and found.sends[0].message.refused == (summary,)
     assert found.notes.refused == ()
@@ -173,8 +173,8 @@ def limited(grant: int, goal: TaskGoals = TaskGoals.SUCCEEDED, *stopped: int) ->
 
 def begun(turn: Any) -> list[tuple[TaskGoals, list[int]]]:
     """The tasks that are made to exist, by their goal."""
-    told = [s for s in turn.sends if isinstance(s.message, SetTaskGoal)]
-    return [(s.message.goal, [*s.members]) for s in told]
+    sent = [s for s in turn.sends if isinstance(s.message, SetTaskGoal)]
+    return [(s.message.goal, [*s.members]) for s in sent]
 
 
 def test_of_a_limited_slice_only_as_many_begin_as_it_is_granted() -> None:
@@ -217,7 +217,7 @@ def test_members_that_wait_for_others_are_counted_and_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "room", "shown"),
+    ("state", "admission", "shown"),
     [
         (TaskStates.WAITING, Admission.NONE, "INITIALIZED"),
         (TaskStates.WAITING, Admission.QUEUED, "PENDING"),
@@ -228,12 +228,14 @@ def test_members_that_wait_for_others_are_counted_and_say_so() -> None:
         (TaskStates.LOST, Admission.NONE, "LOST"),
     ],
 )
-def test_states_have_the_names_clients_know(state: TaskStates, room: Admission, shown: str) -> None:
-    assert client_state(Task(TaskGoals.SUCCEEDED, state, Policy(), admission=room)) == shown
+def test_states_have_the_names_clients_know(
+    state: TaskStates, admission: Admission, shown: str
+) -> None:
+    assert client_state(Task(TaskGoals.SUCCEEDED, state, Policy(), admission=admission)) == shown
 
 
 @pytest.mark.parametrize(
-    ("state", "room", "code"),
+    ("state", "admission", "code"),
     [
         (TaskStates.WAITING, Admission.NONE, "NEW"),
         (TaskStates.WAITING, Admission.QUEUED, "POOL"),
@@ -245,8 +247,12 @@ def test_states_have_the_names_clients_know(state: TaskStates, room: Admission, 
         (TaskStates.THROTTLED, Admission.NONE, "RETRY"),
     ],
 )
-def test_every_state_that_waits_says_why(state: TaskStates, room: Admission, code: str) -> None:
-    found, because = why(Task(TaskGoals.SUCCEEDED, state, Policy(), admission=room), at(crowd()))
+def test_every_waiting_state_has_a_reason(
+    state: TaskStates, admission: Admission, code: str
+) -> None:
+    found, because = why(
+        Task(TaskGoals.SUCCEEDED, state, Policy(), admission=admission), at(crowd())
+    )
     assert found == code and bool(because) == bool(code)
 
 
@@ -258,7 +264,7 @@ SHELVED = Task(
 
 
 def shelf(*members: int) -> Crowd:
-    """Tasks that hold no room because no host could run them."""
+    """Tasks that hold no ticket because no host could run them."""
     found = Crowd(TASK, CROWD)
     found.classes[SHELVED] = Bits.of(*members).raw
     found.columns.add(Bits.of(*members).raw)
@@ -275,7 +281,7 @@ def shelves(turn: TurnOutcome) -> list[tuple[bool, list[int]]]:
 
 
 def never(members: Bits) -> Unplaced:
-    return Unplaced(1, members, (("no room", 3),), "no host fits", True)
+    return Unplaced(1, members, (("insufficient resources", 3),), "no host fits", True)
 
 
 def test_who_can_never_run_gives_its_room_back_at_the_second_word() -> None:
@@ -291,7 +297,7 @@ def test_who_can_never_run_gives_its_room_back_at_the_second_word() -> None:
 def test_a_word_between_that_it_could_run_begins_anew() -> None:
     tasks = crowd(ready=Bits.of(2))
     notes = WishNotes(Bits.of(2), 0.0, 1, unschedulable=Bits.of(2))
-    full = Unplaced(1, Bits.of(2), (("no room", 3),))
+    full = Unplaced(1, Bits.of(2), (("insufficient resources", 3),))
     turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes))
     assert shelves(turn) == [] and not turn.notes.unschedulable
 
@@ -310,7 +316,7 @@ def test_who_holds_no_room_goes_on_looking_for_a_host() -> None:
     "answer",
     [
         Placed(1, Bits.of(3), (Key("host/a"),)),
-        Unplaced(1, Bits.of(3), (("no room", 3),), "no host fits", False),
+        Unplaced(1, Bits.of(3), (("insufficient resources", 3),), "no host fits", False),
     ],
 )
 def test_when_a_host_could_run_it_it_asks_for_room_and_is_not_launched(answer: Any) -> None:
@@ -336,7 +342,9 @@ def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None
 
 def test_it_is_pending_and_says_that_it_can_never_run() -> None:
     assert client_state(SHELVED) == "PENDING"
-    notes = WishNotes(reasons=(("no room", 3),), shortfall="no host fits", never=True)
+    notes = WishNotes(
+        reasons=(("insufficient resources", 3),), shortfall="no host fits", never=True
+    )
     assert why(SHELVED, at(shelf(3), notes=notes)) == ("NEVER", "no host fits")
     assert why(SHELVED, at(shelf(3)))[0] == "NEVER", "a daemon that has just started knows it too"
 
@@ -348,8 +356,8 @@ def test_who_stops_before_any_instance_has_begun_tells_no_task_but_those_that_be
     assert len(limited.waiting) == 10
     stop = m.SetSliceGoal(2, JOB, 0, TaskGoals.KILLED, grant=0)
     turn = take_turn(KIND, limited, message=stop, at=at(crowd()))
-    told = [(s.message.spec, [*s.members]) for s in turn.sends if s.to == CROWD]
-    assert told == [(0, [*range(10)])]
+    sent = [(s.message.spec, [*s.members]) for s in turn.sends if s.to == CROWD]
+    assert sent == [(0, [*range(10)])]
     delete = m.SetSliceGoal(2, JOB, 0, TaskGoals.DELETED, grant=0)
     turn = take_turn(KIND, limited, message=delete, at=at(crowd()))
     assert not [s for s in turn.sends if s.to == CROWD]

@@ -1,4 +1,4 @@
-"""Every kind's tables are total: goals by states, messages heard and absent, facts folded.
+"""Every kind's tables are total: goals by states, messages received and absent, facts folded.
 
 Must not know what a step does: that is what the tests of each kind are for.
 """
@@ -63,8 +63,8 @@ def test_tables_name_nothing_else(kind: str) -> None:
 
 
 INNER: Mapping[str, tuple[Any, list[Any], type[enum.Enum]]] = {
-    "room of a task": (task.ADMISSION_TABLE, [*Admission], task.AdmissionGoals),
-    "run of a host": (ledger.RUN_TABLE, [None, *ledger.RunPhase], ledger.About),
+    "admission of a task": (task.ADMISSION_TABLE, [*Admission], task.AdmissionGoals),
+    "run of a host": (ledger.RUN_TABLE, [None, *ledger.RunPhase], ledger.RunEvent),
 }
 """State machines inside of a kind."""
 
@@ -78,12 +78,12 @@ def test_inner_tables_are_total_and_name_nothing_else(name: str) -> None:
 
 @EVERY_KIND
 def test_every_message_is_decided(kind: Kind) -> None:
-    assert set(kind.decide) == heard(kind)
+    assert set(kind.decide) == messages_of(kind)
 
 
 @EVERY_KIND
 def test_every_message_is_answered_for_nobody(kind: Kind) -> None:
-    assert set(kind.absent) == heard(kind)
+    assert set(kind.absent) == messages_of(kind)
 
 
 @EVERY_KIND
@@ -105,36 +105,36 @@ def test_columns_are_written_by_facts_of_the_kind(kind: Kind) -> None:
         assert set(crowd.per_member.values()) <= set(crowd.columns)
 
 
-def heard(kind: Kind) -> set[type]:
+def messages_of(kind: Kind) -> set[type]:
     """The messages of a kind, and `Due` where it waits for anything by the clock."""
     timed: set[type] = set() if kind.deadline is no_deadline else {Due}
     return {*kind.messages.values()} | timed
 
 
 TASK_STEPS = """
-             SUCCEEDED     RUNNING       KILLED    DELETED
-WAITING      request_admission  request_admission  withdraw  withdraw
-LAUNCHING    wait          wait          kill      kill
-LAUNCHED     wait          wait          kill      kill
-STARTING     wait          wait          kill      kill
-RUNNING      wait          wait          kill      kill
-KILLING      wait          wait          wait      wait
-SUCCEEDED    rest          run_again     rest      forget
-FAILED       retry         run_again     rest      forget
-LOST         retry         run_again     rest      forget
-KILLED       retry         run_again     rest      forget
-THROTTLED    wait          wait          withdraw  withdraw
+           SUCCEEDED          RUNNING            KILLED             DELETED
+WAITING    request_admission  request_admission  withdraw           withdraw
+LAUNCHING  wait               wait               kill               kill
+LAUNCHED   wait               wait               kill               kill
+STARTING   wait               wait               kill               kill
+RUNNING    wait               wait               kill               kill
+KILLING    wait               wait               wait               wait
+SUCCEEDED  release_admission  run_again          release_admission  forget
+FAILED     retry              run_again          release_admission  forget
+LOST       retry              run_again          release_admission  forget
+KILLED     retry              run_again          release_admission  forget
+THROTTLED  wait               wait               withdraw           withdraw
 """
 JOB_STEPS = """
              SUCCEEDED  RUNNING  KILLED  DELETED
-INITIALIZED  wait       wait     wait    vanish
-PENDING      wait       wait     wait    vanish
-RUNNING      wait       wait     wait    vanish
-SUCCEEDED    settle     wait     settle  vanish
-FAILED       settle     wait     settle  vanish
-KILLED       settle     wait     settle  vanish
-KILLING      wait       wait     wait    vanish
-DELETED      settle     wait     settle  vanish
+INITIALIZED  wait       wait     wait    finish_deletion
+PENDING      wait       wait     wait    finish_deletion
+RUNNING      wait       wait     wait    finish_deletion
+SUCCEEDED    settle     wait     settle  finish_deletion
+FAILED       settle     wait     settle  finish_deletion
+KILLED       settle     wait     settle  finish_deletion
+KILLING      wait       wait     wait    finish_deletion
+DELETED      settle     wait     settle  finish_deletion
 """
 SLICE_STEPS = """
         SUCCEEDED  RUNNING  KILLED  DELETED
@@ -159,17 +159,17 @@ def test_the_tables_are_as_drawn(kind: str, drawn: str) -> None:
     assert found == steps
 
 
-@pytest.mark.parametrize("room", Admission)
+@pytest.mark.parametrize("admission", Admission)
 @pytest.mark.parametrize("goal", TaskGoals)
 @pytest.mark.parametrize("state", TaskStates)
 def test_a_task_comes_to_rest_from_everywhere(
-    state: TaskStates, goal: TaskGoals, room: Admission
+    state: TaskStates, goal: TaskGoals, admission: Admission
 ) -> None:
     """A goal that is pursued for ever would be a turn that never ends."""
     at = At(now=0.0, key=Key("task/j/0"))
     for failures in (0, 1, 5):
         before = Task(
-            goal, state, Policy(max_failures=3), ticket=1, admission=room, failures=failures
+            goal, state, Policy(max_failures=3), ticket=1, admission=admission, failures=failures
         )
         after = take_turn(KINDS["task"], before, message=Pursue(), at=at).state
         if after is not None:

@@ -1,4 +1,4 @@
-"""A task: its tries, its throttle, late and repeated words, what it owes.
+"""A task: its attempts, its throttle, late and repeated messages, what it owes.
 
 Must not run more than one task by itself: pools and hosts answer in the simulated world.
 """
@@ -30,18 +30,18 @@ KILLED = RunOutcome(End.KILLED)
 SUCCEEDED = RunOutcome(End.SUCCEEDED, 0)
 
 
-def hears(task: Task, message: Message) -> Turn:
+def receive(task: Task, message: Message) -> Turn:
     """One turn of a task."""
     return take_turn(KIND, task, message=message, at=AT)
 
 
-def said(turn: Turn) -> list[Message]:
+def replies(turn: Turn) -> list[Message]:
     """What leaves."""
     return [send.message for send in turn.sends]
 
 
 def running(goal: TaskGoals = TaskGoals.SUCCEEDED, **fields: Any) -> Task:
-    """A task whose run 1 runs under ask 1."""
+    """A task whose run 1 is running under ticket 1."""
     policy = Policy(max_failures=fields.pop("max_failures", 0))
     given = {"run": 1, "ticket": 1, "admission": Admission.ADMITTED, **fields}
     return Task(goal, TaskStates.RUNNING, policy, **given)
@@ -57,7 +57,7 @@ def tries(outcome: RunOutcome, max_failures: int) -> int:
     """How many runs a batch task has when all end so."""
     task = running(max_failures=max_failures)
     for count in range(1, 1000):
-        task = hears(task, m.Ended(task.run, outcome)).state
+        task = receive(task, m.Ended(task.run, outcome)).state
         if task.state != TaskStates.WAITING:
             return count
         assert task.run == count + 1 and task.ticket == count + 1
@@ -105,7 +105,7 @@ def test_what_counts_as_a_failure(
 
 
 def _run_ended(outcome: RunOutcome) -> Any:
-    return hears(running(), m.Ended(1, outcome)).facts[0]
+    return receive(running(), m.Ended(1, outcome)).facts[0]
 
 
 def test_the_throttle_doubles_to_an_hour() -> None:
@@ -114,43 +114,43 @@ def test_the_throttle_doubles_to_an_hour() -> None:
 
 
 def test_a_service_rests_before_its_next_run() -> None:
-    turn = hears(running(TaskGoals.RUNNING, failures=2), m.Ended(1, FAILED))
+    turn = receive(running(TaskGoals.RUNNING, failures=2), m.Ended(1, FAILED))
     assert turn.state.state == TaskStates.THROTTLED
     assert deadline(turn.state) == ("throttle", 120.0)
-    after = hears(turn.state, Due("throttle"))
+    after = receive(turn.state, Due("throttle"))
     assert (after.state.state, after.state.run, after.state.ticket) == (TaskStates.WAITING, 2, 2)
-    assert said(after) == [Enqueue(2)]
+    assert replies(after) == [Enqueue(2)]
 
 
 def test_a_start_that_takes_too_long_is_a_system_failure() -> None:
     launched = run_again(running())
     launched = Task(launched.goal, TaskStates.LAUNCHED, launched.policy, 1, 1, Admission.ADMITTED)
     assert deadline(launched) == ("start", 180 * 60.0)
-    killing = hears(launched, Due("start"))
-    assert killing.state.state == TaskStates.KILLING and said(killing) == [KillRun(1, 30.0)]
+    killing = receive(launched, Due("start"))
+    assert killing.state.state == TaskStates.KILLING and replies(killing) == [KillRun(1, 30.0)]
     assert killing.state.run == 1, "no new run before the last one is known to be over"
-    gone = hears(killing.state, m.RunGone(1))
+    gone = receive(killing.state, m.RunGone(1))
     assert (gone.state.state, gone.state.run) == (TaskStates.WAITING, 2)
     assert (gone.state.failures, gone.state.system_failures) == (0, 1)
 
 
 def test_a_refused_launch_is_a_new_run_under_the_same_ask() -> None:
     task = Task(TaskGoals.SUCCEEDED, TaskStates.LAUNCHING, Policy(), 1, 1, Admission.ADMITTED)
-    turn = hears(task, m.RunRefused(1, "no room"))
+    turn = receive(task, m.RunRefused(1, "insufficient resources"))
     assert (turn.state.state, turn.state.run) == (TaskStates.WAITING, 2)
     assert (turn.state.ticket, turn.state.admission, turn.state.failures) == (
         1,
         Admission.ADMITTED,
         0,
     )
-    assert said(turn) == [RunSeen(1), HostRefused("no room")]
+    assert replies(turn) == [RunSeen(1), HostRefused("insufficient resources")]
 
 
 @pytest.mark.parametrize("goal", [TaskGoals.KILLED, TaskGoals.DELETED])
 def test_a_refusal_ends_a_task_that_is_stopped(goal: TaskGoals) -> None:
     task = Task(goal, TaskStates.KILLING, Policy(), 1, 1, Admission.ADMITTED)
-    turn = hears(task, m.RunRefused(1, "no room"))
-    assert turn.state.state == TaskStates.KILLED and ReleaseTicket(1) in said(turn)
+    turn = receive(task, m.RunRefused(1, "insufficient resources"))
+    assert turn.state.state == TaskStates.KILLED and ReleaseTicket(1) in replies(turn)
 
 
 @pytest.mark.parametrize("state", [s for s in TaskStates if s not in ON_HOST])
@@ -191,7 +191,7 @@ def test_what_nobody_is_told_is_answered(message: Message, answer: list[Message]
 
 
 @pytest.mark.parametrize(
-    ("ticket", "room", "answer"),
+    ("ticket", "admission", "answer"),
     [
         (1, Admission.REQUESTED, []),
         (1, Admission.QUEUED, []),
@@ -202,16 +202,16 @@ def test_what_nobody_is_told_is_answered(message: Message, answer: list[Message]
     ],
 )
 def test_room_that_is_not_wanted_is_given_back(
-    ticket: int, room: Admission, answer: list[Message]
+    ticket: int, admission: Admission, answer: list[Message]
 ) -> None:
-    task = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, ticket, room)
+    task = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, ticket, admission)
     decision = KIND.decide[m.Admitted](task, m.Admitted(1), AT)
     assert [send.message for send in decision.sends] == answer
-    assert bool(decision.facts) == (not answer and room != Admission.ADMITTED)
+    assert bool(decision.facts) == (not answer and admission != Admission.ADMITTED)
 
 
 @pytest.mark.parametrize(
-    ("state", "room", "words"),
+    ("state", "admission", "sends"),
     [
         (TaskStates.WAITING, Admission.QUEUED, [Enqueue(4)]),
         (TaskStates.WAITING, Admission.ADMITTED, []),
@@ -224,10 +224,10 @@ def test_room_that_is_not_wanted_is_given_back(
     ],
 )
 def test_what_is_owed_follows_from_the_state(
-    state: TaskStates, room: Admission, words: list[Message]
+    state: TaskStates, admission: Admission, sends: list[Message]
 ) -> None:
-    task = Task(TaskGoals.SUCCEEDED, state, Policy(), 3, 4, room)
-    assert [send.message for send in owed(task)] == words
+    task = Task(TaskGoals.SUCCEEDED, state, Policy(), 3, 4, admission)
+    assert [send.message for send in owed(task)] == sends
 
 
 def test_deletion_is_never_taken_back() -> None:
@@ -239,9 +239,9 @@ def test_deletion_is_never_taken_back() -> None:
 def test_a_deleted_task_leaves_its_lot_first() -> None:
     task = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Admission.ADMITTED)
     goal = m.SetTaskGoal(2, TaskGoals.DELETED, Policy(), 0, Key("lot/j/0/0"))
-    turn = hears(task, goal)
-    assert turn.state.admission == Admission.RELEASING and said(turn) == [ReleaseTicket(1)]
-    assert hears(turn.state, m.TicketReleased(1)).state is None
+    turn = receive(task, goal)
+    assert turn.state.admission == Admission.RELEASING and replies(turn) == [ReleaseTicket(1)]
+    assert receive(turn.state, m.TicketReleased(1)).state is None
 
 
 # ---- no host could ever run it ----
@@ -253,17 +253,19 @@ def waiting(**fields: Any) -> Task:
 
 
 def test_what_is_shelved_leaves_its_pool_and_asks_for_nothing() -> None:
-    turn = hears(waiting(), m.MarkUnschedulable(True))
-    assert said(turn) == [ReleaseTicket(1)] and turn.state.unschedulable
+    turn = receive(waiting(), m.MarkUnschedulable(True))
+    assert replies(turn) == [ReleaseTicket(1)] and turn.state.unschedulable
     assert [send.message for send in owed(turn.state)] == [ReleaseTicket(1)]
-    after = hears(turn.state, m.TicketReleased(1))
-    assert after.state.admission == Admission.NONE and said(after) == []
-    assert said(hears(after.state, m.MarkUnschedulable(True))) == []
+    after = receive(turn.state, m.TicketReleased(1))
+    assert after.state.admission == Admission.NONE and replies(after) == []
+    assert replies(receive(after.state, m.MarkUnschedulable(True))) == []
 
 
 def test_it_asks_anew_when_a_host_could_run_it() -> None:
-    turn = hears(waiting(admission=Admission.NONE, unschedulable=True), m.MarkUnschedulable(False))
-    assert said(turn) == [Enqueue(2)]
+    turn = receive(
+        waiting(admission=Admission.NONE, unschedulable=True), m.MarkUnschedulable(False)
+    )
+    assert replies(turn) == [Enqueue(2)]
     assert (
         turn.state.ticket == 2
         and turn.state.admission == Admission.REQUESTED
@@ -272,8 +274,8 @@ def test_it_asks_anew_when_a_host_could_run_it() -> None:
 
 
 def test_a_late_admission_of_what_is_shelved_is_given_back() -> None:
-    assert said(
-        hears(waiting(admission=Admission.RELEASING, unschedulable=True), m.Admitted(1))
+    assert replies(
+        receive(waiting(admission=Admission.RELEASING, unschedulable=True), m.Admitted(1))
     ) == [ReleaseTicket(1)]
 
 
@@ -286,10 +288,10 @@ def test_a_late_admission_of_what_is_shelved_is_given_back() -> None:
     ],
 )
 def test_only_who_waits_for_a_host_is_shelved(task: Task) -> None:
-    assert not hears(task, m.MarkUnschedulable(True)).state.unschedulable
+    assert not receive(task, m.MarkUnschedulable(True)).state.unschedulable
 
 
 def test_what_is_shelved_can_be_stopped() -> None:
     unschedulable = waiting(admission=Admission.NONE, unschedulable=True)
-    turn = hears(unschedulable, m.SetTaskGoal(2, TaskGoals.KILLED, Policy(), 0, Key("")))
-    assert turn.state.state == TaskStates.KILLED and said(turn) == []
+    turn = receive(unschedulable, m.SetTaskGoal(2, TaskGoals.KILLED, Policy(), 0, Key("")))
+    assert turn.state.state == TaskStates.KILLED and replies(turn) == []

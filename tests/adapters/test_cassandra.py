@@ -221,7 +221,7 @@ def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) ->
     done = [one for one in outcomes if isinstance(one, cassandra_schema.SchemaApplied)]
     others = [str(one) for one in outcomes if not isinstance(one, cassandra_schema.SchemaApplied)]
     assert [bool(one.made) for one in done].count(True) == 1
-    assert all("another command changes the schema" in text for text in others)
+    assert all("another command is changing the schema" in text for text in others)
     last = cassandra_schema.apply(server, "together", replication=COPIES)
     assert (last.made, last.differ) == ((), ())
 
@@ -238,11 +238,11 @@ def test_tables_that_differ_are_told_and_not_touched(server: Connected) -> None:
 @pytest.mark.parametrize(
     ("keyspace", "copies", "text"),
     [
-        ("Upper", COPIES, "'Upper' is no name of a keyspace"),
-        ("x; DROP KEYSPACE tests", COPIES, "is no name of a keyspace"),
-        ("fine", {}, "say how many copies"),
-        ("fine", {"dc1": 0}, "dc1:0 is no data centre with a number of copies"),
-        ("fine", {"dc1'}; --": 1}, "is no data centre with a number of copies"),
+        ("Upper", COPIES, "'Upper' is not a valid keyspace name"),
+        ("x; DROP KEYSPACE tests", COPIES, "is not a valid keyspace name"),
+        ("fine", {}, "name how many copies"),
+        ("fine", {"dc1": 0}, "dc1:0 is not a data centre with a number of copies"),
+        ("fine", {"dc1'}; --": 1}, "is not a data centre with a number of copies"),
         ("fine", {"no_such_centre": 1}, "there is no data centre no_such_centre; there is dc1"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_good_cluster_has_no_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("looked", "wrong", "words"),
+    ("reading", "wrong", "text"),
     [
         (with_setting("commitlog_sync", "periodic"), True, "forgets what it acknowledged"),
         (with_setting("paxos_variant", "v1_without_linearizable_reads"), True, "paxos_variant"),
@@ -56,7 +56,7 @@ def test_a_good_cluster_has_no_findings() -> None:
         (with_server(version="4.1.5"), True, "stale commit"),
         (with_server(version="unknown"), True, "stale commit"),
         (with_server(version="5.0.8"), False, "different versions"),
-        (with_server(settings=None), True, "could not be asked"),
+        (with_server(settings=None), True, "did not return its settings"),
         (with_server(schema_version="schema-2"), True, "2 different schemas"),
         (replace(GOOD, replication=None), True, "there is no keyspace"),
         (replace(GOOD, durable_writes=False), True, "durable_writes"),
@@ -69,8 +69,8 @@ def test_a_good_cluster_has_no_findings() -> None:
         (with_options("default_time_to_live", 60), True, "vanish after 60 s"),
     ],
 )
-def test_what_is_not_kept_is_named(looked: ClusterReading, wrong: bool, words: str) -> None:
-    findings = [finding for finding in findings_of(looked) if words in finding.text]
+def test_what_is_not_kept_is_named(reading: ClusterReading, wrong: bool, text: str) -> None:
+    findings = [finding for finding in findings_of(reading) if text in finding.text]
     assert [finding.wrong for finding in findings] == [wrong]
     assert findings[0].remedy
 

@@ -216,7 +216,7 @@ def test_a_stream_on_which_nobody_speaks_stays(begin: Open) -> None:
 
 
 def test_frames_that_nobody_takes_are_bounded(begin: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "WAITING_BYTES_MAX", 1000)
+    monkeypatch.setattr(streams, "QUEUED_BYTES_MAX", 1000)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         a, heard = begin()
         stream = a.dial(f"127.0.0.1:{deaf.getsockname()[1]}")

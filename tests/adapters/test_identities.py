@@ -113,7 +113,7 @@ def test_a_daemon_with_another_keeper_folder_neither_loses_a_run_nor_starts_it_a
     for folder in ("elsewhere/keeper", "keeper"):
         identity = (fleet.folder / folder / "identity").read_text().strip()
         assert f"{identity} in {fleet.folder / folder}" in down
-    assert "host/a is UNSURE" in down and not wrong.greeted.done()
+    assert "host/a is RECONCILING" in down and not wrong.greeted.done()
     condition = wrong._region.condition()
     assert condition.live and not condition.ready
     until(lambda: "another keeper" in str(wrong.health()[1]))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from peloton.chaos.nemesis.proxy import Door
-from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
+from peloton.runtime.adapters.zookeeper_connection import Lease, now_s
 from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Paths
-from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
+from peloton.runtime.adapters.zookeeper_owners import NodeStatus, Writes
 from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState, ShardId
 from tests.adapters.zookeeper_bench import SHORT_SESSION_S, Bench
 from tests.contracts.memberships import (

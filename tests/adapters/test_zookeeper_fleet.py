@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.adapters.zookeeper_connection import now_s
 from peloton.runtime.adapters.zookeeper_nodes import Paths
 from tests.adapters.zookeeper_fixture import Town
 from tests.contracts.memberships import end_session, identity_of, rest, wait

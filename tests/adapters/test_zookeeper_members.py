@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peloton.runtime.adapters.zookeeper_members import members
-from peloton.runtime.adapters.zookeeper_nodes import member_bytes
+from peloton.runtime.adapters.zookeeper_nodes import member_bytes, members
 from peloton.runtime.ports import MemberNode, Unreachable
 from tests.adapters.zookeeper_bench import Bench
 from tests.servers import zookeeper

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from peloton.runtime.adapters.zookeeper_nodes import Paths, member_bytes
-from peloton.runtime.adapters.zookeeper_reading import ViewReading
+from peloton.runtime.adapters.zookeeper_nodes import Paths, ViewReading, member_bytes
 from peloton.runtime.ports import MemberNode, MembershipView, ShardId
 
 PATHS = Paths("c")
@@ -71,14 +70,14 @@ class Tree:
         return Reply((data, Stat(at)), zxid=self.zxid)
 
 
-class Line:
+class FakeConnection:
     """Requests are answered in the order they were sent, each before what follows from it."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._asked: list[tuple[Any, Any]] = []
 
-    def ask(self, request: Any, then: Any) -> None:
+    def request(self, request: Any, then: Any) -> None:
         self._asked.append((request, then))
 
     def run(self) -> None:
@@ -89,15 +88,15 @@ class Line:
 
 def read(tree: Tree) -> tuple[MembershipView, bool]:
     """A view, and whether it was torn."""
-    line, found = Line(tree), []
+    connection, found = FakeConnection(tree), []
     reading = ViewReading(
-        line,  # type: ignore[arg-type]
+        connection,  # type: ignore[arg-type]
         paths=PATHS,
         watch=lambda event: None,
         done=lambda reading, view: found.append(view),
     )
     reading.begin("me")
-    line.run()
+    connection.run()
     (view,) = found
     assert view is not None
     return view, reading.torn

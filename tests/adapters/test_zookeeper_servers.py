@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from peloton.chaos.nemesis.proxy import Door
-from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.adapters.zookeeper_connection import now_s
 from peloton.runtime.ports import NodeOutcome, SessionState, ShardId
 from tests.adapters.zookeeper_bench import SESSION_S, Bench, Watched
 from tests.contracts.memberships import SHARD, Daemon, rest, wait

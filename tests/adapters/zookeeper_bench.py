@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kazoo.client import KazooClient
 
-from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.adapters.zookeeper_connection import now_s
 from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
 from tests.contracts.memberships import Daemon, rest, wait

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from peloton.runtime.adapters.zookeeper_lease import now_s
+from peloton.runtime.adapters.zookeeper_connection import now_s
 from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
 from peloton.runtime.ports import MemberNode, MembershipNews, NodeAnswer, Session, ShardId
 

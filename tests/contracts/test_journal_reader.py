@@ -264,7 +264,7 @@ def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_through_it(folder: Path) -> None:
-    with pytest.raises(JournalRefused, match="only read"):
+    with pytest.raises(JournalRefused, match="read-only"):
         SqliteRows(folder).run([CreateRegister(SHARD, b"op")])
 
 

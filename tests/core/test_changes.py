@@ -22,11 +22,11 @@ def totals(bench: Bench, after: Mark) -> list[int]:
 def test_a_change_is_seen_once_its_frame_is_safe():
     bench = Bench()
     begin = bench.shard.changes.after(None).mark
-    bench.tell(X, w.Add(1))
-    bench.tell(X, w.Add(2))
+    bench.send(X, w.Add(1))
+    bench.send(X, w.Add(2))
     bench.rest()
     assert totals(bench, begin) == [1, 2]
-    bench.tell(X, w.Add(3))
+    bench.send(X, w.Add(3))
     ready = bench.shard.ready(bench.now)
     assert totals(bench, begin) == [1, 2], "the frame is not safe"
     bench.write(ready)
@@ -36,13 +36,13 @@ def test_a_change_is_seen_once_its_frame_is_safe():
 
 def test_marks_go_on_across_a_restart():
     bench = Bench()
-    bench.tell(X, w.Add(1))
+    bench.send(X, w.Add(1))
     bench.rest()
     mark = bench.shard.changes.after(None).mark
-    bench.tell(X, w.Add(2))
+    bench.send(X, w.Add(2))
     bench.rest()
     bench.shard = bench.replay()
-    bench.tell(X, w.Add(3))
+    bench.send(X, w.Add(3))
     bench.rest()
     assert totals(bench, mark) == [2, 3]
     story = bench.shard.turns.story.of(X)
@@ -53,7 +53,7 @@ def test_what_a_checkpoint_swallowed_is_a_gap():
     bench = Bench(checkpoint_bytes_min=300)
     begin = bench.shard.changes.after(None).mark
     for _ in range(40):
-        bench.tell(X, w.Add(1))
+        bench.send(X, w.Add(1))
         bench.rest()
     assert len(totals(bench, begin)) == 40
     assert bench.checkpoint[0] > 0
@@ -135,7 +135,7 @@ def test_a_story_is_bounded_by_bytes_too_and_a_turn_says_how_large_it_was():
         story.add(fat(at, 30))
     assert [told.at for told in story.of(X)] == [7.0, 8.0, 9.0]
     bench = Bench()
-    bench.tell(X, w.Add(1))
+    bench.send(X, w.Add(1))
     bench.rest()
     (told,) = [one for one in bench.shard.turns.story.of(X) if one.facts]
     assert told.size > 0

@@ -49,12 +49,12 @@ class Way:
         self.bench = Bench()
         for name in dict.fromkeys(name_of(at) for at in range(MEMBERS)):
             # A panel that fits and switches nothing by itself: it is here for its watts.
-            self.bench.tell(panel(name), w.Install(0, (60, 40)))
+            self.bench.send(panel(name), w.Install(0, (60, 40)))
         self.bench.rest()
         self.bench.taken()
         self.frames = len(self.bench.frames)
 
-    def tell(self, raw: int, message: Message, values: list[Key]) -> None:
+    def send(self, raw: int, message: Message, values: list[Key]) -> None:
         """The members of `raw` hear it, each in its own crowd."""
         crowds: dict[str, int] = {}
         for member in members_of(raw):
@@ -64,7 +64,7 @@ class Way:
             mine: tuple[Key, ...] = ()
             if isinstance(message, w.Wire):
                 mine = tuple(values[member] for member in members_of(some))
-            self.bench.tell(bulbs(name), message, some, sender=Key("meter/0"), values=mine)
+            self.bench.send(bulbs(name), message, some, sender=Key("meter/0"), values=mine)
         self.bench.rest()
 
     def members(self) -> list[Any]:
@@ -125,7 +125,7 @@ def test_a_crowd_of_n_is_n_crowds_of_one(history: list[Any]):
             if isinstance(step, int):
                 way.bench.after(step / 10)
             else:
-                way.tell(*step)
+                way.send(*step)
         assert together.members() == apart.members()
         assert together.sent() == apart.sent()
         same_index(together.bench)
@@ -136,7 +136,7 @@ def test_a_crowd_of_n_is_n_crowds_of_one(history: list[Any]):
 
 def test_a_turn_that_fails_leaves_nothing_behind():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(4))
+    bench.send(panel("a"), w.Install(4))
     bench.rest()
     before = digest(bench.shard), len(bench.frames)
     too_few = (METERS[0], METERS[1])

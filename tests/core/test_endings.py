@@ -23,8 +23,8 @@ X = key("note", "x")
 
 def closed() -> Bench:
     bench = Bench()
-    bench.tell(X, w.Add(5), reply_to=0, request=("k", b"5"))
-    bench.tell(X, w.Close())
+    bench.send(X, w.Add(5), reply_to=0, request=("k", b"5"))
+    bench.send(X, w.Close())
     bench.rest()
     bench.rest()
     bench.answers()
@@ -38,8 +38,8 @@ def same(bench: Bench) -> None:
 
 def test_what_has_ended_leaves_memory_once_its_row_is_safe():
     bench = Bench()
-    bench.tell(X, w.Add(5))
-    bench.tell(X, w.Close())
+    bench.send(X, w.Add(5))
+    bench.send(X, w.Close())
     bench.once()
     bench.once()
     assert X in bench.shard.population.cells and not bench.ended
@@ -54,11 +54,11 @@ def test_what_has_ended_leaves_memory_once_its_row_is_safe():
 
 def test_an_ended_entity_answers_queries_and_repeats_unchanged():
     bench = closed()
-    bench.tell(X, w.Show(), reply_to=1)
+    bench.send(X, w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     assert X not in bench.shard.population.cells, "a query wakes nobody"
-    bench.tell(X, w.Add(5), reply_to=2, request=("k", b"5"))
+    bench.send(X, w.Add(5), reply_to=2, request=("k", b"5"))
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     same(bench)
@@ -69,22 +69,22 @@ def test_a_final_state_that_cannot_be_read_harms_nobody_else(message: Any):
     bench = closed()
     row = bench.ended[X]
     bench.ended[X] = msgspec.structs.replace(row, body=b"\xc1 torn")
-    bench.tell(X, message, reply_to=1)
-    bench.tell(key("note", "y"), w.Add(2), reply_to=2)
+    bench.send(X, message, reply_to=1)
+    bench.send(key("note", "y"), w.Add(2), reply_to=2)
     bench.rest()
     total, torn = sorted(bench.answers(), key=lambda answer: isinstance(answer, Unavailable))
     assert total == w.Total(2)
     assert isinstance(torn, Unavailable) and f"{X} cannot be read: DecodeError" in torn.text
     assert X not in bench.shard.population.cells
     bench.ended[X] = row
-    bench.tell(X, w.Show(), reply_to=3)
+    bench.send(X, w.Show(), reply_to=3)
     bench.rest()
     assert bench.answers() == [w.Total(5)], "once it is mended it is read again"
 
 
 def test_the_first_fact_of_a_second_life_carries_the_whole_state():
     bench = closed()
-    bench.tell(X, w.Add(3), reply_to=1)
+    bench.send(X, w.Add(3), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Total(8)]
     bench.ended.clear()  # recovery reads no row
@@ -94,10 +94,10 @@ def test_the_first_fact_of_a_second_life_carries_the_whole_state():
 
 def test_a_deletion_writes_one_more_row():
     bench = closed()
-    bench.tell(X, w.Forget())
+    bench.send(X, w.Forget())
     bench.rest()
     assert not bench.ended
-    bench.tell(X, w.Show(), reply_to=1)
+    bench.send(X, w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers()[-1] == Absent(X)
     same(bench)
@@ -105,7 +105,7 @@ def test_a_deletion_writes_one_more_row():
 
 def test_a_deletion_whose_row_was_not_written_is_written_by_the_next_owner():
     bench = closed()
-    bench.tell(X, w.Forget())
+    bench.send(X, w.Forget())
     bench.once()
     assert X in bench.ended
     bench.write(bench.shard.ready(bench.now))  # the fact, not the row
@@ -118,7 +118,7 @@ def test_a_deletion_whose_row_was_not_written_is_written_by_the_next_owner():
 def test_a_second_life_without_lookup_does_not_fold_onto_the_first():
     # A note closed and left, then told a report: that class is not looked up.
     bench = closed()
-    bench.tell(X, w.Lamps(7, 2), sender=Key("panel/zzz"))
+    bench.send(X, w.Lamps(7, 2), sender=Key("panel/zzz"))
     bench.rest()
     assert bench.shard.population.cells[X].total == 0
     same(bench)
@@ -126,16 +126,16 @@ def test_a_second_life_without_lookup_does_not_fold_onto_the_first():
 
 def test_a_crowd_leaves_and_returns_with_its_parent():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(3))
-    bench.tell(panel("a"), w.Retire())
+    bench.send(panel("a"), w.Install(3))
+    bench.send(panel("a"), w.Retire())
     bench.after(1)  # its last word is said first
     assert panel("a") in bench.ended
     assert bulbs("a") not in bench.shard.population.crowds
     same(bench)
-    bench.tell(panel("a"), w.Show(), reply_to=1)
+    bench.send(panel("a"), w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [0]
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
     assert bench.shard.population.crowd(bulbs("a")).present == 0b111
     same(bench)
@@ -144,18 +144,18 @@ def test_a_crowd_leaves_and_returns_with_its_parent():
 def test_a_member_that_would_begin_without_its_parent_does_not_delete_the_parents_row():
     """A message that was held back may come when the parent has left with all other members."""
     bench = Bench()
-    bench.tell(panel("a"), w.Install(3))
-    bench.tell(panel("a"), w.Retire())
+    bench.send(panel("a"), w.Install(3))
+    bench.send(panel("a"), w.Retire())
     bench.after(1)
     row = bench.ended[panel("a")]
-    bench.tell(bulbs("a"), w.Fit(0), 0b1000)
+    bench.send(bulbs("a"), w.Fit(0), 0b1000)
     bench.after(5)
     assert bench.ended[panel("a")] == row
     assert bulbs("a") not in bench.shard.population.crowds
     (aside,) = bench.shard.deferred.dump()[bulbs("a")]
     assert "NoParent: bulb/a would change, but panel/a is not in memory" in aside.error
     same(bench)
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
     assert bench.shard.population.crowd(bulbs("a")).present == 0b111
     same(bench)
@@ -163,11 +163,11 @@ def test_a_member_that_would_begin_without_its_parent_does_not_delete_the_parent
 
 def test_checkpoints_are_cut_while_the_shard_goes_on():
     bench = Bench(checkpoint_bytes_min=400)
-    bench.tell(panel("a"), w.Install(5))
+    bench.send(panel("a"), w.Install(5))
     for number in range(60):
-        bench.tell(key("note", number % 7), w.Add(1), reply_to=number, request=(f"k{number}", b"x"))
-        bench.tell(panel("a"), w.Switch(number % 2 == 0))
-        bench.tell(bulbs("a"), w.Granted(number // 2), 0b10101, sender=Key("meter/0"))
+        bench.send(key("note", number % 7), w.Add(1), reply_to=number, request=(f"k{number}", b"x"))
+        bench.send(panel("a"), w.Switch(number % 2 == 0))
+        bench.send(bulbs("a"), w.Granted(number // 2), 0b10101, sender=Key("meter/0"))
         bench.once()
         same(bench)
     bench.rest()
@@ -177,8 +177,8 @@ def test_checkpoints_are_cut_while_the_shard_goes_on():
 
 def test_a_checkpoint_keeps_time_and_deadlines():
     bench = Bench(checkpoint_bytes_min=1)
-    bench.tell(panel("a"), w.Install(2))
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Install(2))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
     assert bench.checkpoint[0]
     twin = bench.replay()
@@ -194,24 +194,24 @@ def deleted(count: int, bytes_min: int) -> Bench:
     """Many that had ended live again and are deleted, all in a few frames."""
     bench = Bench(checkpoint_bytes_min=bytes_min)
     for at in range(count):
-        bench.tell(key("note", at), w.Add(1))
-        bench.tell(key("note", at), w.Close())
+        bench.send(key("note", at), w.Add(1))
+        bench.send(key("note", at), w.Close())
     bench.rest()
     assert len(bench.ended) == count
     for at in range(count):
-        bench.tell(key("note", at), w.Forget())
+        bench.send(key("note", at), w.Forget())
     return bench
 
 
 def test_rows_of_deletions_are_bounded_and_leave_room_for_endings():
     bench = Bench(checkpoint_bytes_min=10**9)
     for at in range(2000):
-        bench.tell(key("note", at), w.Add(1))
-        bench.tell(key("note", at), w.Forget())
+        bench.send(key("note", at), w.Add(1))
+        bench.send(key("note", at), w.Forget())
     bench.rest()
     bench.shard = bench.replay()  # whether their rows were written is not in the journal
-    bench.tell(X, w.Add(5))
-    bench.tell(X, w.Close())
+    bench.send(X, w.Add(5))
+    bench.send(X, w.Close())
     rounds = []
     while bench.shard.busy:
         rounds.append(bench.once().ended)
@@ -253,8 +253,8 @@ def test_who_has_yet_to_look_what_to_report_stays_until_it_has_reported():
     """After a recovery all parents have to look, and a frame takes only so many of them."""
     bench, names = Bench(), [f"p{number}" for number in range(6)]
     for name in names:
-        bench.tell(panel(name), w.Install(2))
-        bench.tell(panel(name), w.Retire())
+        bench.send(panel(name), w.Install(2))
+        bench.send(panel(name), w.Retire())
     bench.rest()
     assert not bench.ended, "the owner dies before anything is reported"
     bench.shard = bench.replay()
@@ -285,16 +285,16 @@ class Piecemeal(Bench):
 def test_a_refusal_outlives_pieces_that_were_dropped_after_it():
     bench = Piecemeal()
     request = ("k", b"c")
-    bench.tell(X, w.Close(), reply_to=1, request=request)
+    bench.send(X, w.Close(), reply_to=1, request=request)
     bench.rest()
-    bench.tell(X, w.Add(-1))
+    bench.send(X, w.Add(-1))
     bench.rest()
     bench.shard = bench.replay()
     assert X not in bench.shard.population.cells, "nobody finished it"
-    bench.tell(X, w.Add(5))
+    bench.send(X, w.Add(5))
     bench.rest()
     bench.shard = bench.replay()
-    bench.tell(X, w.Close(), reply_to=2, request=request)
+    bench.send(X, w.Close(), reply_to=2, request=request)
     bench.rest()
     first, late = bench.answers()
     assert isinstance(first, Refused) and late == first, "its client may know that it was refused"

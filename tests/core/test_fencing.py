@@ -391,7 +391,7 @@ PLANTED: list[tuple[object, str, Callable[..., object]]] = [
     (fencing, "_decide", believe_a_read),
     (fencing, "_decide", op_not_looked_at),
     (fencing, "_write", not_all_durable),
-    (fencing, "_trouble", trouble_is_damage),
+    (fencing, "_raise_damage", trouble_is_damage),
     (fencing, "commit", cut_first),
     (fencing, "commit", commit_first),
     (chain, "op_name", op_without_process),

@@ -25,7 +25,7 @@ CODEC = Codec(KINDS)
 def follow(bench: Bench, mark: Any, *names: str, ask: Any = None) -> Any:
     """Ask the shard; its answer, if there was one at once."""
     query = FollowChanges(mark, names)
-    bench.tell(shard_key(bench.id), query, reply_to=ask or object())  # type: ignore[arg-type]
+    bench.send(shard_key(bench.id), query, reply_to=ask or object())  # type: ignore[arg-type]
     bench.rest()
     answers = bench.answers()
     return answers[0] if answers else None
@@ -35,34 +35,34 @@ def amounts(read: ChangesPage) -> list[int]:
     return [fact.amount for change in changes_of(CODEC, read) for fact in change.line.facts]
 
 
-def test_a_follower_is_told_with_the_frame_that_names_it_and_no_sooner() -> None:
+def test_a_follower_is_answered_with_the_frame_that_names_it_and_no_sooner() -> None:
     bench = Bench()
-    bench.tell(X, w.Add(0))
+    bench.send(X, w.Add(0))
     bench.rest()
     begin = follow(bench, None).mark
     assert follow(bench, begin, "x") is None, "there is nothing to tell yet"
-    bench.tell(Y, w.Add(1))
+    bench.send(Y, w.Add(1))
     bench.rest()
     assert bench.answers() == [], "not of what it did not ask for"
-    bench.tell(X, w.Add(2))
+    bench.send(X, w.Add(2))
     ready = bench.shard.ready(bench.now)
     bench.write(ready)
     assert bench.answers() == [], "the frame is not safe"
     (read,) = [reply.value for reply in bench.shard.committed()]
     assert amounts(read) == [2] and not read.gap
     assert len(bench.shard.followers) == 0
-    bench.tell(Y, w.Add(3))
-    bench.tell(X, w.Add(4))
+    bench.send(Y, w.Add(3))
+    bench.send(X, w.Add(4))
     bench.rest()
     assert amounts(follow(bench, read.mark, "x")) == [4], "what came meanwhile, at once"
     assert amounts(follow(bench, begin)) == [1, 2, 3, 4], "of all names"
 
 
-def test_who_waits_too_long_is_told_so_and_goes_on_from_there() -> None:
+def test_a_query_that_waits_too_long_gets_an_empty_page_and_continues_from_there() -> None:
     bench = Bench()
     begin = follow(bench, None).mark
     assert follow(bench, begin, "x") is None
-    bench.tell(Y, w.Add(1))
+    bench.send(Y, w.Add(1))
     bench.rest()
     assert bench.shard._wake_at() is not None
     bench.now += FOLLOW_S + 1
@@ -71,18 +71,18 @@ def test_who_waits_too_long_is_told_so_and_goes_on_from_there() -> None:
     assert isinstance(read, ChangesPage)
     assert read.rows == () and not read.gap and read.mark > begin
     assert follow(bench, read.mark, "x") is None
-    bench.tell(X, w.Add(2))
+    bench.send(X, w.Add(2))
     bench.rest()
     (read,) = bench.answers()
     assert isinstance(read, ChangesPage) and amounts(read) == [2]
 
 
-def test_a_follower_that_was_away_for_too_long_hears_of_the_gap() -> None:
+def test_a_follower_that_was_away_for_too_long_gets_a_gap() -> None:
     bench = Bench()
     begin = follow(bench, None).mark
     bench.shard.changes._max = 3
     for _ in range(5):
-        bench.tell(X, w.Add(1))
+        bench.send(X, w.Add(1))
         bench.rest()
     read = follow(bench, begin, "nobody")
     assert read.gap and read.rows == ()
@@ -107,7 +107,7 @@ def line(of: str, amount: int) -> StoryLine:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_followers_of_any_pace_and_taste_miss_nothing_and_hear_nothing_twice(
+def test_followers_of_any_pace_and_filter_get_each_change_exactly_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "CHANGES_PAGE_BYTES_MAX", 25)

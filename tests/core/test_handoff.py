@@ -298,7 +298,7 @@ def test_hands_over_so_many_at_once_unless_in_a_hurry():
     assert [one.action for one in bench.new()] == [ActionKind.ANNOUNCE] + [ActionKind.DRAIN] * rest
 
 
-def test_leaving_is_told_first_and_the_session_ends_last():
+def test_leaving_is_announced_first_and_the_session_ends_last():
     bench = Bench().open()
     bench.orders += bench.handoff.drain_all(bench.now)
     assert bench.new() == [order(ActionKind.ANNOUNCE, None), order(ActionKind.DRAIN)]

@@ -53,7 +53,7 @@ class Written(Bench):
 
     def add(self, *amounts: int) -> None:
         for amount in amounts:
-            self.tell(NOTE, w.Add(amount), who="ann")
+            self.send(NOTE, w.Add(amount), who="ann")
             self.rest()
 
     def append(self, *entries: Entry | bytes) -> None:
@@ -282,7 +282,7 @@ def test_an_entity_of_another_shard() -> None:
 def test_ended_rows_that_cannot_be_read() -> None:
     bench = Written()
     bench.add(1)
-    bench.tell(NOTE, w.Close())
+    bench.send(NOTE, w.Close())
     bench.rest()
     (rows,) = bench.rows.ended.values()
     rehearsal = Rehearsal(KINDS, SIZES)
@@ -319,7 +319,7 @@ def test_entries_have_the_names_of_fields() -> None:
 
 def test_members_of_crowds_are_ranges() -> None:
     bench = Written()
-    bench.tell(key("panel", "p"), w.Install(12))
+    bench.send(key("panel", "p"), w.Install(12))
     bench.rest()
     (fitted,) = [line for line in lines(bench) if line["facts"][0]["fact"] == "Fitted"]
     assert fitted["key"] == "bulb/p"
@@ -353,7 +353,7 @@ def test_a_frame_of_a_later_form_is_printed_too() -> None:
 def test_states_are_those_of_a_recovery() -> None:
     bench = Written(checkpoint_bytes_min=150)
     bench.add(*range(1, 11))
-    bench.tell(key("panel", "p"), w.Install(3, (60, 40)))
+    bench.send(key("panel", "p"), w.Install(3, (60, 40)))
     bench.rest()
     core = Rehearsal(KINDS, SIZES).recovered(contents_of(bench.rows))
     by_key = {line["key"]: line for line in journal_dump.states(core)}

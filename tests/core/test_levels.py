@@ -34,7 +34,7 @@ def test_a_program_knows_the_highest_level_of_its_kinds() -> None:
 
 def test_below_the_level_a_decision_writes_what_all_know() -> None:
     bench = counting(0)
-    bench.tell(COUNTER, Count(3))
+    bench.send(COUNTER, Count(3))
     bench.rest()
     assert facts(bench) == [Counted] * 3
     old = bench.reopened(OLD)
@@ -43,10 +43,10 @@ def test_below_the_level_a_decision_writes_what_all_know() -> None:
 
 def test_from_the_level_on_it_writes_the_new_fact() -> None:
     bench = counting(0)
-    bench.tell(COUNTER, Count(1))
+    bench.send(COUNTER, Count(1))
     bench.rest()
     bench.codec.level = 1
-    bench.tell(COUNTER, Count(3))
+    bench.send(COUNTER, Count(3))
     bench.rest()
     assert facts(bench) == [Counted, CountedMany]
     with pytest.raises(Unrecoverable, match="counter has no fact of number 2"):
@@ -56,12 +56,12 @@ def test_from_the_level_on_it_writes_the_new_fact() -> None:
 def test_a_decision_that_does_not_look_is_refused_and_the_old_form_goes_on() -> None:
     """The turn fails and leaves nothing behind: no member finds a fact that it does not know."""
     bench = counting(0)
-    bench.tell(COUNTER, Count(2))
+    bench.send(COUNTER, Count(2))
     bench.rest()
-    bench.tell(COUNTER, Blindly(5), reply_to=1)
+    bench.send(COUNTER, Blindly(5), reply_to=1)
     bench.after(60.0)
-    (aside,) = bench.shard.deferred.aside[COUNTER].facts()
-    text = "AboveLevel: CountedMany may be written from feature level 1 on, the fleet's is 0"
+    (aside,) = bench.shard.deferred.dead_letters[COUNTER].facts()
+    text = "AboveLevel: CountedMany may be written from feature level 1 on, the cluster's is 0"
     assert aside.error == text
     assert CountedMany not in facts(bench)
     assert bench.shard.population.cells[COUNTER].total == 2

@@ -86,7 +86,7 @@ class Pair:
         raise AssertionError("they never come to rest")
 
 
-def say(link: Link, *numbers: int, view: int = 1) -> None:
+def send(link: Link, *numbers: int, view: int = 1) -> None:
     for word in words(*numbers):
         assert link.send(word, view)
 
@@ -99,8 +99,8 @@ def joined(limits: LinkLimits = WIDE) -> Pair:
 
 def test_letters_go_both_ways_and_nothing_is_kept_of_them() -> None:
     pair = joined()
-    say(pair.a, 1, 2)
-    say(pair.b, 3)
+    send(pair.a, 1, 2)
+    send(pair.b, 3)
     pair.flow()
     assert pair.received == {"a": [3], "b": [1, 2]}
     assert pair.a.idle and pair.b.idle
@@ -108,7 +108,7 @@ def test_letters_go_both_ways_and_nothing_is_kept_of_them() -> None:
 
 def test_nothing_is_sent_before_the_greeting() -> None:
     pair = Pair()
-    say(pair.a, 1)
+    send(pair.a, 1)
     assert pair.a.frames(NOW) == []
     pair.a.dialled(1, NOW)
     assert pair.a.frames(NOW) == []
@@ -116,7 +116,7 @@ def test_nothing_is_sent_before_the_greeting() -> None:
 
 def test_a_frame_before_the_greeting_closes_the_stream() -> None:
     pair = joined()
-    say(pair.b, 1)
+    send(pair.b, 1)
     frames = pair.b.frames(NOW)
     pair.a.closed(NOW)
     pair.a.dialled(9, NOW)
@@ -130,7 +130,7 @@ def test_bytes_that_are_no_frame_close_the_stream() -> None:
 
 def test_a_repeat_is_dropped_and_acknowledged() -> None:
     pair = joined()
-    say(pair.a, 1)
+    send(pair.a, 1)
     frames = pair.a.frames(NOW)
     assert pair.hear(pair.b, frames * 3) == ""
     assert pair.received["b"] == [1] and pair.b.counts["repeats"] == 2
@@ -141,7 +141,7 @@ def test_a_gap_closes_the_stream_and_the_next_one_goes_on_after_what_arrived() -
     pair = joined(at_once(window_parcels=9))
     lost = []
     for number in range(4):
-        say(pair.a, number)
+        send(pair.a, number)
         lost += pair.a.frames(NOW)
     assert pair.hear(pair.b, [lost[0], lost[2]]) == "parcel 3 after 1"
     pair.hang_up()
@@ -157,7 +157,7 @@ def test_acknowledgements_are_cumulative_and_late_ones_harmless() -> None:
     pair = joined()
     acknowledgements = []
     for number in range(3):
-        say(pair.a, number)
+        send(pair.a, number)
         assert pair.hear(pair.b, pair.a.frames(NOW)) == ""
         acknowledgements += pair.b.frames(NOW)
     assert pair.hear(pair.a, acknowledgements[::-1]) == ""
@@ -177,7 +177,7 @@ def test_the_window_is_the_receivers_in_parcels() -> None:
     pair = joined(at_once(window_parcels=2))
     frames = []
     for number in range(5):
-        say(pair.a, number)
+        send(pair.a, number)
         frames += pair.a.frames(NOW)
     assert len(frames) == 2
     pair.hear(pair.b, frames)
@@ -196,11 +196,11 @@ def test_the_window_is_the_receivers_in_bytes_and_one_parcel_may_always_go() -> 
 def test_after_a_new_stream_the_window_holds_too() -> None:
     pair = joined(at_once(window_parcels=2))
     for number in range(2):
-        say(pair.a, number)
+        send(pair.a, number)
         pair.a.frames(NOW)
     pair.hang_up()
     assert pair.join() == ""
-    say(pair.a, 2)
+    send(pair.a, 2)
     assert len(pair.a.frames(NOW)) == 2
     pair.hang_up()
     assert pair.join() == ""
@@ -210,8 +210,8 @@ def test_after_a_new_stream_the_window_holds_too() -> None:
 
 def test_letters_of_one_view_share_a_parcel_up_to_its_size() -> None:
     pair = joined()
-    say(pair.a, 1, 2, view=1)
-    say(pair.a, 3, view=2)
+    send(pair.a, 1, 2, view=1)
+    send(pair.a, 3, view=2)
     views = []
     for frame in pair.a.frames(NOW):
         received = pair.b.received(frame, NOW)
@@ -251,7 +251,7 @@ def test_an_older_stream_is_never_taken_for_a_newer_one() -> None:
 
 def test_on_a_newer_stream_all_that_is_open_goes_again_though_the_older_did_not_end() -> None:
     pair = joined()
-    say(pair.b, 1)
+    send(pair.b, 1)
     assert len(pair.b.frames(NOW)) == 1  # lost, and only the other side knows that
     pair.a.closed(NOW)
     assert pair.join() == ""
@@ -279,17 +279,17 @@ def test_a_greeting_for_somebody_else_is_refused(change: dict[str, object]) -> N
     assert pair.b.stream is None
 
 
-def test_the_side_that_is_dialled_forgot_what_may_have_arrived_is_not_said_again() -> None:
+def test_the_side_that_is_dialled_was_restarted_and_what_may_have_arrived_is_not_resent() -> None:
     pair = joined()
-    say(pair.a, 1)
+    send(pair.a, 1)
     pair.hear(pair.b, pair.a.frames(NOW))  # heard; its acknowledgement is lost
     pair.a.send(encode(2), 1, asks=(20, 21))
     pair.a.frames(NOW)  # lost
-    say(pair.a, 3)  # never sent, so it may go to the new link
+    send(pair.a, 3)  # never sent, so it may go to the new link
     pair.a.send(encode(4), 1, asks=(40,))
     pair.hang_up()
     pair.b = pair.link("b", "a")
-    assert pair.join() == "the peer began anew"
+    assert pair.join() == "the peer was restarted"
     assert pair.join() == ""
     pair.flow()
     assert pair.received["b"] == [1, 3, 4] and pair.a.counts["forgotten"] == 2
@@ -298,14 +298,14 @@ def test_the_side_that_is_dialled_forgot_what_may_have_arrived_is_not_said_again
 
 def test_the_side_that_dials_forgot() -> None:
     pair = joined()
-    say(pair.b, 1)
+    send(pair.b, 1)
     pair.hear(pair.a, pair.b.frames(NOW))
-    say(pair.a, 7)
+    send(pair.a, 7)
     pair.flow()
     pair.hang_up()
     pair.a = pair.link("a", "b")
-    say(pair.a, 8)
-    say(pair.b, 2)
+    send(pair.a, 8)
+    send(pair.b, 2)
     assert pair.join() == ""
     pair.flow()
     assert pair.received == {"a": [1, 2], "b": [7, 8]}
@@ -313,17 +313,17 @@ def test_the_side_that_dials_forgot() -> None:
 
 def test_a_peer_that_forgot_while_nothing_was_open_loses_nothing() -> None:
     pair = joined()
-    say(pair.a, 1, 2)
+    send(pair.a, 1, 2)
     pair.flow()
     pair.hang_up()
     pair.b = pair.link("b", "a")
-    say(pair.a, 3)
+    send(pair.a, 3)
     assert pair.join() == ""
     pair.flow()
     assert pair.received["b"] == [1, 2, 3]
 
 
-def test_a_stream_on_which_nothing_moves_is_given_up() -> None:
+def test_a_stream_without_progress_is_given_up() -> None:
     pair = Pair()
     assert pair.a.look(NOW) == "" and pair.a.stall_s() is None
     pair.a.dialled(1, NOW)
@@ -331,28 +331,28 @@ def test_a_stream_on_which_nothing_moves_is_given_up() -> None:
     assert pair.a.look(NOW + p.STALL_S_MAX) == "no greeting"
     pair = joined()
     assert pair.a.stall_s() is None, "a quiet stream may stay"
-    say(pair.a, 1)
+    send(pair.a, 1)
     frames = pair.a.frames(NOW + 100)
     assert pair.a.look(NOW + 100) == ""
     pair.now = NOW + 100 + p.STALL_S_MAX
-    assert pair.a.look(pair.now) == "nothing moves"
+    assert pair.a.look(pair.now) == "no progress"
     pair.hear(pair.b, frames)
     pair.hear(pair.a, pair.b.frames(pair.now))
     assert pair.a.look(pair.now) == ""
 
 
-def test_a_peer_that_talks_on_does_not_hide_that_ours_was_lost() -> None:
+def test_parcels_of_the_peer_do_not_hide_that_ours_was_lost() -> None:
     """With a full window nothing follows that would show the gap."""
     pair = joined(at_once(window_parcels=1))
-    say(pair.a, 1, 2)
+    send(pair.a, 1, 2)
     assert len(pair.a.frames(NOW)) == 1, "and it is lost"
     for second in range(1, int(STALL_S_MAX) + 1):
         assert pair.a.look(NOW + second - 0.1) == ""
         pair.now = NOW + second
-        say(pair.b, second)
+        send(pair.b, second)
         assert pair.hear(pair.a, pair.b.frames(pair.now)) == ""
         pair.a.frames(pair.now)
-    assert pair.a.look(pair.now) == "nothing moves"
+    assert pair.a.look(pair.now) == "no progress"
 
 
 def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> None:
@@ -363,7 +363,7 @@ def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> 
         pauses.append(round((pair.a.dial_s() or 0.0) - NOW, 3))
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert pair.join() == ""
-    say(pair.a, 1)
+    send(pair.a, 1)
     pair.flow()
     pair.hang_up()
     assert pair.a.dial_s() == pytest.approx(NOW + 0.1)
@@ -408,8 +408,8 @@ def test_over_any_stream_each_letter_arrives_once_and_in_order(seed: int) -> Non
             assert pair.join() == ""
         for _ in range(chance.randrange(4)):
             said += 1
-            say(pair.a, said, view=chance.randrange(2))
-            say(pair.b, said)
+            send(pair.a, said, view=chance.randrange(2))
+            send(pair.b, said)
         for source, target in ((pair.a, pair.b), (pair.b, pair.a)):
             frames = [f for f in source.frames(NOW) for _ in range(chance.choice([0, 1, 1, 1, 2]))]
             if chance.random() < 0.2:
@@ -437,15 +437,15 @@ def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     a.received(pong, PING_S)
     assert a.idle and a.look(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
     a.frames(2 * PING_S)  # and now nobody answers
-    assert a.look(2 * PING_S + STALL_S_MAX) == "nothing moves"
+    assert a.look(2 * PING_S + STALL_S_MAX) == "no progress"
 
 
 def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
     pair = joined(LinkLimits())
-    say(pair.a, 1)
+    send(pair.a, 1)
     pair.hear(pair.b, pair.a.frames(pair.now))
     assert pair.b.frames(pair.now) == [] and pair.b.ack_s() == pair.now + ACK_S
-    say(pair.b, 2)
+    send(pair.b, 2)
     (carrier,) = pair.b.frames(pair.now)
     assert pair.hear(pair.a, [carrier]) == "" and pair.a.idle
     assert pair.b.ack_s() is None
@@ -473,5 +473,5 @@ def test_a_large_parcel_on_a_slow_link_has_its_time() -> None:
     pair.a.send(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
     (large,) = pair.a.frames(NOW)
     assert pair.a.look(NOW + STALL_S_MAX + 7.9) == ""
-    assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "nothing moves"
+    assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "no progress"
     assert len(large) > 8 * SLOWEST_BYTES_PER_S

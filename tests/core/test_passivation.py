@@ -18,13 +18,13 @@ def idle(bench: Bench) -> None:
 
 def test_who_is_idle_goes_cold_and_a_turn_warms_it():
     bench = Bench()
-    bench.tell(X, w.Add(5))
+    bench.send(X, w.Add(5))
     bench.rest()
     cells = bench.shard.population.cells
     assert X in cells.warm
     idle(bench)
     assert X in cells.cold and X not in cells.warm and X in cells
-    bench.tell(X, w.Add(2))
+    bench.send(X, w.Add(2))
     bench.rest()
     assert cells.warm[X].total == 7 and X not in cells.cold
     assert digest(bench.replay()) == digest(bench.shard)
@@ -32,10 +32,10 @@ def test_who_is_idle_goes_cold_and_a_turn_warms_it():
 
 def test_a_question_leaves_it_cold():
     bench = Bench()
-    bench.tell(X, w.Add(5))
+    bench.send(X, w.Add(5))
     bench.rest()
     idle(bench)
-    bench.tell(X, w.Show(), reply_to=1)
+    bench.send(X, w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     assert X in bench.shard.population.cells.cold
@@ -43,17 +43,17 @@ def test_a_question_leaves_it_cold():
 
 def test_a_cold_crowd_keeps_its_deadlines():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(3))
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Install(3))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
     bench.shard.population.freeze(panel("a"))
     assert bulbs("a") in bench.shard.population.crowds.cold
     twin = Bench()
-    twin.tell(panel("a"), w.Install(3))
-    twin.tell(panel("a"), w.Switch(True))
+    twin.send(panel("a"), w.Install(3))
+    twin.send(panel("a"), w.Switch(True))
     twin.rest()
     for each in (bench, twin):
-        each.tell(bulbs("a"), w.Granted(1), 0b011, sender=Key("meter/0"))
+        each.send(bulbs("a"), w.Granted(1), 0b011, sender=Key("meter/0"))
         each.after(30)
     assert digest(bench.shard) == digest(twin.shard)
     assert digest(bench.replay()) == digest(bench.shard)
@@ -61,14 +61,14 @@ def test_a_cold_crowd_keeps_its_deadlines():
 
 def test_a_checkpoint_holds_the_cold_as_they_are():
     bench = Bench(checkpoint_bytes_min=400)
-    bench.tell(panel("a"), w.Install(3))
+    bench.send(panel("a"), w.Install(3))
     for at in range(4):
-        bench.tell(key("note", at), w.Add(at))
+        bench.send(key("note", at), w.Add(at))
     bench.rest()
     idle(bench)
     assert len(bench.shard.population.cells.cold) > 4
     for _ in range(12):
-        bench.tell(X, w.Add(1))
+        bench.send(X, w.Add(1))
         bench.rest()
     assert bench.checkpoint[0] > 0, "no checkpoint was cut"
     assert digest(bench.replay()) == digest(bench.shard)
@@ -76,7 +76,7 @@ def test_a_checkpoint_holds_the_cold_as_they_are():
 
 def test_what_is_looked_at_while_cold_counts_as_touched():
     bench = Bench()
-    bench.tell(X, w.Add(5))
+    bench.send(X, w.Add(5))
     bench.rest()
     idle(bench)
     assert bench.shard.population.cells.get(X).total == 5

@@ -8,7 +8,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.pump import FRAME_BYTES_SOFT, LEFT_TURNS_MAX, OTHERS_TURNS_MAX
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import SELF, Decision, Key, Kind, Message, Send, key
-from tests.core.test_aside import DOTS, Desk, Put
+from tests.core.test_dead_letters import DOTS, DotBench, Put
 
 MAD, CALM = key("mad", 1), key("box", 7)
 
@@ -17,8 +17,8 @@ class Ping(Message, frozen=True, gc=False, array_like=True):
     pass
 
 
-class Chatter(Desk):
-    """A desk with one more kind: who hears a ping says it to itself, and so on."""
+class Chatter(DotBench):
+    """A bench with one more kind: who hears a ping says it to itself, and so on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Chatter(Desk):
             }
         )
         self.shard = self.fresh()
-        self.tell(MAD, Ping())
+        self.send(MAD, Ping())
         self.once()
 
     def turns(self) -> int:
@@ -46,54 +46,54 @@ class Chatter(Desk):
 
 
 def test_mail_for_others_is_taken_in_the_next_frame_and_each_frame_is_short():
-    desk = Chatter()
-    desk.tell(CALM, Put(), reply_to=1)
-    assert desk.turns() <= 2 * (LEFT_TURNS_MAX + 2 * OTHERS_TURNS_MAX)
-    assert len(desk.replies) == 1
-    assert desk.shard.busy, "it chatters on"
+    bench = Chatter()
+    bench.send(CALM, Put(), reply_to=1)
+    assert bench.turns() <= 2 * (LEFT_TURNS_MAX + 2 * OTHERS_TURNS_MAX)
+    assert len(bench.replies) == 1
+    assert bench.shard.busy, "it chatters on"
 
 
 def test_a_long_queue_of_others_is_worked_off():
-    desk = Chatter()
+    bench = Chatter()
     for at in range(4 * OTHERS_TURNS_MAX):
-        desk.tell(key("box", at), Put(), reply_to=at)
+        bench.send(key("box", at), Put(), reply_to=at)
     for _ in range(4):
-        desk.once()
-    assert len(desk.replies) == 4 * OTHERS_TURNS_MAX
+        bench.once()
+    assert len(bench.replies) == 4 * OTHERS_TURNS_MAX
 
 
 def test_parents_look_although_one_chatters():
-    desk = Chatter()
-    desk.tell(Key("box/1"), Put())
-    desk.once()
-    desk.tell(DOTS, Put(), 0b1)  # its parent is box/1
-    desk.once()
-    desk.once()
-    assert not desk.shard.population.dirty
+    bench = Chatter()
+    bench.send(Key("box/1"), Put())
+    bench.once()
+    bench.send(DOTS, Put(), 0b1)  # its parent is box/1
+    bench.once()
+    bench.once()
+    assert not bench.shard.population.dirty
 
 
 def test_a_frame_fits_the_journal_though_mail_comes_first():
-    desk = Chatter()
+    bench = Chatter()
     for at in range(12):
-        desk.tell(key("box", at), Put(), values=(), who="x" * 1_000_000)
-    before = len(desk.frames)
+        bench.send(key("box", at), Put(), values=(), who="x" * 1_000_000)
+    before = len(bench.frames)
     for _ in range(12):
-        desk.once()
-    sizes = [len(frame.body) for frame in desk.frames[before:]]
+        bench.once()
+    sizes = [len(frame.body) for frame in bench.frames[before:]]
     assert sum(sizes) > 12_000_000 and max(sizes) < FRAME_BYTES_SOFT + 1_100_000
 
 
-def test_what_is_said_inside_stays_in_its_order():
+def test_local_messages_stay_in_their_order():
     """Left over or not: words of one to another come in the order they were said."""
-    desk = Desk()
-    desk.bad = False
-    local = desk.shard._local
+    bench = DotBench()
+    bench.bad = False
+    local = bench.shard._local
     for at in range(9000):
         local.append(Envelope(CALM, Put(), who=str(at)))
     heard: list[str] = []
-    desk.shard.pump._deliver = lambda envelope: heard.append(envelope.who)
+    bench.shard.pump._deliver = lambda envelope: heard.append(envelope.who)
     for _ in range(20):
-        _frame(desk.shard)
+        _frame(bench.shard)
     assert heard == [str(at) for at in range(9000)]
 
 

@@ -45,8 +45,8 @@ def fits_nobody(state: Any, message: w.Switch, at: Any) -> Decision:
 def test_a_send_to_no_member_is_not_sent() -> None:
     decide = {**KINDS["panel"].decide, w.Switch: fits_nobody}
     bench = Changed("panel", decide=decide, ended=lambda state, crowd: False)
-    bench.tell(A, w.Install(0))
-    bench.tell(A, w.Switch(True), reply_to=1)
+    bench.send(A, w.Install(0))
+    bench.send(A, w.Switch(True), reply_to=1)
     bench.rest()
     assert bench.answers() == [w.Done(0)]
     assert [*bench.shard.population.cells] == [A], "nothing exists under the key of the crowd"
@@ -55,7 +55,7 @@ def test_a_send_to_no_member_is_not_sent() -> None:
 
 def test_a_message_to_a_crowd_that_names_no_member_is_refused() -> None:
     bench = Bench()
-    bench.tell(bulbs("a"), w.Fit(0), reply_to=1)
+    bench.send(bulbs("a"), w.Fit(0), reply_to=1)
     bench.rest()
     (answer,) = bench.answers()
     assert isinstance(answer, Unavailable) and "bulb/a is a crowd" in answer.text
@@ -66,7 +66,7 @@ def test_a_message_to_a_crowd_that_names_no_member_is_refused() -> None:
 
 def test_a_message_to_members_of_what_is_no_crowd_is_refused() -> None:
     bench = Bench()
-    bench.tell(X, w.Add(1), 0b11, reply_to=1)
+    bench.send(X, w.Add(1), 0b11, reply_to=1)
     bench.rest()
     (answer,) = bench.answers()
     assert isinstance(answer, Unavailable) and "note/x is no crowd" in answer.text
@@ -79,7 +79,7 @@ def of_nobody() -> Bench:
     A slice of which no instance had begun told an empty set of tasks that they are to be stopped.
     """
     bench = Bench()
-    bench.tell(A, w.Install(2))
+    bench.send(A, w.Install(2))
     bench.rest()
     first = len(bench.frames)
     wrong = Entry(bulbs("b"), (w.Fitted(0), w.GoalSet(1, False)), cause="BulbGoal")
@@ -111,8 +111,8 @@ def test_nor_does_what_a_checkpoint_holds_of_it() -> None:
 def test_the_shard_goes_on_behind_such_facts() -> None:
     bench = of_nobody()
     bench.shard = bench.replay()
-    bench.tell(panel("b"), w.Install(2), reply_to=1)
-    bench.tell(panel("b"), w.Switch(True))
+    bench.send(panel("b"), w.Install(2), reply_to=1)
+    bench.send(panel("b"), w.Switch(True))
     bench.rest()
     assert bench.answers() == [w.Done(1)]
     assert bench.shard.population.crowd(bulbs("b")).present == 0b11
@@ -172,7 +172,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_journal_is_told_by_shard_position_key_and_fact(damage: str) -> None:
+def test_a_damaged_journal_is_reported_with_shard_position_key_and_fact(damage: str) -> None:
     bench = Bench()
     made, text = DAMAGES[damage]
     with pytest.raises(Unrecoverable) as raised:
@@ -181,18 +181,17 @@ def test_a_damaged_journal_is_told_by_shard_position_key_and_fact(damage: str) -
     assert raised.value.__cause__ is not None, "the traceback goes on to where it was raised"
 
 
-def test_a_damaged_piece_of_a_checkpoint_is_told_by_its_number_and_key() -> None:
+def test_a_damaged_piece_of_a_checkpoint_is_reported_with_its_number_and_key() -> None:
     bench = Bench()
     whole = (0, bench.codec.encode_cell(X, w.Note()))
     record = (1, row(X, 903, b"", 1))
     with pytest.raises(Unrecoverable) as raised:
         restore(bench.fresh(), [encode([whole, record])], frames=[], floor=7)
     where = "house-0, checkpoint at position 7, piece 1, note/x, fact RedriveOrdered"
-    text = f"{where}: KeyError: 'note/x'"
-    assert str(raised.value) == text
+    assert str(raised.value) == f"{where}: KeyError: 'note/x'"
 
 
-def test_a_state_from_which_nothing_can_be_derived_is_told_by_its_key() -> None:
+def test_a_state_from_which_nothing_can_be_derived_is_reported_with_its_key() -> None:
     def deadline(state: Any) -> Any:
         raise ValueError("no deadline")
 

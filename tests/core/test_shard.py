@@ -29,8 +29,8 @@ def crowd_of(bench: Bench, name: str):
 
 def switched_on(size: int = 10) -> Bench:
     bench = Bench()
-    bench.tell(panel("a"), w.Install(size), reply_to="install")
-    bench.tell(panel("a"), w.Switch(True), reply_to="switch")
+    bench.send(panel("a"), w.Install(size), reply_to="install")
+    bench.send(panel("a"), w.Switch(True), reply_to="switch")
     bench.rest()
     return bench
 
@@ -47,9 +47,9 @@ def test_a_command_is_answered_with_its_frame_and_moves_the_whole_crowd():
     same_as_replay(bench)
 
 
-def test_nothing_leaves_before_its_frame_and_nothing_is_said_twice():
+def test_nothing_leaves_before_its_frame_and_nothing_is_sent_twice():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(3), reply_to=1)
+    bench.send(panel("a"), w.Install(3), reply_to=1)
     bench.once()  # it is looked up first
     first = bench.shard.ready(bench.now)
     assert first.frame is not None and len(first.replies) == 1
@@ -60,7 +60,7 @@ def test_nothing_leaves_before_its_frame_and_nothing_is_said_twice():
 
 def test_an_answer_of_a_meter_reaches_the_members_it_names():
     bench = switched_on()
-    bench.tell(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
     bench.rest()
     crowd = crowd_of(bench, "a")
     assert crowd.where(lambda bulb: bulb.power is Power.ON) == 0b11
@@ -69,10 +69,10 @@ def test_an_answer_of_a_meter_reaches_the_members_it_names():
     same_as_replay(bench)
 
 
-def test_what_is_owed_is_said_again_until_it_is_answered_and_slower_after_a_while():
+def test_owed_sends_are_resent_until_answered_and_slower_after_a_while():
     bench = switched_on(4)
     bench.taken()
-    bench.tell(bulbs("a"), w.Granted(1), 0b1, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Granted(1), 0b1, sender=Key("meter/0"))
     bench.after(2.5)
     again = [e for e in bench.taken() if isinstance(e.message, w.Draw)]
     assert again and all(e.origin == 0b1110 for e in again)
@@ -81,10 +81,10 @@ def test_what_is_owed_is_said_again_until_it_is_answered_and_slower_after_a_whil
 
 def test_owed_messages_get_slow():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(1))
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Install(1))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
-    bench.tell(panel("a"), w.Switch(False))
+    bench.send(panel("a"), w.Switch(False))
     bench.rest()
     bench.taken()
     bench.after(60)
@@ -94,7 +94,7 @@ def test_owed_messages_get_slow():
 
 def test_a_deadline_reaches_exactly_those_it_belongs_to():
     bench = switched_on(4)
-    bench.tell(bulbs("a"), w.Granted(1), 0b1, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Granted(1), 0b1, sender=Key("meter/0"))
     bench.after(4.9)
     assert crowd_of(bench, "a").where(lambda bulb: bulb.power is Power.HEATING) == 0b1110
     bench.after(0.2)
@@ -122,11 +122,11 @@ def test_recovery_says_once_what_is_owed_and_reports():
 
 def test_values_go_to_the_column_and_columns_are_targets():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(4, (60, 40)))
+    bench.send(panel("a"), w.Install(4, (60, 40)))
     bench.rest()
     wires = (Key("meter/1"), Key("meter/2"), Key("meter/1"))
-    bench.tell(bulbs("a"), w.Wire(), 0b1101, values=wires)
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(bulbs("a"), w.Wire(), 0b1101, values=wires)
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
     draws = {(e.to, e.message.watts): e.origin for e in bench.taken() if type(e.message) is w.Draw}
     assert draws == {
@@ -140,12 +140,12 @@ def test_values_go_to_the_column_and_columns_are_targets():
 
 def test_newcomers_do_not_inherit_columns():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(4))
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Install(4))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
-    bench.tell(bulbs("a"), w.Granted(1), 0b1111, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Granted(1), 0b1111, sender=Key("meter/0"))
     bench.rest()
-    bench.tell(bulbs("a"), w.Scrap(), 0b1)
+    bench.send(bulbs("a"), w.Scrap(), 0b1)
     bench.rest()
     crowd = crowd_of(bench, "a")
     assert crowd.present == 0b1111  # the panel fitted a new one at once
@@ -156,14 +156,14 @@ def test_newcomers_do_not_inherit_columns():
 
 def test_the_index_of_a_parent_is_the_sum_of_its_children():
     bench = Bench("city")
-    bench.tell(key("meter", 0), w.Build(5))
-    bench.tell(key("meter", 0), w.Draw(1, 60), sender=bulbs("a"), origin=0b111)
-    bench.tell(key("meter", 0), w.Draw(1, 60), sender=bulbs("b"), origin=0b111)
+    bench.send(key("meter", 0), w.Build(5))
+    bench.send(key("meter", 0), w.Draw(1, 60), sender=bulbs("a"), origin=0b111)
+    bench.send(key("meter", 0), w.Draw(1, 60), sender=bulbs("b"), origin=0b111)
     bench.rest()
     said = {(e.to, e.message): e.members for e in bench.taken()}
     assert said[bulbs("a"), w.Granted(1)] == 0b111
     assert said[bulbs("b"), w.Denied(1)] == 0b111
-    bench.tell(key("grid", 0), w.Show(), reply_to=1)
+    bench.send(key("grid", 0), w.Show(), reply_to=1)
     bench.rest()
     assert bench.answers() == [3]
     live = bench.shard.population.indexes
@@ -171,20 +171,20 @@ def test_the_index_of_a_parent_is_the_sum_of_its_children():
     same_as_replay(bench)
 
 
-def test_the_newest_word_is_said_until_it_was_seen():
+def test_the_newest_report_is_resent_until_it_is_seen():
     bench = switched_on(2)
-    bench.tell(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Granted(1), 0b11, sender=Key("meter/0"))
     bench.after(1)
     note = bench.shard.population.cells[key("note", "a")]
     assert note.heard == 2  # the note shares the shard, so it was told at once
     bench = Bench("city")
-    bench.tell(key("meter", 0), w.Build(5))
+    bench.send(key("meter", 0), w.Build(5))
     bench.rest()
     first = [e for e in bench.taken() if isinstance(e.message, w.Lamps)]
     bench.after(3)
     assert [e for e in bench.taken() if isinstance(e.message, w.Lamps)][0] == first[-1]
     version = first[-1].message.version
-    bench.tell(key("grid", 0), Seen("Lamps", version), sender=key("note", "grid"))
+    bench.send(key("grid", 0), Seen("Lamps", version), sender=key("note", "grid"))
     bench.rest()
     bench.taken()
     bench.after(5)
@@ -197,13 +197,13 @@ def test_a_request_key_gets_its_first_answer_again():
     bench = Bench()
     for at, amount in enumerate((5, 5, 6)):
         digest_ = bytes([amount])
-        bench.tell(key("note", "x"), w.Add(amount), reply_to=at, request=("k", digest_))
+        bench.send(key("note", "x"), w.Add(amount), reply_to=at, request=("k", digest_))
         bench.rest()
     first, again, other = bench.answers()
     assert first == again == w.Total(5)
     assert isinstance(other, Refused)
     bench.shard = bench.replay()
-    bench.tell(key("note", "x"), w.Add(5), reply_to=9, request=("k", bytes([5])))
+    bench.send(key("note", "x"), w.Add(5), reply_to=9, request=("k", bytes([5])))
     bench.rest()
     assert bench.answers() == [w.Total(5)]
     same_as_replay(bench)
@@ -211,9 +211,9 @@ def test_a_request_key_gets_its_first_answer_again():
 
 def test_queries_see_the_newest_state_and_absent_ones_say_so():
     bench = Bench()
-    bench.tell(key("note", "x"), w.Add(5))
-    bench.tell(key("note", "x"), w.Show(), reply_to=1)
-    bench.tell(key("note", "y"), w.Show(), reply_to=2)
+    bench.send(key("note", "x"), w.Add(5))
+    bench.send(key("note", "x"), w.Show(), reply_to=1)
+    bench.send(key("note", "y"), w.Show(), reply_to=2)
     bench.rest()
     bench.rest()
     assert {reply.reply_to: reply.value for reply in bench.replies} == {
@@ -224,7 +224,7 @@ def test_queries_see_the_newest_state_and_absent_ones_say_so():
 
 def test_views_show_only_what_is_safe():
     bench = Bench()
-    bench.tell(key("note", "x"), w.Add(5))
+    bench.send(key("note", "x"), w.Add(5))
     ready = bench.shard.ready(bench.now)
     assert bench.shard.views.page(ListViews("note")).items == () and ready.load == (
         key("note", "x"),
@@ -239,21 +239,21 @@ def test_views_show_only_what_is_safe():
 
 def test_bits_of_a_line_find_a_members_story():
     bench = switched_on(3)
-    bench.tell(bulbs("a"), w.Denied(1), Bits.of(1).raw, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Denied(1), Bits.of(1).raw, sender=Key("meter/0"))
     bench.rest()
     assert bench.shard.turns.story.of(bulbs("a"), 1)[-1].because == "denied"
     assert bench.shard.turns.story.of(bulbs("a"), 2)[-1].because != "denied"
 
 
 @pytest.mark.parametrize("budget", [Budget(turns=1), Budget(bytes_soft=1)])
-def test_what_a_shard_says_to_itself_is_heard_in_the_same_frame(budget):
+def test_local_messages_are_delivered_in_the_same_frame(budget):
     """However full it is: who dies before the next one would have told its children nothing."""
     bench = Bench()
-    bench.tell(panel("a"), w.Install(5))
+    bench.send(panel("a"), w.Install(5))
     bench.rest()
     bench.shard.pump.budget = budget
-    bench.tell(panel("a"), w.Switch(True))
-    bench.tell(panel("b"), w.Install(1))
+    bench.send(panel("a"), w.Switch(True))
+    bench.send(panel("b"), w.Install(1))
     bench.once()
     goals = [state.want for state in bench.replay().population.crowd(bulbs("a")).classes]
     assert goals == [True]
@@ -272,12 +272,12 @@ def test_a_refusal_under_a_request_key_stands_when_a_copy_of_the_request_comes_l
         bench.id, {**KINDS, "note": kind}, sharding=bench.shard._sharding, codec=bench.codec
     )
     x = key("note", "x")
-    bench.tell(x, w.Close(), reply_to=1, request=("k", b"c"))
+    bench.send(x, w.Close(), reply_to=1, request=("k", b"c"))
     bench.rest()
-    bench.tell(x, w.Add(1), reply_to=2)
+    bench.send(x, w.Add(1), reply_to=2)
     bench.rest()
     bench.shard = bench.replay()
-    bench.tell(x, w.Close(), reply_to=3, request=("k", b"c"))
+    bench.send(x, w.Close(), reply_to=3, request=("k", b"c"))
     bench.rest()
     assert [answer for answer in bench.answers() if isinstance(answer, Refused)] == [refused] * 2
     assert not bench.shard.population.cells[x].closed, "its client was told that it was not done"
@@ -294,13 +294,13 @@ def test_a_command_that_is_answered_with_nothing_may_carry_a_request_key_too():
         bench.id, {**KINDS, "note": kind}, sharding=bench.shard._sharding, codec=bench.codec
     )
     x = key("note", "x")
-    bench.tell(x, w.Add(1))
+    bench.send(x, w.Add(1))
     for ask in (1, 2):
-        bench.tell(x, w.Close(), reply_to=ask, request=("k", b"c"))
+        bench.send(x, w.Close(), reply_to=ask, request=("k", b"c"))
         bench.rest()
     assert bench.answers() == [None, None]
-    assert not bench.shard.deferred.aside, "it was done, and once"
+    assert not bench.shard.deferred.dead_letters, "it was done, and once"
     bench.shard = bench.replay()
-    bench.tell(x, w.Close(), reply_to=3, request=("k", b"c"))
+    bench.send(x, w.Close(), reply_to=3, request=("k", b"c"))
     bench.rest()
     assert bench.answers() == [None]

@@ -40,8 +40,8 @@ def told(bench: Bench) -> list[str]:
 @pytest.mark.parametrize("field", ["view", "ended", "fresh", "owed"])
 def test_a_broken_function_of_a_cell_stops_nobody(field: str):
     bench = Broken("note", **{field: broken})
-    bench.tell(X, w.Add(1), reply_to=1)
-    bench.tell(Y, w.Add(2), reply_to=2)
+    bench.send(X, w.Add(1), reply_to=1)
+    bench.send(Y, w.Add(2), reply_to=2)
     bench.after(3)
     assert sorted(bench.answers(), key=repr) == [w.Total(1), w.Total(2)]
     if field in ("view", "ended"):
@@ -52,9 +52,9 @@ def test_a_broken_function_of_a_cell_stops_nobody(field: str):
 
 def test_a_summary_that_raises_leaves_the_last_one():
     bench = Broken("note", view=lambda name, state: broken() if state.total > 1 else state.total)
-    bench.tell(X, w.Add(1))
+    bench.send(X, w.Add(1))
     bench.rest()
-    bench.tell(X, w.Add(1))
+    bench.send(X, w.Add(1))
     bench.rest()
     assert bench.shard.views.page(ListViews("note")).items == (1,)
 
@@ -67,17 +67,17 @@ def test_a_report_that_raises_is_made_later():
         return broken() if len(calls) == 1 else KINDS["panel"].report(state, at)  # type: ignore
 
     bench = Broken("panel", report=report)
-    bench.tell(panel("a"), w.Install(2))
+    bench.send(panel("a"), w.Install(2))
     bench.after(1)
     assert len(calls) == 1 and any("report failed" in line for line in told(bench))
     bench.after(8)
     assert len(calls) >= 2
 
 
-def test_what_is_owed_and_cannot_be_said_is_tried_again_after_recovery():
+def test_an_owed_send_that_cannot_be_made_is_tried_again_after_recovery():
     bench = Bench()
-    bench.tell(panel("a"), w.Install(2))
-    bench.tell(panel("a"), w.Switch(True))
+    bench.send(panel("a"), w.Install(2))
+    bench.send(panel("a"), w.Switch(True))
     bench.rest()
     bench.taken()
     owed = KINDS["bulb"].owed
@@ -95,9 +95,9 @@ def test_what_is_owed_and_cannot_be_said_is_tried_again_after_recovery():
 
 def lit(count: int) -> Bench:
     bench = Bench()
-    bench.tell(panel("a"), w.Install(count))
-    bench.tell(panel("a"), w.Switch(True))
-    bench.tell(bulbs("a"), w.Granted(1), (1 << count) - 1, sender=Key("meter/0"))
+    bench.send(panel("a"), w.Install(count))
+    bench.send(panel("a"), w.Switch(True))
+    bench.send(bulbs("a"), w.Granted(1), (1 << count) - 1, sender=Key("meter/0"))
     bench.rest()
     return bench
 
@@ -105,7 +105,7 @@ def lit(count: int) -> Bench:
 def test_strikes_are_counted_for_each_member():
     bench = lit(4)
     for member in range(3):
-        bench.tell(bulbs("a"), w.Trip(1), 1 << member)
+        bench.send(bulbs("a"), w.Trip(1), 1 << member)
         bench.after(3)
     facts = bench.shard.deferred.dump()[bulbs("a")]
     assert [type(fact) for fact in facts] == [MessageDeadLettered] * 3, "one strike each"
@@ -114,7 +114,7 @@ def test_strikes_are_counted_for_each_member():
 def test_a_member_with_three_strikes_is_quarantined_alone():
     bench = lit(4)
     for sender in ("a", "b", "c"):
-        bench.tell(bulbs("a"), w.Trip(1), 0b0010, sender=key("meter", sender))
+        bench.send(bulbs("a"), w.Trip(1), 0b0010, sender=key("meter", sender))
         bench.after(3)
     facts = bench.shard.deferred.dump()[bulbs("a")]
     assert [fact.members for fact in facts if isinstance(fact, Quarantined)] == [bytes([0b0010])]
@@ -122,13 +122,13 @@ def test_a_member_with_three_strikes_is_quarantined_alone():
     assert digest(bench.replay()) == digest(bench.shard)
 
 
-def test_what_is_said_again_in_another_set_is_known_by_its_members():
+def test_a_repeat_to_another_set_is_found_by_its_members():
     bench = lit(3)
-    bench.tell(bulbs("a"), w.Trip(1), 0b001, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Trip(1), 0b001, sender=Key("meter/0"))
     bench.after(3)
-    kept = len(bench.shard.deferred.aside[bulbs("a")])
+    kept = len(bench.shard.deferred.dead_letters[bulbs("a")])
     assert kept == 1
-    bench.tell(bulbs("a"), w.Trip(1), 0b111, sender=Key("meter/0"))
+    bench.send(bulbs("a"), w.Trip(1), 0b111, sender=Key("meter/0"))
     bench.rest()
     box = bench.shard.deferred.retrying[bulbs("a")]
     assert box.members == 0b110, "of the first it is known already"
@@ -136,23 +136,23 @@ def test_what_is_said_again_in_another_set_is_known_by_its_members():
 
 def test_a_new_failure_does_not_put_off_the_mail_that_waits():
     bench = Bench()
-    bench.tell(X, w.Add(1))
-    bench.tell(X, w.Add(13))
+    bench.send(X, w.Add(1))
+    bench.send(X, w.Add(13))
     bench.rest()
     first = bench.shard.deferred.due[X]
     bench.now += 0.3
-    bench.tell(X, w.Add(13), attempt=1)
+    bench.send(X, w.Add(13), attempt=1)
     bench.rest()
     assert bench.shard.deferred.due[X] == first
 
 
-def test_mail_that_is_said_again_waits_once():
+def test_mail_that_is_resent_waits_once():
     bench = Bench()
-    bench.tell(X, w.Add(1))
-    bench.tell(X, w.Add(13))
+    bench.send(X, w.Add(1))
+    bench.send(X, w.Add(13))
     bench.rest()
     for _ in range(50):
-        bench.tell(X, w.Lamps(3, 1), sender=panel("a"))
+        bench.send(X, w.Lamps(3, 1), sender=panel("a"))
     bench.rest()
     box = bench.shard.deferred.retrying[X]
     assert len(box._queue) == 2
@@ -162,10 +162,10 @@ def test_mail_that_is_said_again_waits_once():
 
 def test_every_ask_is_answered():
     bench = Bench()
-    bench.tell(X, w.Lamps(1, 1), reply_to=1)
-    bench.tell(panel("a"), w.Install(2))
-    bench.tell(bulbs("a"), w.Granted(1), 0b11, reply_to=2)
-    bench.tell(X, w.Add(13), reply_to=3)
+    bench.send(X, w.Lamps(1, 1), reply_to=1)
+    bench.send(panel("a"), w.Install(2))
+    bench.send(bulbs("a"), w.Granted(1), 0b11, reply_to=2)
+    bench.send(X, w.Add(13), reply_to=3)
     bench.after(4)
     answers = bench.answers()
     assert len(answers) == 3

@@ -43,13 +43,13 @@ def paid(
 ) -> None:
     for amount in cents:
         message = form(*names, amount)
-        bench.tell(key("till", till), message, who="ann", reply_to=1)
+        bench.send(key("till", till), message, who="ann", reply_to=1)
         bench.rest()
 
 
 def state(bench: Bench, till: str = "a") -> Any:
     bench.answers()
-    bench.tell(key("till", till), Ask(), reply_to=1)
+    bench.send(key("till", till), Ask(), reply_to=1)
     bench.rest()
     (found,) = bench.answers()
     return found
@@ -81,7 +81,7 @@ def test_frames_of_all_versions_in_one_tail() -> None:
 def test_the_oldest_checkpoint_is_read_by_the_newest_at_once() -> None:
     one = begun(checkpoint_bytes_min=200)
     paid(one, *([1] * 9))
-    one.tell(COINS, Turn(), members=0b10)
+    one.send(COINS, Turn(), members=0b10)
     one.rest()
     assert one.checkpoint[0], "a test of checkpoints needs one"
     three = one.reopened(AGES[3])
@@ -94,7 +94,7 @@ def test_the_oldest_checkpoint_is_read_by_the_newest_at_once() -> None:
 def test_columns_change_with_the_schema_of_their_crowd() -> None:
     one = begun(checkpoint_bytes_min=1)
     paid(one, 1)
-    one.tell(COINS, Turn(), members=0b10)
+    one.send(COINS, Turn(), members=0b10)
     one.rest()
     assert one.checkpoint[0] == 1, "the coin was laid before the checkpoint"
     crowd = one.reopened(AGES[3]).shard.population.crowd(COINS)
@@ -105,7 +105,7 @@ def test_columns_change_with_the_schema_of_their_crowd() -> None:
 def test_columns_that_are_no_more_are_left_out() -> None:
     one = begun(checkpoint_bytes_min=1)
     paid(one, 1)
-    one.tell(COINS, Turn(), members=0b10)
+    one.send(COINS, Turn(), members=0b10)
     one.rest()
     body = one.codec.encode_crowd(one.shard.population.crowd(COINS))
     assert COIN_3.crowd is not None
@@ -120,7 +120,7 @@ def test_columns_that_are_no_more_are_left_out() -> None:
 def test_ended_rows(version: int) -> None:
     one = begun()
     paid(one, 5)
-    one.tell(TILL, Close())
+    one.send(TILL, Close())
     one.rest()
     one.rest()
     assert one.ended[TILL].body and TILL not in one.shard.population.cells
@@ -135,7 +135,7 @@ def test_a_row_that_came_back_stands_in_the_frame_in_its_old_form() -> None:
     """`Revived` holds the row as it was: the next version reads it through two steps."""
     one = begun()
     paid(one, 5)
-    one.tell(TILL, Close())
+    one.send(TILL, Close())
     one.rest()
     one.rest()
     two = one.reopened(AGES[2])
@@ -146,38 +146,38 @@ def test_a_row_that_came_back_stands_in_the_frame_in_its_old_form() -> None:
 
 def test_answers_that_were_remembered() -> None:
     one = begun()
-    one.tell(TILL, Pay1(5), reply_to=1, request=("k", b"d"))
+    one.send(TILL, Pay1(5), reply_to=1, request=("k", b"d"))
     one.rest()
     three = one.reopened(AGES[3])
-    three.tell(TILL, Pay2("eur", 5), reply_to=1, request=("k", b"d"))
+    three.send(TILL, Pay2("eur", 5), reply_to=1, request=("k", b"d"))
     three.rest()
     assert three.answers() == [Sum2("5 eur")]
     assert state(three).sums == immutables.Map({"eur": 5}), "once, not twice"
 
 
-def test_messages_set_aside() -> None:
+def test_dead_letters() -> None:
     one = begun()
     paid(one, 1)
     one.answers()
-    one.tell(TILL, Pay1(13), reply_to=1)
+    one.send(TILL, Pay1(13), reply_to=1)
     one.after(60.0)
-    assert len(one.shard.deferred.aside[TILL]) == 1
+    assert len(one.shard.deferred.dead_letters[TILL]) == 1
     three = one.reopened(AGES[3])
-    three.tell(shard_key(three.id), Redrive(TILL), reply_to=1)
+    three.send(shard_key(three.id), Redrive(TILL), reply_to=1)
     three.rest()
     assert state(three).sums == immutables.Map({"eur": 14})
     same_twice(three)
 
 
-def test_a_message_set_aside_in_a_later_form_is_read_in_that_form() -> None:
+def test_a_dead_letter_of_a_later_schema_is_read_in_that_schema() -> None:
     two = Bench(kinds=AGES[2])
     paid(two, 1, form=Pay2, names=("usd",))
-    two.tell(TILL, Pay2("usd", 13), reply_to=1)
+    two.send(TILL, Pay2("usd", 13), reply_to=1)
     two.after(60.0)
-    (fact,) = two.shard.deferred.aside[TILL].facts()
+    (fact,) = two.shard.deferred.dead_letters[TILL].facts()
     assert fact.schema == 2
     three = two.reopened(AGES[3])
-    three.tell(shard_key(three.id), Redrive(TILL), reply_to=1)
+    three.send(shard_key(three.id), Redrive(TILL), reply_to=1)
     three.rest()
     assert state(three).sums == immutables.Map({"usd": 14})
 
@@ -188,10 +188,10 @@ def test_a_message_set_aside_in_a_later_form_is_read_in_that_form() -> None:
 def test_a_missing_upcaster_is_named(cls: type, what: str) -> None:
     one = begun(checkpoint_bytes_min=1)
     paid(one, 5)
-    one.tell(TILL, Pay1(13), reply_to=1)
+    one.send(TILL, Pay1(13), reply_to=1)
     one.after(60.0)
     cell = one.codec.encode_cell(TILL, one.shard.population.cells[TILL])
-    (aside,) = one.shard.deferred.aside[TILL].facts()
+    (aside,) = one.shard.deferred.dead_letters[TILL].facts()
     steps = {known: steps for known, steps in TILL_3.upcasters.items() if known is not cls}
     codec = Codec({"till": msgspec.structs.replace(TILL_3, upcasters=steps), "coin": COIN_3})
     with pytest.raises(MissingUpcaster, match=f"{what}.*from 1 to 2"):

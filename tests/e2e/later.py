@@ -22,8 +22,8 @@ CHANGES = (
     # A host tells the tasks it accepts its own name, and they keep it.
     (
         "actors/task/messages.py",
-        '    """Host to tasks: there is room for this run, and it is held."""\n\n    run: int\n',
-        '    """Host to tasks: there is room for this run, and it is held."""\n\n    run: int\n'
+        '    """Host to tasks: resources are granted to this run."""\n\n    run: int\n',
+        '    """Host to tasks: resources are granted to this run."""\n\n    run: int\n'
         '    mark: str = ""\n',
     ),
     (
@@ -38,13 +38,13 @@ CHANGES = (
     ),
     (
         "actors/task/facts.py",
-        '    """The host holds room for the run."""\n',
-        '    """The host holds room for the run."""\n\n    mark: str = ""\n',
+        '    """The host granted resources for the run."""\n',
+        '    """The host granted resources for the run."""\n\n    mark: str = ""\n',
     ),
     (
         "actors/task/state.py",
-        "    unschedulable: bool = False  # no host there could ever run it: it asks for no room\n",
-        "    unschedulable: bool = False  # no host there could ever run it: it asks for no room\n"
+        "    unschedulable: bool = False  # no host could run it: it requests no admission\n",
+        "    unschedulable: bool = False  # no host could run it: it requests no admission\n"
         '    mark: str = ""\n',
     ),
     (

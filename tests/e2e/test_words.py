@@ -97,7 +97,7 @@ def test_never_more_than_two_at_a_time(cluster: c.Cluster) -> None:
 
 def test_too_big_says_why(cluster: c.Cluster) -> None:
     job = submit(cluster, "too_big.yaml")
-    lacks = "3 of 3 hosts lack cpu (wants 8, the largest has 4 in all): it can never fit"
+    lacks = "3 of 3 hosts lack cpu (requested 8, the largest host has 4): it can never fit"
     c.wait_for(lambda: lacks in cluster.cli("why", job).stdout, "a look at all hosts")
     c.wait_for(lambda: lacks in cluster.cli("task", "get", job, "0").stdout, "the task to know")
     for verb in ("status", "get"):

@@ -76,12 +76,12 @@ def test_why_a_pool_will_never_admit_it(town: Town) -> None:
     town.until(lambda: only(holder).code == "running")
     waits = create(4.0)
     town.until(lambda: only(waits).code == "pool-limit")
-    assert f"; 3 of it held by job {holder}" in only(waits).text
+    assert f"; job {holder} holds 3" in only(waits).text
     update = respool.UpdateRequest(config=pool_config("shrunk", cpu=3.5))
     update.id.value = shrunk
     assert not town.pools.UpdateResourcePool(update).HasField("error")
     town.until(lambda: only(waits).code == "can-never-run")
-    never = "wants 4 cpu, but the limit of pool /shrunk is 3.5 in all: it can never be admitted"
+    never = "requested 4 cpu, but the limit of pool /shrunk is 3.5: it can never be admitted"
     assert only(waits).text.startswith(never) and not only(waits).HasField("position")
     behind = create(0.5)
     town.until(lambda: only(behind).code == "running")
@@ -182,7 +182,7 @@ def test_why_no_host_fits(town: Town) -> None:
 
     (reason,) = town.until(counted)
     assert (reason.code, reason.instances, reason.state) == ("can-never-run", 2, "PENDING")
-    lacks = "no host fits: 3 of 3 hosts lack cpu (wants 5, the largest has 4 in all)"
+    lacks = "no host fits: 3 of 3 hosts lack cpu (requested 5, the largest host has 4)"
     assert lacks in reason.text
     assert 0 <= reason.age_s < 60
     stop(town, job_id)

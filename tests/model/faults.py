@@ -271,7 +271,7 @@ FAULTS = (
     Fault(fencing, "claim", claim_without_op, DOUBT),
     Fault(fencing, "claim", claim_reads_first, TAKEOVER),
     Fault(chain, "op_name", op_without_process, TAKEOVER),
-    Fault(fencing, "_trouble", trouble_is_damage, OVERTAKEN),
+    Fault(fencing, "_raise_damage", trouble_is_damage, OVERTAKEN),
     Fault(chain, "Walk", BlindWalk, OVERTAKEN),
     Fault(fencing, "pick_frames", lowest_epoch, TAKEOVER),
     Fault(fencing, "_decide", believes_a_read, DOUBT),

@@ -38,21 +38,21 @@ def label(kind: str, key: str, value: str, condition: str = "greater", n: int = 
     return Constraint("label", kind, Label(key, value), condition, n)
 
 
-def told(hosts: Sequence[HostSummary], settings: PlacerSettings | None = None) -> Placer:
-    """A placer that has heard of these hosts."""
+def placer_of(hosts: Sequence[HostSummary], settings: PlacerSettings | None = None) -> Placer:
+    """A placer that knows these hosts."""
     placer = Placer(Key("placer/0"), settings)
-    tell(placer, hosts, 1, snapshot=True)
+    report(placer, hosts, 1, snapshot=True)
     return placer
 
 
-def tell(
+def report(
     placer: Placer, hosts: Sequence[HostSummary], sequence: int, *, now: float = 0.0, **rest: object
 ) -> list[Send]:
     deltas = HostDeltas(INVENTORY, sequence, tuple(hosts), **rest)  # type: ignore[arg-type]
     return placer.receive([(INVENTORY, deltas)], now)
 
 
-def ask(
+def place(
     placer: Placer, shape: Shape, members: int = 1, *, now: float = 0.0, **rest: object
 ) -> tuple[list[str], dict[str, int]]:
     """Names of the hosts of the members placed, ascending, and the reasons of the others."""
@@ -62,23 +62,23 @@ def ask(
     reasons: dict[str, int] = {}
     answered = 0
     for send in sends:
-        said = send.message
-        if isinstance(said, Placed | Unplaced):
+        answer = send.message
+        if isinstance(answer, Placed | Unplaced):
             assert send.to == SLICE
-            assert said.number == 1
-            assert not answered & said.members.raw
-            answered |= said.members.raw
-        if isinstance(said, Placed):
-            assert len(said.hosts) == len(said.members)
-            hosts += [name.removeprefix("host/") for name in said.hosts]
-        if isinstance(said, Unplaced):
-            reasons = dict(said.reasons)
+            assert answer.number == 1
+            assert not answered & answer.members.raw
+            answered |= answer.members.raw
+        if isinstance(answer, Placed):
+            assert len(answer.hosts) == len(answer.members)
+            hosts += [name.removeprefix("host/") for name in answer.hosts]
+        if isinstance(answer, Unplaced):
+            reasons = dict(answer.reasons)
     assert answered == wish.members.raw
     return hosts, reasons
 
 
 def oracle_pack(hosts: Sequence[HostSummary], shape: Shape, members: int) -> list[str]:
-    """PACK by the book: each member to the tightest host that has room, ties by place."""
+    """PACK by the book: each member to the tightest host with enough free, ties by row."""
     free = {h.host: h.free for h in hosts}
     found: list[str] = []
     for _ in range(members):

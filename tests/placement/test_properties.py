@@ -18,7 +18,7 @@ from peloton.placement.messages import HostSummary, Label, Placed, Shape, Unplac
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.vocabulary import Bits, Key, Message
 
-from .hosts import SLICE, ask, host, label, oracle_pack, res, tell, told
+from .hosts import SLICE, host, label, oracle_pack, place, placer_of, report, res
 
 amounts = st.sampled_from([0, 0.0005, 0.5, 0.9995, 1, 1.5, 2, 3, 8])
 frees = st.builds(res, amounts, amounts, amounts, st.sampled_from([0, 0, 0, 0.5, 2]))
@@ -40,7 +40,7 @@ def clusters(draw: st.DrawFn) -> list[HostSummary]:
     ]
 
 
-# Few members are looked up in kept orders or found by vectors, whichever costs less; both must
+# Few members are looked up in kept orders or found by array scans, whichever costs less; both must
 # have every property here, so each is forced.
 mends = st.sampled_from([0, 1_000_000, None])
 quick = settings(max_examples=100, deadline=None)
@@ -52,15 +52,15 @@ def test_pack_is_the_oracle_however_members_are_divided(
     hosts: list[HostSummary], need: Resources, numbers: tuple[int, int], mend_rows: int | None
 ) -> None:
     members, batch = numbers
-    placer = told(hosts, PlacerSettings(mend_rows=mend_rows))
+    placer = placer_of(hosts, PlacerSettings(mend_rows=mend_rows))
     found: list[str] = []
     left = members
     while left > 0:
-        now, _ = ask(placer, Shape(need), min(batch, left))
+        now, _ = place(placer, Shape(need), min(batch, left))
         found += now
         left -= batch
     assert found == oracle_pack(hosts, Shape(need), members)
-    assert ask(told(hosts), Shape(need), members)[0] == found
+    assert place(placer_of(hosts), Shape(need), members)[0] == found
 
 
 @quick
@@ -68,8 +68,8 @@ def test_pack_is_the_oracle_however_members_are_divided(
 def test_spread_is_the_emptiest_hosts_once(
     hosts: list[HostSummary], need: Resources, members: int, mend_rows: int | None
 ) -> None:
-    placer = told(hosts, PlacerSettings(mend_rows=mend_rows))
-    found, _ = ask(placer, Shape(need, strategy="spread"), members)
+    placer = placer_of(hosts, PlacerSettings(mend_rows=mend_rows))
+    found, _ = place(placer, Shape(need, strategy="spread"), members)
     fitting = [h for h in hosts if h.up and need.within(h.free) and max(h.free.amounts()) > 0]
     at = {h.host: n for n, h in enumerate(hosts)}
 
@@ -92,44 +92,44 @@ wishes = st.tuples(
 
 @quick
 @given(clusters(), st.lists(st.lists(wishes, max_size=4), max_size=6), st.integers(1, 3), mends)
-def test_no_host_is_proposed_beyond_its_room_and_all_are_answered_once(
+def test_no_host_is_proposed_beyond_what_it_has_and_all_are_answered_once(
     hosts: list[HostSummary], calls: list[list[tuple]], parts: int, mend_rows: int | None
 ) -> None:
-    placer = told(hosts, PlacerSettings(part=parts - 1, parts=parts, mend_rows=mend_rows))
+    placer = placer_of(hosts, PlacerSettings(part=parts - 1, parts=parts, mend_rows=mend_rows))
     free = {h.host: h.free for h in hosts}
     ports = {h.host: h.ports for h in hosts}
     for call in calls:
-        asked: dict[int, Wish] = {}
+        wishes: dict[int, Wish] = {}
         for n, (need, members, strategy, constraint, wanted) in enumerate(call):
             shape = Shape(need, wanted, constraint, strategy)
-            asked[n] = Wish(SLICE, n, Bits.span(n, n + members), shape)
-        messages: list[tuple[Key | None, Message]] = [(SLICE, wish) for wish in asked.values()]
-        answered = dict.fromkeys(asked, 0)
+            wishes[n] = Wish(SLICE, n, Bits.span(n, n + members), shape)
+        messages: list[tuple[Key | None, Message]] = [(SLICE, wish) for wish in wishes.values()]
+        answered = dict.fromkeys(wishes, 0)
         for send in placer.receive(messages, 0.0):
-            said = send.message
-            assert isinstance(said, Placed | Unplaced)
-            assert not answered[said.number] & said.members.raw
-            answered[said.number] |= said.members.raw
-            if isinstance(said, Placed):
-                for name in said.hosts:
-                    shape = asked[said.number].shape
+            answer = send.message
+            assert isinstance(answer, Placed | Unplaced)
+            assert not answered[answer.number] & answer.members.raw
+            answered[answer.number] |= answer.members.raw
+            if isinstance(answer, Placed):
+                for name in answer.hosts:
+                    shape = wishes[answer.number].shape
                     free[name] -= shape.resources
                     ports[name] -= shape.ports
-        assert answered == {n: wish.members.raw for n, wish in asked.items()}
+        assert answered == {n: wish.members.raw for n, wish in wishes.items()}
         # The epsilon admits a shortfall below it, once: sums never snap.
         assert all(min(room.amounts()) > -EPSILON for room in free.values())
         assert all(count >= 0 for count in ports.values())
 
 
 pauses = st.sampled_from([0.0, 0.0625, 0.125, 1.0])  # sums of them are exact
-words = st.tuples(st.integers(0, 4), frees, st.integers(0, 3), st.integers(0, 3))
+summaries = st.tuples(st.integers(0, 4), frees, st.integers(0, 3), st.integers(0, 3))
 
 
 @quick
-@given(st.lists(st.tuples(pauses, st.one_of(words, st.integers(1, 6))), max_size=25))
-def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: list) -> None:
+@given(st.lists(st.tuples(pauses, st.one_of(summaries, st.integers(1, 6))), max_size=25))
+def test_free_is_the_last_report_less_proposals_in_flight(history: list) -> None:
     """A model with one dictionary a host, against deltas that come late or twice."""
-    placer = told([])
+    placer = placer_of([])
     known: dict[Key, tuple[int, Resources]] = {}
     decided: dict[Key, int] = {}
     proposed: dict[Key, list[float]] = {}  # when, oldest first
@@ -137,7 +137,7 @@ def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: lis
     for pause_s, step in history:
         now += pause_s
         if isinstance(step, int):
-            found, _ = ask(placer, Shape(need), step, now=now)
+            found, _ = place(placer, Shape(need), step, now=now)
             for name in found:
                 proposed[Key(f"host/{name}")].append(now)
         else:
@@ -145,7 +145,7 @@ def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: lis
             launches = position * 3 + more
             summary = host(f"h{number}", free, position, capacity=res(9), launches=launches)
             sequence += 1
-            tell(placer, [summary], sequence, now=now)
+            report(placer, [summary], sequence, now=now)
             before = decided.setdefault(summary.host, launches)
             decided[summary.host] = max(before, launches)
             old = [at for at in proposed.get(summary.host, []) if now < at + PROPOSAL_KEEP_S]
@@ -158,13 +158,13 @@ def test_room_is_the_last_word_less_proposals_that_it_does_not_show(history: lis
             for made_at in proposed[name]:
                 if now < made_at + PROPOSAL_KEEP_S:
                     room -= need
-            held = placer.index.room[:4, placer.index.rows[name]].tolist()
+            held = placer.index.free[:4, placer.index.rows[name]].tolist()
             assert tuple(held) == room.amounts()
 
 
 def drive(placer: Placer, rng: random.Random, count: int, steps: int) -> list[object]:
     """A long life of a placer: batches and single members among changes of hosts."""
-    said: list[object] = []
+    answers: list[object] = []
     position = 1
     for step in range(steps):
         now = step * 0.01
@@ -172,7 +172,7 @@ def drive(placer: Placer, rng: random.Random, count: int, steps: int) -> list[ob
         if dice < 0.25:
             position += 1
             some = [f"h{rng.randrange(count)}" for _ in range(rng.choice([1, 3, 40]))]
-            told_now = [
+            changed = [
                 host(
                     name,
                     res(rng.randrange(9), rng.randrange(9), 9, int(name[1:]) % 10 == 0),
@@ -183,15 +183,15 @@ def drive(placer: Placer, rng: random.Random, count: int, steps: int) -> list[ob
                 for name in dict.fromkeys(some)
             ]
             gone = (Key(f"host/h{rng.randrange(count)}"),) if rng.random() < 0.2 else ()
-            said.append(tell(placer, told_now, position, now=now, gone=gone))
+            answers.append(report(placer, changed, position, now=now, gone=gone))
         else:
             constraint = rng.choice([None, label("host", "side", "a")])
             strategy = rng.choice(["pack", "spread"])
             need = res(rng.choice([0.5, 1, 3]), rng.randrange(4), 0, rng.choice([0, 0, 0, 1]))
             members = rng.choice([1, 1, 1, 2, 7, 60])
             shape = Shape(need, constraint=constraint, strategy=strategy)
-            said.append((shape, members, ask(placer, shape, members, now=now)))
-    return said
+            answers.append((shape, members, place(placer, shape, members, now=now)))
+    return answers
 
 
 @pytest.mark.parametrize(("count", "steps"), [(40, 1500), (3000, 700)])
@@ -202,7 +202,7 @@ def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
         for n in range(count)
     ]
     lives = [
-        drive(told(hosts, PlacerSettings(mend_rows=mend)), random.Random(5), count, steps)
+        drive(placer_of(hosts, PlacerSettings(mend_rows=mend)), random.Random(5), count, steps)
         for mend in (0, 1_000_000, None)
     ]
     for step in zip(*lives, strict=True):
@@ -212,18 +212,19 @@ def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hosts import ask, host, label, res, told
+from hosts import place, host, label, res, placer_of
 from peloton.placement.messages import Label, Shape
 hosts = [host(f"h{n}", res(n % 7, n % 5, 9), labels=(Label("r", str(n % 3)),)) for n in range(200)]
-placer = told(hosts)
+placer = placer_of(hosts)
 for n in range(300):
     rack = label("host", "r", str(n % 3)) if n % 2 else None
-    print(ask(placer, Shape(res(0.3 + n % 4), 0, rack, ("pack", "spread")[n % 5 == 0]), 1 + n % 30))
+    shape = Shape(res(0.3 + n % 4), 0, rack, ("pack", "spread")[n % 5 == 0])
+    print(place(placer, shape, 1 + n % 30))
 """
 
 
 def test_the_seed_of_hashes_changes_nothing(root: Path) -> None:
-    said = [
+    answers = [
         subprocess.run(
             [sys.executable, "-c", SCRIPT, str(Path(__file__).parent)],
             cwd=root,
@@ -233,5 +234,5 @@ def test_the_seed_of_hashes_changes_nothing(root: Path) -> None:
         ).stdout
         for seed in ("1", "2")
     ]
-    assert said[0] == said[1]
-    assert said[0].count(b"\n") == 300
+    assert answers[0] == answers[1]
+    assert answers[0].count(b"\n") == 300

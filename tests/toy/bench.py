@@ -1,6 +1,6 @@
-"""One shard told by hand: it and the journal that was written, without shells.
+"""One shard driven by hand, with the journal it wrote, without shells.
 
-It must not wait or thread: the test says when a frame is safe.
+It must not wait or use threads: the test decides when a frame is durable.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Bench:
             shard.checkpointer = Checkpointer(self.codec, self.bytes_min)
         return shard
 
-    def tell(self, to: Key, message: Message, members: int = 0, **more: object) -> None:
-        """One message, not yet decided."""
+    def send(self, to: Key, message: Message, members: int = 0, **more: object) -> None:
+        """Queue one message; it is not decided yet."""
         self.shard.take([Envelope(to, message, members, **more)])  # type: ignore[arg-type]
 
     def once(self) -> Ready:
-        """One bundle, made safe at once."""
+        """One round, durable at once."""
         ready = self.shard.ready(self.now)
         self.write(ready)
         self.replies += self.shard.committed()
@@ -69,7 +69,7 @@ class Bench:
         return ready
 
     def write(self, ready: Ready) -> None:
-        """What a journal does with a bundle."""
+        """What a journal does with a round."""
         if ready.frame is not None:
             self.frames.append(Frame(ready.position, ready.frame))
         for row in ready.ended:
@@ -84,13 +84,13 @@ class Bench:
         self.replies += ready.replies
 
     def rest(self) -> None:
-        """Bundles until nothing is left to do now."""
+        """Rounds until nothing is left to do now."""
         self.once()
         for _ in range(1000):
             if not self.shard.busy:
                 return
             self.once()
-        raise AssertionError("the shard does not come to rest")
+        raise AssertionError("the shard does not settle")
 
     def after(self, seconds: float) -> None:
         """Time passes, in steps of a tick."""
@@ -110,7 +110,7 @@ class Bench:
         return [reply.value for reply in replies]
 
     def reopened(self, kinds: Mapping[str, Kind]) -> Bench:
-        """What a program with these kinds makes of the journal; it goes on from there."""
+        """A bench that recovers from this journal with these kinds, and continues."""
         other = Bench(self.id.group, self.id.number, sizes=self.sizes, kinds=kinds)
         other.now, other.bytes_min = self.now, self.bytes_min
         other.frames, other.ended = [*self.frames], {**self.ended}
@@ -119,7 +119,7 @@ class Bench:
         return other
 
     def replay(self, *, checkpoint: bool = True) -> Shard:
-        """A shard recovered from what stands in the journal."""
+        """A shard recovered from what is in the journal."""
         floor, parts = self.checkpoint if checkpoint else (0, [])
         shard = self.fresh()
         restore(shard, parts, frames=frames_after(self.frames, floor), floor=floor)

@@ -1,6 +1,6 @@
 """A toy kind in two versions, of which the later has a fact that the earlier does not know.
 
-A counter is told to count. Version 2 may say how many in one fact, where version 1 says one fact
+A counter gets `Count`. Version 2 may say how many in one fact, where version 1 says one fact
 for each; what it writes depends on the feature level. It must not know who raises that.
 """
 
@@ -23,7 +23,7 @@ class Count(Message, frozen=True, gc=False, array_like=True):
 
 
 class Blindly(Message, frozen=True, gc=False, array_like=True):
-    """As Count, but the decision forgets to look at the level: a mistake in a kind."""
+    """As Count, but the decision ignores the level: a mistake in a kind."""
 
     times: int
 

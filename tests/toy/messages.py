@@ -1,4 +1,4 @@
-"""What the toy kinds say and write down. It must not decide anything."""
+"""Messages, facts and queries of the toy kinds. It must not decide anything."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Note(Value, frozen=True, gc=False, array_like=True):
     version: int = -1
 
 
-# ---- said to a bulb ----
+# ---- sent to a bulb ----
 
 
 class Fit(Message, frozen=True, gc=False, array_like=True):
@@ -140,7 +140,7 @@ class Scrapped(Fact, frozen=True, gc=False, array_like=True):
     pass
 
 
-# ---- said to a meter ----
+# ---- sent to a meter ----
 
 
 class Draw(Message, frozen=True, gc=False, array_like=True):
@@ -174,7 +174,7 @@ class Undrew(Fact, frozen=True, gc=False, array_like=True):
     members: Bits
 
 
-# ---- said to a panel, a grid, a note ----
+# ---- sent to a panel, a grid, a note ----
 
 
 class Install(Message, frozen=True, gc=False, array_like=True):

@@ -1,6 +1,6 @@
-"""A toy kind of the group house: a note, which counts and hears, and leaves memory when closed.
+"""A toy kind of the group house: a note, which counts, gets reports, and is evicted when closed.
 
-It must not know whose lamps it hears of.
+It must not know the kinds that report to it.
 """
 
 from __future__ import annotations

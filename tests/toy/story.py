@@ -1,4 +1,4 @@
-"""A short workload of the toy kinds, told by a client that repeats what was not answered.
+"""A short workload of the toy kinds, by a client that repeats commands without an answer.
 
 It must not look into the daemon but through its door; the checks at the end may.
 """
@@ -75,7 +75,7 @@ class Story:
         self.mortal.run(self.calm)
 
     def again(self) -> list[Any]:
-        """The answers to the same commands, said once more with the same keys."""
+        """The answers to the same commands, sent once more with the same keys."""
         return [self.ask(to, message, f"r{at}") for at, (to, message) in enumerate(COMMANDS)]
 
     def calm(self) -> bool:

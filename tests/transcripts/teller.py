@@ -1,15 +1,15 @@
-"""A transcript: a shard told line by line, and what it printed.
+"""A transcript: one shard driven line by line, and what it printed.
 
 Turns commands into calls of one shard and its outcomes into text. It must not judge: the test
 compares the text with the file, and the file is read by people.
 
-    tell KEY MESSAGE ARGS… [members=0-2,4] [from=KEY] [origin=0-2] [ask=NAME] [request=NAME]
-    ready        run turns: prints the bundle, which is now in flight
-    safe         the bundle is safe: prints what leaves
+    send KEY MESSAGE ARGS… [members=0-2,4] [from=KEY] [origin=0-2] [ask=NAME] [request=NAME]
+    ready        run turns: prints the round, which is now in flight
+    safe         the round is durable: prints what leaves
     run          ready and safe, until nothing is left to do
     after 1.5    time passes, and nothing runs
     show KEY     state of a cell, or classes and columns of a crowd
-    recover      the process dies: a new shard from what is safe
+    recover      the process dies: a new shard from what is durable
     redrive KEY
 """
 
@@ -37,25 +37,25 @@ class Teller:
         run: Any = getattr(self, f"do_{name}")
         return run(*words) or []
 
-    def do_tell(self, to: str, message: str, *words: str) -> list[str]:
+    def do_send(self, to: str, message: str, *words: str) -> list[str]:
         options = dict(word.split("=", 1) for word in words if "=" in word)
         values = [_value(word) for word in words if "=" not in word]
-        said: Message = getattr(w, message)(*values)
+        sent: Message = getattr(w, message)(*values)
         request = options.get("request")
         envelope = Envelope(
             Key(to),
-            said,
+            sent,
             _members(options.get("members", "")),
             sender=Key(options["from"]) if "from" in options else None,
             origin=_members(options.get("origin", "")),
             reply_to=options.get("ask"),
-            request=(request, repr(said).encode()) if request else None,
+            request=(request, repr(sent).encode()) if request else None,
         )
         self.bench.shard.take([envelope])
         return []
 
     def do_ready(self) -> list[str]:
-        assert self.in_flight is None, "one bundle at a time"
+        assert self.in_flight is None, "one round at a time"
         ready = self.in_flight = self.bench.shard.ready(self.bench.now)
         lines = [f"load {key}" for key in ready.load]
         if ready.frame is not None:
@@ -80,8 +80,8 @@ class Teller:
     def do_run(self) -> list[str]:
         lines: list[str] = []
         while True:
-            bundle = self.do_ready()
-            lines += [line for line in bundle if not line.startswith(("wake", "nothing"))]
+            round_ = self.do_ready()
+            lines += [line for line in round_ if not line.startswith(("wake", "nothing"))]
             lines += self.do_safe()
             if not self.bench.shard.busy:
                 return lines or ["nothing"]
@@ -102,11 +102,11 @@ class Teller:
         return [f"at position {self.bench.shard.position}"]
 
     def do_redrive(self, key: str) -> list[str]:
-        self.bench.shard.redrives.want(Key(key))
+        self.bench.shard.redrives.order(Key(key))
         return []
 
 
-def retold(text: str) -> str:
+def replayed(text: str) -> str:
     """The transcript again: its commands, and what they print now."""
     teller = Teller()
     out: list[str] = []

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.transcripts.teller import retold
+from tests.transcripts.teller import replayed
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_a_transcript_is_told_again_as_it_stands(path: Path):
+def test_a_transcript_replays_to_the_same_text(path: Path):
     written = path.read_text()
-    again = retold(written)
+    again = replayed(written)
     if os.environ.get("REWRITE_TRANSCRIPTS"):
         path.write_text(again)
         return

@@ -77,8 +77,8 @@ def nothing_fails(shard: Any) -> None:
     held = shard.deferred
     failed = [line.because for line in shard.turns.story._lines if "failed:" in line.because]
     unsaid = [line.because for line in shard.turns.story._lines if "not said" in line.because]
-    assert not (failed or unsaid or held.aside or held.retrying or held.quarantined), (
-        shard.id, failed[:3], unsaid[:3], held.aside,
+    assert not (failed or unsaid or held.dead_letters or held.retrying or held.quarantined), (
+        shard.id, failed[:3], unsaid[:3], held.dead_letters,
     )  # fmt: skip
 
 

@@ -29,10 +29,10 @@ from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
 from peloton.runtime.adapters import memory_rows
-from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.wire import FRAMES, Parcel
@@ -158,7 +158,7 @@ PLANTED: dict[str, Planted] = {
     "nothing is said again": Planted(Shard, "_resend_due", _nothing),
     "deadlines are lost": Planted(Shard, "_deliver_due", _nothing),
     "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: [], seed=1),
-    "request keys are forgotten": Planted(RequestLog, "look", _nothing, seed=7),
+    "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=7),
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
     "tasks say nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts say nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),

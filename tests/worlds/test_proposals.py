@@ -17,6 +17,6 @@ def test_proposals_land_by_what_hosts_show_and_not_by_a_timer() -> None:
     index._flights.keep_s = math.inf
     job = world.create(spec(world.make_pool(), 9))
     world.run_until(lambda: dict(world.job(job).summary.counts) == {"RUNNING": 9}, within_s=5.0)
-    world.run_until(lambda: not index._flying.any(), within_s=0.001)
+    world.run_until(lambda: not index._in_flight.any(), within_s=0.001)
     for name, host in world.cells("host").items():
-        assert index.room[:4, index.rows[name]].tolist() == [*host.free.amounts()]
+        assert index.free[:4, index.rows[name]].tolist() == [*host.free.amounts()]

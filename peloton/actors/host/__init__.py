@@ -1,1 +1,1 @@
-"""A host: its capacity, and the ledger of the runs it holds. The only place that grants room."""
+"""A host: its capacity, and the ledger of its runs. Only a host actor grants resources."""

@@ -1,9 +1,9 @@
-"""What a host makes of what tasks tell it. Here, and nowhere else, room is granted.
+"""How a host decides messages of tasks. Here, and nowhere else, resources are granted.
 
 Turns (host, message) into ledger facts, answers to tasks, and orders for the backend, which leave
-only after the facts are safe. A run id that was refused or has ended stays known until its task
-has seen it, so that a late repeat of its launch can never start it. What the backend says is in
-`reports`.
+only after the facts are safe. A run that was refused or has ended must not leave the ledger until
+its task has seen it; else a late repeat of its launch would start it. Reports of the backend are
+decided in `reports`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import (
-    About,
     LedgerRun,
+    RunEvent,
     RunPhase,
     RunStep,
     bits,
@@ -42,22 +42,22 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Ke
 
 
 def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
-    """What the machine has; unchanged is nothing."""
+    """Set what the machine has; an unchanged configuration does nothing."""
     fact = _configured(message)
     if host.removed:
-        return Decision(facts=(fact,), because="part of the cluster again")
+        return Decision(facts=(fact,), because="added to the cluster again")
     if fact == configuration(host):
         return Decision()
-    return Decision(facts=(fact,), because="configured anew")
+    return Decision(facts=(fact,), because="configuration changed")
 
 
 def appear(message: m.ConfigureHost, at: At) -> Decision:
-    """The machine begins to exist; it is up once its backend was heard."""
+    """The host begins to exist; it is up once its ledger was compared with its backend."""
     return Decision(facts=(_configured(message),), because="configured")
 
 
 def launch(host: Host, message: m.Launch, at: At) -> Decision:
-    """Tasks want room: known runs are answered from the ledger, new ones take what is free."""
+    """Launch runs: known ones are answered from the ledger, new ones take what is free."""
     assert at.members is not None and at.sender is not None
     sends: list[Send] = []
     new = []
@@ -84,7 +84,7 @@ def _grant(
         count, reason = 0, f"host is {host.state.name.lower()}"
     elif count < len(members):
         short = ", ".join(spec.resources.short_of(host.free - spec.resources.times(count)))
-        reason = f"no room on the host: {short}"
+        reason = f"insufficient resources on the host: {short}"
     granted = members.lowest(count) if count else Bits()
     ports: tuple[tuple[int, ...], ...] = ()
     if granted and spec.ports:
@@ -100,9 +100,9 @@ def _grant(
     refused = members - granted
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
-        # As the host is after this turn: what was granted in it is not free any more.
-        no = t.RunRefused(message.run, reason, folded(host, facts).summary(at.key))
-        sends = (*sends, Send(SENDER, no, refused))
+        # The summary is as of the end of this turn, so what was granted in it is not free.
+        refusal = t.RunRefused(message.run, reason, folded(host, facts).summary(at.key))
+        sends = (*sends, Send(SENDER, refusal, refused))
     return facts, sends, reason if refused else ""
 
 
@@ -129,12 +129,12 @@ def _starts(
 
 
 def kill(host: Host, message: m.KillRun, at: At) -> Decision:
-    """Runs are to end, from whatever phase; an unknown one is gone."""
+    """End runs, whatever their phase; a run that is not in the ledger is answered `RunGone`."""
     assert at.members is not None and at.sender is not None
     unknown, sends, orders, stops = [], [], [], []
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        do = step(run, About.KILL)
+        do = step(run, RunEvent.KILL)
         if run is None:
             unknown.append(member)
         elif do == RunStep.ANSWER:
@@ -153,25 +153,25 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
 
 
 def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
-    """The tasks know: ended and refused runs are forgotten."""
+    """The tasks have journaled the end or refusal of these runs, which are then forgotten."""
     assert at.members is not None and at.sender is not None
-    over = []
+    finished = []
     for _, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        if run is not None and step(run, About.SEEN) == RunStep.FORGET:
-            over.append(run)
-    if len(over) > 1:
-        return Decision(facts=(f.SetForgotten(at.sender, bits(over), message.run),))
-    return Decision(facts=(f.RunsForgotten((over[0].pod,)),)) if over else Decision()
+        if run is not None and step(run, RunEvent.SEEN) == RunStep.FORGET:
+            finished.append(run)
+    if len(finished) > 1:
+        return Decision(facts=(f.SetForgotten(at.sender, bits(finished), message.run),))
+    return Decision(facts=(f.RunsForgotten((finished[0].pod,)),)) if finished else Decision()
 
 
 def run_reply(run: LedgerRun) -> Send:
-    """What a task is told of a run in the ledger."""
+    """The answer to a task about a run in the ledger."""
     return Send(run.crowd, phase_message(run), bits([run]))
 
 
 def phase_message(run: LedgerRun) -> Message:
-    """The message that tells a run's phase."""
+    """The message that reports a run's phase."""
     if run.phase == RunPhase.ENDED:
         assert run.outcome is not None
         return t.Ended(run.run, run.outcome, run.ended_at)
@@ -181,13 +181,13 @@ def phase_message(run: LedgerRun) -> Message:
 
 
 def owed(host: Host) -> tuple[Send, ...]:
-    """Ends and refusals are said until the tasks have seen them."""
-    over = [
+    """Ends and refusals, which are sent until the tasks have seen them."""
+    finished = [
         host.runs[pod]
         for pod in sorted(host.runs)
         if host.runs[pod].phase in (RunPhase.ENDED, RunPhase.REFUSED)
     ]
-    return tuple(run_reply(run) for run in over)
+    return tuple(run_reply(run) for run in finished)
 
 
 def _configured(message: m.ConfigureHost) -> f.HostConfigured:
@@ -219,8 +219,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
 
 
 def _refuse(message: m.Launch, at: At) -> Decision:
-    word_ = t.RunRefused(message.run, "no such host")
-    return Decision(sends=(Send(SENDER, word_, at.members),), because="no such host")
+    refusal = t.RunRefused(message.run, "no such host")
+    return Decision(sends=(Send(SENDER, refusal, at.members),), because="no such host")
 
 
 def _gone(message: m.KillRun, at: At) -> Decision:

@@ -1,7 +1,7 @@
-"""What a host writes down. Numbers are for good: journals hold them.
+"""What a host journals. Numbers are permanent, because journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning. What is so of a single
-run names it; what is so of many members of a crowd names the set.
+A fact must not hold more than its fold needs, nor ever change its meaning. A fact about single
+runs names each of them; a fact about many members of a crowd names the set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
-    """What the machine has."""
+    """The capacity, labels, backend and ports of the machine."""
 
     capacity: Resources
     labels: tuple[Label, ...]
@@ -24,7 +24,7 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """Room is held for these members' run. `ports` has the picked ports, one tuple a member."""
+    """Resources are granted to this run of these members. `ports`: one tuple per member."""
 
     crowd: Key
     members: Bits
@@ -44,37 +44,37 @@ class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ProcessesStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The backend runs these."""
+    """The backend has started these runs."""
 
     runs: tuple[str, ...]
 
 
 class KillOrdered(Fact, frozen=True, gc=False, array_like=True):
-    """These are to end."""
+    """These runs are to end."""
 
     runs: tuple[str, ...]
 
 
 class ProcessesEnded(Fact, frozen=True, gc=False, array_like=True):
-    """These are over: their room is free. Their tasks are told until they have seen it."""
+    """These runs ended and hold no resources. The ends are owed to their tasks."""
 
     ends: tuple[RunEnd, ...]
 
 
 class RunsForgotten(Fact, frozen=True, gc=False, array_like=True):
-    """The tasks have seen it."""
+    """The tasks have seen the end or refusal of these runs."""
 
     runs: tuple[str, ...]
 
 
 class HostUnreachable(Fact, frozen=True, gc=False, array_like=True):
-    """The backend cannot be asked; the runs may go on."""
+    """The backend is unavailable; the runs may continue."""
 
     text: str
 
 
 class HostReachable(Fact, frozen=True, gc=False, array_like=True):
-    """The backend answers; the ledger is unsure until it has been compared.
+    """The backend answers; the host is reconciling until the ledger has been compared.
 
     `text` says why it cannot be compared with this backend, where that is known.
     """
@@ -90,19 +90,19 @@ class HostReconciled(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostLost(Fact, frozen=True, gc=False, array_like=True):
-    """The machine is taken for lost, and every run on it with it."""
+    """The machine is considered lost, and every run on it."""
 
     reason: str
 
 
 class HostRemoved(Fact, frozen=True, gc=False, array_like=True):
-    """The machine is not part of the cluster any more, and every run on it is lost."""
+    """The machine no longer belongs to the cluster, and every run on it is lost."""
 
     reason: str
 
 
 class SetStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The backend runs these: as `ProcessesStarted`, of many members."""
+    """As `ProcessesStarted`, for many members."""
 
     crowd: Key
     members: Bits
@@ -110,7 +110,7 @@ class SetStarted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SetEnded(Fact, frozen=True, gc=False, array_like=True):
-    """These are over, all in the same way: as `ProcessesEnded`, of many members."""
+    """As `ProcessesEnded`, for many members with the same outcome."""
 
     crowd: Key
     members: Bits
@@ -120,7 +120,7 @@ class SetEnded(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SetForgotten(Fact, frozen=True, gc=False, array_like=True):
-    """The tasks have seen it: as `RunsForgotten`, of many members."""
+    """As `RunsForgotten`, for many members."""
 
     crowd: Key
     members: Bits

@@ -1,11 +1,11 @@
-"""Goal table of a host: it should be up. Its steps are all taken by messages, so every cell rests.
+"""Goal table of a host: it should be up. Messages take all its steps, so every cell rests.
 
 The table is total, and names what each state waits for.
 
-No step may be taken here that only a message can justify: nobody but the backend knows what runs.
-But a word of the backend may be lost, and nobody would say it again: so a host that waits for one,
-or holds runs whose ends it would wait for, looks by itself from time to time. When it looks next is
-soft memory: a recovery looks at once.
+No step may be taken here that needs a report of the backend, which alone knows what runs. Such a
+report may be lost, and the backend does not repeat it; so a host that waits for one, or holds runs
+whose ends it waits for, polls its backend at an interval. The time of the next poll is not
+journaled: after a recovery the backend is polled at once.
 """
 
 from __future__ import annotations
@@ -33,48 +33,48 @@ TABLE: Mapping[HostStates, Mapping[HostGoals, Rest]] = {
 }
 
 
-INSPECT_EVERY_S: Mapping[HostStates, float] = {
+POLL_EVERY_S: Mapping[HostStates, float] = {
     HostStates.RECONCILING: 5.0,
-    HostStates.UP: 300.0,  # fifty thousand hosts are 170 lists a second
+    HostStates.UP: 300.0,  # 50,000 hosts then make 170 lists per second
     HostStates.UNREACHABLE: 10.0,
     HostStates.LOST: 60.0,
 }
 
 
 class HostNotes(Value, frozen=True, gc=False, array_like=True):
-    """When to look next, while the host is in this state; 0.0: there is nothing to look for."""
+    """When to poll the backend next, while the host is in this state; 0.0: no poll is needed."""
 
     state: HostStates
-    inspect_at: float
+    poll_at: float
 
 
 def recall_s(notes: HostNotes) -> float | None:
     """When the runtime should wake the host."""
-    return notes.inspect_at or None
+    return notes.poll_at or None
 
 
 def pursue(host: Host, at: At) -> Decision | Rest:
-    """The next step towards the goal: a look at the backend, when it is due."""
+    """The next step towards the goal: a poll of the backend, when it is due."""
     idle = host.removed or (host.state == HostStates.UP and not host.runs)
     notes: HostNotes | None = at.notes
-    next_s = 0.0 if idle else at.now + INSPECT_EVERY_S[host.state]
-    if notes is None or notes.state != host.state or not notes.inspect_at:
+    next_s = 0.0 if idle else at.now + POLL_EVERY_S[host.state]
+    if notes is None or notes.state != host.state or not notes.poll_at:
         if not idle:
             return Decision(notes=HostNotes(host.state, next_s))
-    elif at.now >= notes.inspect_at and not host.removed:
-        # Also one that has become idle, once: the backend may keep what it was told to forget.
-        return Decision(sends=(_inspect(host, at),), notes=HostNotes(host.state, next_s))
+    elif at.now >= notes.poll_at and not host.removed:
+        # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
+        return Decision(sends=(_poll(host, at),), notes=HostNotes(host.state, next_s))
     return TABLE[host.state][HostGoals.UP]
 
 
-def _inspect(host: Host, at: At) -> Send:
+def _poll(host: Host, at: At) -> Send:
     if host.state in (HostStates.RECONCILING, HostStates.UP):
         return list_runs(host, at)
     return Send(host.backend, PingBackend(at.key))
 
 
 def deadline(host: Host) -> tuple[str, float] | None:
-    """How long the backend may be silent before the machine is taken for lost."""
+    """Seconds for which the backend may be unavailable before the machine is considered lost."""
     if host.state == HostStates.UNREACHABLE:
         return "unreachable", host.unreachable_timeout_s
     return None

@@ -1,6 +1,6 @@
-"""The kind "host", as registered with the runtime. Its shard's inventory follows it.
+"""The kind "host", as registered with the runtime. Its parent is its shard's inventory.
 
-It must hold nothing but the table.
+Must hold nothing but the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def get_host(host: Host, query: m.GetHost, at: At) -> Host:
 
 
 def kind(shards: int) -> Kind:
-    """The kind for a cluster whose hostmgr group has so many shards."""
+    """The kind, for a cluster whose hostmgr group has `shards` shards."""
     return Kind(
         name="host",
         group="hostmgr",

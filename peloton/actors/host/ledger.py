@@ -1,8 +1,8 @@
-"""The ledger of a host: which runs it holds, in what phase, and what room that takes.
+"""The ledger of a host: its runs, their phases, and what they hold.
 
-Turns runs and their phases into used resources and ports, and says in a table what a host does in
-each phase with each message about a run. It must not answer anybody: `decide` and `reports` take
-the steps. A run stays until its task has seen its end, though its room is free from the end on.
+`RUN_TABLE` has the step a host takes in each phase of a run for each event. This module must not
+send: `decide` and `reports` take the steps. A run stays in the ledger until its task has seen its
+end, though its resources are free from the end on.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class RunPhase(enum.IntEnum):
 HOLDING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING))
 
 
-class About(enum.IntEnum):
-    """What a host hears about a run: from its task, or from its backend."""
+class RunEvent(enum.IntEnum):
+    """What a host receives about a run: from its task, or from its backend."""
 
     LAUNCH = 1
     KILL = 2
@@ -39,11 +39,11 @@ class About(enum.IntEnum):
     STARTED = 4  # reported
     ENDED = 5  # reported, or listed as ended
     LISTED = 6  # as running
-    UNLISTED = 7  # neither running nor ended, in a list asked for after the run was accepted
+    UNLISTED = 7  # neither running nor ended, in a list requested after the run was accepted
 
 
 class RunStep(enum.IntEnum):
-    """What the host does then. Whatever changes the phase is written down first."""
+    """What the host does then. A change of phase is journaled first."""
 
     NOTHING = 1
     GRANT = 2  # or refuse: then ACCEPTED, or REFUSED
@@ -51,7 +51,7 @@ class RunStep(enum.IntEnum):
     ANSWER_GONE = 4
     KILL = 5  # then KILLING
     KILL_AGAIN = 6
-    KILL_STRANGER = 7  # nobody owns the run
+    KILL_UNOWNED = 7  # no task owns the run
     START_AGAIN = 8  # the order was lost
     STARTED = 9  # then STARTED
     ENDED = 10  # then ENDED
@@ -59,61 +59,61 @@ class RunStep(enum.IntEnum):
     FORGET = 12
 
 
-_A, _S = About, RunStep
-_OVER: Mapping[About, RunStep] = {
-    _A.LAUNCH: _S.ANSWER,
-    _A.KILL: _S.ANSWER,
-    _A.SEEN: _S.FORGET,
-    _A.STARTED: _S.KILL_STRANGER,
-    _A.ENDED: _S.NOTHING,
-    _A.LISTED: _S.KILL_STRANGER,
-    _A.UNLISTED: _S.NOTHING,
+_E, _S = RunEvent, RunStep
+_FINISHED: Mapping[RunEvent, RunStep] = {
+    _E.LAUNCH: _S.ANSWER,
+    _E.KILL: _S.ANSWER,
+    _E.SEEN: _S.FORGET,
+    _E.STARTED: _S.KILL_UNOWNED,
+    _E.ENDED: _S.NOTHING,
+    _E.LISTED: _S.KILL_UNOWNED,
+    _E.UNLISTED: _S.NOTHING,
 }
 
-RUN_TABLE: Mapping[RunPhase | None, Mapping[About, RunStep]] = {
+RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
     None: {  # not in the ledger
-        _A.LAUNCH: _S.GRANT,
-        _A.KILL: _S.ANSWER_GONE,
-        _A.SEEN: _S.NOTHING,
-        _A.STARTED: _S.KILL_STRANGER,
-        _A.ENDED: _S.NOTHING,
-        _A.LISTED: _S.KILL_STRANGER,
-        _A.UNLISTED: _S.NOTHING,
+        _E.LAUNCH: _S.GRANT,
+        _E.KILL: _S.ANSWER_GONE,
+        _E.SEEN: _S.NOTHING,
+        _E.STARTED: _S.KILL_UNOWNED,
+        _E.ENDED: _S.NOTHING,
+        _E.LISTED: _S.KILL_UNOWNED,
+        _E.UNLISTED: _S.NOTHING,
     },
     RunPhase.ACCEPTED: {
-        _A.LAUNCH: _S.ANSWER,
-        _A.KILL: _S.KILL,
-        _A.SEEN: _S.NOTHING,
-        _A.STARTED: _S.STARTED,
-        _A.ENDED: _S.ENDED,
-        _A.LISTED: _S.STARTED,
-        _A.UNLISTED: _S.START_AGAIN,
+        _E.LAUNCH: _S.ANSWER,
+        _E.KILL: _S.KILL,
+        _E.SEEN: _S.NOTHING,
+        _E.STARTED: _S.STARTED,
+        _E.ENDED: _S.ENDED,
+        _E.LISTED: _S.STARTED,
+        _E.UNLISTED: _S.START_AGAIN,
     },
     RunPhase.STARTED: {
-        _A.LAUNCH: _S.ANSWER,
-        _A.KILL: _S.KILL,
-        _A.SEEN: _S.NOTHING,
-        _A.STARTED: _S.NOTHING,
-        _A.ENDED: _S.ENDED,
-        _A.LISTED: _S.NOTHING,
-        _A.UNLISTED: _S.LOST,
+        _E.LAUNCH: _S.ANSWER,
+        _E.KILL: _S.KILL,
+        _E.SEEN: _S.NOTHING,
+        _E.STARTED: _S.NOTHING,
+        _E.ENDED: _S.ENDED,
+        _E.LISTED: _S.NOTHING,
+        _E.UNLISTED: _S.LOST,
     },
     RunPhase.KILLING: {
-        _A.LAUNCH: _S.ANSWER,
-        _A.KILL: _S.KILL_AGAIN,
-        _A.SEEN: _S.NOTHING,
-        _A.STARTED: _S.NOTHING,
-        _A.ENDED: _S.ENDED,
-        _A.LISTED: _S.KILL_AGAIN,
-        _A.UNLISTED: _S.LOST,
+        _E.LAUNCH: _S.ANSWER,
+        _E.KILL: _S.KILL_AGAIN,
+        _E.SEEN: _S.NOTHING,
+        _E.STARTED: _S.NOTHING,
+        _E.ENDED: _S.ENDED,
+        _E.LISTED: _S.KILL_AGAIN,
+        _E.UNLISTED: _S.LOST,
     },
-    RunPhase.ENDED: _OVER,
-    RunPhase.REFUSED: _OVER,
+    RunPhase.ENDED: _FINISHED,
+    RunPhase.REFUSED: _FINISHED,
 }
 
 
 class LedgerRun(Value, frozen=True, gc=False, array_like=True):
-    """One run in the ledger. `spec` is kept until the start is reported, then let go."""
+    """One run in the ledger. `spec` is kept until the start is reported."""
 
     crowd: Key
     member: int
@@ -125,7 +125,7 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
     outcome: RunOutcome | None = None
     reason: str = ""
     since: float = 0.0  # when it was accepted
-    ended_at: float | None = None  # where the end was heard of long after it
+    ended_at: float | None = None  # where the end was reported long after it
 
     @property
     def pod(self) -> str:
@@ -133,17 +133,17 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
         return pod_id(self.crowd, self.member, run=self.run)
 
 
-def step(run: LedgerRun | None, about: About) -> RunStep:
-    """What is to be done with a run of the ledger, or one that it does not know."""
-    return RUN_TABLE[None if run is None else run.phase][about]
+def step(run: LedgerRun | None, event: RunEvent) -> RunStep:
+    """The step for an event of a run of the ledger, or of an unknown run (None)."""
+    return RUN_TABLE[None if run is None else run.phase][event]
 
 
 @functools.lru_cache(maxsize=4)
 def pods(crowd: Key, members: Bits, *, run: int) -> tuple[tuple[int, str], ...]:
     """Members with the names of their run.
 
-    A launch asks three times in a row: for what is known, for the orders, for the ledger.
-    Remembered, all three hold the same strings, and a run's name is in memory once.
+    A launch needs the names three times: to look them up, for the orders, and for the ledger.
+    The cache makes all three share the strings, so that a run's name is in memory once.
     """
     return tuple((member, pod_id(crowd, member, run=run)) for member in members)
 
@@ -151,14 +151,14 @@ def pods(crowd: Key, members: Bits, *, run: int) -> tuple[tuple[int, str], ...]:
 def pick_ports(
     wanted: tuple[Port, ...], taken: set[int], *, span: tuple[int, int]
 ) -> tuple[int, ...]:
-    """Numbers for the ports of one run, the lowest free ones; empty when they do not suffice.
+    """Numbers for the ports of one run, the lowest free ones; empty if there are not enough.
 
     `taken` is updated on success, so that the next run of the same decision gets others.
     """
     fixed = [port.number for port in wanted if port.number]
     if len({*fixed}) < len(fixed) or not taken.isdisjoint(fixed):
         return ()
-    # The fixed ones first: a picked one must not take a number that the same run names.
+    # A picked port must not take a number that the same run names as fixed.
     free = (number for number in range(*span) if number not in taken and number not in fixed)
     picked = tuple(port.number or next(free, 0) for port in wanted)
     if 0 in picked:
@@ -176,5 +176,5 @@ def by_crowd(runs: Iterable[LedgerRun]) -> list[tuple[Key, int, list[LedgerRun]]
 
 
 def bits(runs: Iterable[LedgerRun]) -> Bits:
-    """The members whose runs these are."""
+    """The members to which these runs belong."""
     return Bits.of(*(run.member for run in runs))

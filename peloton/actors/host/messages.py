@@ -1,9 +1,9 @@
-"""What a host hears: from tasks, from its backend, from the operator; and what it tells backends.
+"""Messages a host receives from tasks, its backend and operators, and those it sends to backends.
 
 A run is named by its pod id, `<job>-<instance>-<run>`, which is the backend's own task id too.
 
-Orders to a backend carry the shard's epoch, so that an older owner's are not obeyed. What a backend
-must do with its messages is written down in `backends/port.py`.
+Orders to a backend carry the shard's epoch, so that an older owner's are refused. What a backend
+must do with its messages is specified in `backends/port.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PORTS_DEFAULT = (31000, 32000)
 """First, and one past the last, of the ports that a host picks from."""
 UNREACHABLE_TIMEOUT_S = 60.0
 
-# A code of a refusal.
+# Code of a refusal.
 HOLDS_RUNS = "HOLDS_RUNS"
 
 
 class Port(Value, frozen=True, gc=False, array_like=True):
-    """A port of a run: a fixed number, or 0 for one that the host picks, told by `env`."""
+    """A port of a run: a fixed number, or 0 for one that the host picks and passes in `env`."""
 
     name: str
     number: int = 0
@@ -42,14 +42,14 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     environment: tuple[tuple[str, str], ...] = ()
     ports: tuple[Port, ...] = ()
     kill_grace_s: float = 30.0
-    image: str = ""  # named in the spec; backends without containers say that they ignore it
+    image: str = ""  # backends without containers report that they ignore it
 
 
 # ---- from tasks ----
 
 
 class Launch(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to host: start this run of us. `spec` is filled in when the message leaves."""
+    """Tasks to host: start this run. `spec` is filled in when the message leaves."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -58,7 +58,7 @@ class Launch(Message, frozen=True, gc=False, array_like=True):
 
 
 class KillRun(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to host: end this run, from whatever state; answered "gone" when it is unknown."""
+    """Tasks to host: end this run, whatever its phase; answered `RunGone` if it is unknown."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -76,7 +76,7 @@ class RunSeen(Message, frozen=True, gc=False, array_like=True):
 
 
 class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
-    """Assembly to host: what the machine has. A host begins to exist by it."""
+    """Assembly to host: what the machine has. It creates a host that does not exist."""
 
     capacity: Resources
     labels: tuple[Label, ...] = ()
@@ -86,37 +86,37 @@ class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class BackendUp(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: I can be asked. Answered by asking what runs."""
+    """Backend to host: the backend is available. Answered with `ListRuns`."""
 
 
 class BackendDown(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: nothing is known of your runs for now."""
+    """Backend to host: for now, nothing is known of the host's runs."""
 
     text: str = ""
 
 
 class RecheckBackend(Message, frozen=True, gc=False, array_like=True):
-    """Inventory to host, after a recovery: words of your backend may have been lost; ask it.
+    """Inventory to host, after a recovery: reports of the backend may have been lost; poll it.
 
     The backend need not know that the shard was away.
     """
 
 
 class HostGone(Message, frozen=True, gc=False, array_like=True):
-    """Assembly or operator to host: the machine is not part of the cluster any more.
+    """Assembly or operator to host: the machine no longer belongs to the cluster.
 
     Answered with the number of runs that were lost by it. Without `lose_runs` it is refused while
-    there are any: only the host knows that between two messages.
+    the host holds runs: only the host can check that without a race.
     """
 
     lose_runs: bool = True
 
 
 class HostAppeared(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: the machine is there, with this capacity, and can be asked.
+    """Backend to host: the machine is present, with this capacity, and available.
 
-    A host begins to exist by it, as by `ConfigureHost`, or exists again. Answered by asking what
-    runs; the backend repeats it until the host has given any order.
+    It creates the host, as `ConfigureHost` does, or adds it again. Answered with `ListRuns`; the
+    backend repeats it until it has received any order of the host.
     """
 
     capacity: Resources
@@ -126,7 +126,7 @@ class HostAppeared(Message, frozen=True, gc=False, array_like=True):
 
 
 class HostLeft(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: the machine is not there any more, and nothing is known of its runs.
+    """Backend to host: the machine has left, and nothing is known of its runs.
 
     It may come back. Also the answer to an order for a machine that has left.
     """
@@ -135,13 +135,13 @@ class HostLeft(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunsStarted(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: these processes run."""
+    """Backend to host: the processes of these runs have started."""
 
     runs: tuple[str, ...]
 
 
 class RunEnd(Value, frozen=True, gc=False, array_like=True):
-    """One run and how it ended; `at` is when, where the backend knows."""
+    """One run and how it ended; `at` is when, if the backend knows."""
 
     run: str
     outcome: RunOutcome
@@ -149,15 +149,15 @@ class RunEnd(Value, frozen=True, gc=False, array_like=True):
 
 
 class RunsEnded(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: these runs are over."""
+    """Backend to host: these runs ended."""
 
     ends: tuple[RunEnd, ...]
 
 
 class RunsListed(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: all runs I know, with the end of those that are over.
+    """Backend to host: all runs that the backend knows, with the ends of those that ended.
 
-    `asked_at` is that of the question: orders that were given since may be missing in the list.
+    `asked_at` is that of the request: orders given since may be missing from the list.
     `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
     empty where a backend has no keeper, or does not know its identity.
     """
@@ -181,8 +181,10 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """All of it: the ids as the original names them, and ports. Made when it is wanted: ten
-        thousand orders on their way would hold ten times their size in it."""
+        """The spec's variables, the ids under the original's names, and the ports.
+
+        Computed on demand: in ten thousand queued orders it would take ten times their size.
+        """
         task, pod = self.run.rpartition("-")[0], self.run
         job, _, instance = task.rpartition("-")
         pairs = zip(self.spec.ports, self.ports, strict=True)
@@ -197,7 +199,7 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
 
 class StartRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: start these; a run that is known already is left alone.
+    """Host to backend: start these; a run that is known already is left as it is.
 
     `keeper` is the identity of the keeper that has the runs of this host: any other one must not
     start them, because the host will look for them at this one.
@@ -210,7 +212,7 @@ class StartRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class StopRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: end these, politely first."""
+    """Host to backend: end these; they are killed after `grace_s`."""
 
     host: Key
     epoch: int
@@ -226,14 +228,14 @@ class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class KnownRun(Value, frozen=True, gc=False, array_like=True):
-    """A run that the ledger holds, and since when."""
+    """A run in the ledger, and since when."""
 
     run: str
     since: float
 
 
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: what do you know? `known` is what the ledger takes for running."""
+    """Host to backend: list your runs. `known` are those that run according to the ledger."""
 
     host: Key
     epoch: int
@@ -242,13 +244,13 @@ class ListRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class PingBackend(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: can you be asked? Answered with `BackendUp`, or `BackendDown` and why."""
+    """Host to backend: are you available? Answered with `BackendUp`, or `BackendDown` and why."""
 
     host: Key
 
 
 class AddHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend whose hosts are configured: this machine is there from now on."""
+    """Operator to a backend with configured hosts: add this machine."""
 
     host: Key
     capacity: Resources
@@ -257,17 +259,17 @@ class AddHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class RemoveHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend whose hosts are configured: this machine is not there any more."""
+    """Operator to a backend with configured hosts: remove this machine."""
 
     host: Key
     text: str = ""
 
 
-# ---- questions ----
+# ---- queries ----
 
 
 class GetHost(Query, frozen=True, gc=False, array_like=True):
-    """The host's state, as it is."""
+    """The host's state."""
 
 
 MESSAGES: dict[int, type] = {
@@ -295,4 +297,4 @@ BACKEND_MESSAGES: dict[int, type] = {
     6: AddHost,
     7: RemoveHost,
 }
-"""What backends hear, by number: for those that are reached through another daemon."""
+"""Messages backends receive, by number, for backends that are reached through another daemon."""

@@ -1,6 +1,6 @@
 """The state of a host, and how facts change it.
 
-Turns (state, fact) into the next state; it must not judge a fact: what was written down is so.
+Turns (state, fact) into the next state. Must not refuse a fact: what was journaled has happened.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from peloton.runtime.vocabulary import Fact, Key, Value
 
 
 class HostStates(enum.IntEnum):
-    """What is."""
+    """How far the host and its backend agree."""
 
-    RECONCILING = 1  # the backend answers, but the ledger was not compared yet
+    RECONCILING = 1  # the backend answers, but the ledger has not been compared yet
     UP = 2
     UNREACHABLE = 3
     LOST = 4
 
 
 class Host(Value, frozen=True, gc=False, array_like=True):
-    """A machine and its ledger. `version` rises with every change of room or labels.
+    """A machine and its ledger. `version` rises with every change of resources or labels.
 
-    `keeper` is the identity of the keeper that the ledger was compared with first; what another
-    keeper lists is not believed. Empty: none was met yet, and the next one is taken.
+    `keeper` is the identity of the keeper that the ledger was first compared with; the list of
+    another keeper is not applied. Empty: none was met yet, and the next one is adopted.
     """
 
     state: HostStates
@@ -46,15 +46,15 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     used: Resources = Resources()
     version: int = 0
     because: str = ""
-    removed: bool = False  # not part of the cluster any more; what it ran is still answered for
-    ports_taken: int | None = None  # of `ports`; None in states from before they were counted
+    removed: bool = False  # not part of the cluster any more; messages about its runs are answered
+    ports_taken: int | None = None  # of `ports`; None in states of versions that did not count them
     launches: int = 0  # members whose launch was decided here, accepted or refused; never falls
     keeper: str = ""
     keeper_at: str = ""  # its folder when it was compared last, for people
 
     @property
     def free(self) -> Resources:
-        """Room for more."""
+        """The resources that no run holds."""
         return self.capacity - self.used
 
     @property
@@ -78,21 +78,21 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
 
 def configuration(host: Host) -> f.HostConfigured:
-    """What the machine is known to have, as it would be written down."""
+    """The configuration of the host as a fact, to compare a new one with."""
     return f.HostConfigured(
         host.capacity, host.labels, host.backend, host.ports, host.unreachable_timeout_s
     )
 
 
 def ports_taken(host: Host) -> int:
-    """How many ports of the host's range its runs hold; counted where the state does not say."""
+    """How many ports of the host's range its runs hold; counted if the state has no number."""
     if host.ports_taken is not None:
         return host.ports_taken
     return len({port for run in host.runs.values() for port in run.ports if in_range(host, port)})
 
 
 def in_range(host: Host, port: int) -> bool:
-    """Whether it is one of those that the host picks from; a run may name any other."""
+    """Whether a port is in the range that the host picks from; a run may name any other."""
     first, end = host.ports
     return first <= port < end
 
@@ -219,7 +219,7 @@ def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
 
 
 def lost_outcome(reason: str) -> RunOutcome:
-    """How a run ends whose host is lost."""
+    """The outcome of a run whose host is lost."""
     return RunOutcome(End.LOST, reason="host lost", message=f"Task LOST: {reason}", system=True)
 
 
@@ -268,7 +268,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
 
 
 def folded(host: Host, facts: Iterable[Fact]) -> Host:
-    """The host as it will be once these are written down."""
+    """The host as it will be once these facts are journaled."""
     for fact in facts:
         host = EVOLVE[type(fact)](host, fact)
     return host

@@ -1,1 +1,1 @@
-"""A job: what a client wants, and the total order of all commands about it and its instances."""
+"""A job: its spec, its goal, and the total order of commands about it and its instances."""

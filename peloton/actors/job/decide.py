@@ -1,7 +1,7 @@
-"""What a job makes of what it hears.
+"""How a job decides commands of clients and reports of its slices.
 
-Turns commands of clients into goals, in order, each answered; and the words of slices into what
-clients see. All it tells slices is absolute and carries one version. It must not address a task.
+Turns commands into goals, in order, each answered; and reports of slices into what clients see.
+Goals for slices are absolute and carry one version. Must not address a task.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 
 
 def add_first(message: m.AddOverrides, at: At) -> Decision:
-    """A client begins to say a large job."""
+    """The first piece of a large job."""
     fact = f.OverridesGiven(message.slice_number, message.overrides)
     return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
 
 
 def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
-    """One more piece; saying it again replaces it."""
+    """One more piece; sent again, it replaces the earlier one."""
     if job.spec is not None:
         return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
     return add_first(message, at)
 
 
 def create_first(message: m.CreateJob, at: At) -> Decision:
-    """The job is said in one message."""
+    """Create a job that fits one message."""
     return _create(Job(), message, at)
 
 
 def create(job: Job, message: m.CreateJob, at: At) -> Decision:
-    """The last piece of a large job, or a job whose id is taken."""
+    """Create a large job by its last piece; refused if the id is taken."""
     if job.spec is not None:
         return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
     return _create(job, message, at)
@@ -59,17 +59,20 @@ def create(job: Job, message: m.CreateJob, at: At) -> Decision:
 
 def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
     if message.pieces != len(job.overrides):
-        text = f"{len(job.overrides)} of {message.pieces} pieces of the job were heard: say it anew"
-        # What was heard may be of an attempt that was given up: kept, it would be in the way of
-        # every later one. It goes by a message of its own, because an answer that comes with a
-        # fact is remembered under the client's request key, and the refusal would stick.
+        text = (
+            f"{len(job.overrides)} of {message.pieces} pieces of the job were received: "
+            "send all of them again"
+        )
+        # The pieces may be of a create that was given up; kept, they would spoil every later one.
+        # They are dropped by a message of their own, because an answer that comes with a fact is
+        # stored under the client's request key, and every repeat would get the refusal.
         drop = (Send(SELF, m.DropPieces()),) if job.overrides else ()
-        short = Refused(INCOMPLETE, text, "config.instanceConfig", again=True)
-        return Decision(sends=drop, reply=short, because=text)
+        refusal = Refused(INCOMPLETE, text, "config.instanceConfig", again=True)
+        return Decision(sends=drop, reply=refusal, because=text)
     spec = message.spec
     pieces = [*((k, job.overrides[k]) for k in sorted(job.overrides)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
-    refused = check_spec(spec) or check_instances(spec, given, told=len(given))
+    refused = check_spec(spec) or check_instances(spec, given, own=len(given))
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(
@@ -86,17 +89,17 @@ def _create(job: Job, message: m.CreateJob, at: At) -> Decision:
 
 
 def stop(job: Job, message: m.StopJob, at: At) -> Decision:
-    """End all instances, or some. What has ended already stays as it ended."""
+    """End all instances, or some. Those that have ended keep their outcome."""
     if job.spec is None:
         return missing(message, at)
     whole = ((0, job.spec.instances),)
     ranges = _clipped(message.ranges, job.spec.instances) if message.ranges else whole
-    told = m.JobStopped(ranges, message.ended)
+    reply = m.JobStopped(ranges, message.ended)
     if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
-        return Decision(reply=told, because="it is being stopped already")
+        return Decision(reply=reply, because="it is being stopped already")
     if ranges == whole:
         if job.state in TERMINAL_JOB_STATES:
-            return Decision(reply=told, because="it has ended")
+            return Decision(reply=reply, because="it has ended")
         facts: tuple[Fact, ...] = (f.StopOrdered(at.now, at.who),)
         touched = Bits.span(0, job.slices)
     else:
@@ -111,13 +114,13 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     return Decision(
         facts=facts,
         sends=_goals(folded, touched),
-        reply=told,
+        reply=reply,
         because="Task stop API request",
     )
 
 
 def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
-    """Vanish: at once for people, once no slice is left in truth."""
+    """Delete the job: clients no longer see it; it is forgotten once its slices are gone."""
     if job.spec is None:
         return missing(message, at)
     if job.goal == m.JobGoals.DELETED:
@@ -141,14 +144,14 @@ def missing(message: Any, at: At) -> Decision:
 
 
 def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
-    """A slice confirms the goal; an older version confirms nothing."""
+    """A slice confirms the goal; a confirmation of an older version is ignored."""
     if message.version < _version(job, message.number) or message.number in job.confirmed:
         return Decision()
     return Decision(facts=(f.SliceConfirmed(message.number, message.version),))
 
 
 def tally(job: Job, message: SliceTally, at: At) -> Decision:
-    """How a slice stands, unless something newer is known."""
+    """The tally of a slice, unless a newer one is known."""
     known = job.reports.get(message.number)
     if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
@@ -156,8 +159,8 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
         return Decision()
     fact = f.JobTallied(message.number, message.version, message.tally, at.now)
     folded = _evolve(job, fact)
-    over = folded.state in TERMINAL_JOB_STATES
-    ended = f"the job ended as {folded.state.name}" if over else ""
+    terminal = folded.state in TERMINAL_JOB_STATES
+    ended = f"the job ended as {folded.state.name}" if terminal else ""
     if job.goal != m.JobGoals.SUCCEEDED or job.spec is None or not limited(job.spec):
         return Decision(facts=(fact,), because=ended)
     tallies = {number: folded.reports[number].tally for number in sorted(folded.reports)}
@@ -173,27 +176,27 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
 
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
-    """Nothing of a slice is left."""
+    """A slice and its tasks are deleted."""
     if message.number in job.gone or job.goal != m.JobGoals.DELETED:
         return Decision()
     return Decision(facts=(f.SliceVanished(message.number),))
 
 
 def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
-    """Forget the pieces, unless they have become a job meanwhile."""
+    """Forget the pieces, unless the job was created meanwhile."""
     if job.spec is not None:
         return Decision(because="the job is complete")
     return Decision(facts=(f.JobForgotten(),), because="pieces that do not belong together")
 
 
 def due(job: Job, message: Due, at: At) -> Decision:
-    """The client never said the rest: forget what it said."""
-    text = f"its client did not finish saying it within {PIECES_TIMEOUT_S:g} s"
+    """The client did not send the remaining pieces in time: forget the others."""
+    text = f"its client did not send all pieces within {PIECES_TIMEOUT_S:g} s"
     return Decision(facts=(f.JobForgotten(),), because=text)
 
 
 def deadline(job: Job) -> tuple[str, float] | None:
-    """A job that is being said has to be complete some time: pieces hold a place in memory."""
+    """How long pieces of an incomplete job, which take memory, are kept."""
     return (PIECES, PIECES_TIMEOUT_S) if job.spec is None else None
 
 
@@ -227,7 +230,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 
 
 def owed(job: Job) -> tuple[Send, ...]:
-    """Goals are said until their slice has confirmed them; deletion, until it is gone."""
+    """Goals are sent until their slice has confirmed them; deletion, until it is gone."""
     if job.spec is None:
         return ()
     done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
@@ -270,7 +273,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
 
 
 def _version(job: Job, number: int) -> int:
-    """The version a slice must hold: of a goal that touched it. The newest will do, too."""
+    """The lowest version that confirms a slice's goal: the newest, if none was confirmed yet."""
     return job.version if number not in job.confirmed else 0
 
 

@@ -1,6 +1,6 @@
-"""What a job writes down. Numbers are for good: journals hold them.
+"""What a job journals. Numbers are permanent, because journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning.
+A fact must not hold more than its fold needs, nor ever change its meaning.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class OverridesGiven(Fact, frozen=True, gc=False, array_like=True):
-    """Configs of single instances of one slice; they count only once the job is created."""
+    """Configs of single instances of one slice; they apply only once the job is created."""
 
     slice_number: int
     overrides: tuple[Override, ...]
 
 
 class JobMade(Fact, frozen=True, gc=False, array_like=True):
-    """The job exists. `who` created it, as far as the call said."""
+    """The job exists. `who` is the principal that created it, "" if unknown."""
 
     job: Key
     spec: JobSpec
@@ -28,14 +28,14 @@ class JobMade(Fact, frozen=True, gc=False, array_like=True):
 
 
 class StopOrdered(Fact, frozen=True, gc=False, array_like=True):
-    """All instances are to end. `who` ordered it, as far as the call said."""
+    """All instances are to end. `who` is the principal that ordered it, "" if unknown."""
 
     at: float
     who: str = ""
 
 
 class InstancesStopped(Fact, frozen=True, gc=False, array_like=True):
-    """These members of a slice are to end. `who` ordered it, as far as the call said."""
+    """These members of a slice are to end. `who` is the principal, "" if unknown."""
 
     slice_number: int
     members: Bits
@@ -44,7 +44,7 @@ class InstancesStopped(Fact, frozen=True, gc=False, array_like=True):
 
 
 class DeletionOrdered(Fact, frozen=True, gc=False, array_like=True):
-    """The job is to vanish, with all that is its own."""
+    """The job is to be deleted, with its slices and tasks."""
 
     at: float
 
@@ -57,7 +57,7 @@ class SliceConfirmed(Fact, frozen=True, gc=False, array_like=True):
 
 
 class JobTallied(Fact, frozen=True, gc=False, array_like=True):
-    """A slice's instances stand so."""
+    """The tally of a slice."""
 
     number: int
     version: int
@@ -66,19 +66,19 @@ class JobTallied(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SliceVanished(Fact, frozen=True, gc=False, array_like=True):
-    """Nothing of a slice exists any more."""
+    """A slice and its tasks are deleted."""
 
     number: int
 
 
 class GrantsRaised(Fact, frozen=True, gc=False, array_like=True):
-    """These slices may have so many instances under way at once."""
+    """How many instances these slices may have active at once."""
 
     grants: tuple[tuple[int, int], ...]
 
 
 class JobForgotten(Fact, frozen=True, gc=False, array_like=True):
-    """Nothing of the job exists any more."""
+    """The job is deleted."""
 
 
 FACTS: dict[int, type] = {

@@ -1,7 +1,7 @@
-"""Goal table of a job: its slices hold its goal and carry it out; the job waits for their word.
+"""Goal table of a job: its slices carry out its goal, and the job waits for their reports.
 
-Turns (state, goal) into the next step. Only vanishing needs one: all else is owed to the slices,
-and said again until each has confirmed it.
+Turns (state, goal) into the next step. Only deletion needs one: all else is owed to the slices
+and sent again until each has confirmed it. A step must not address a task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JobStep = Callable[[Job], Decision | Rest]
 
 
 def wait(job: Job) -> Decision | Rest:
-    """The slices are on their way."""
+    """The slices are working towards the goal."""
     return WAITING
 
 
@@ -26,40 +26,40 @@ def settle(job: Job) -> Decision | Rest:
     return SETTLED
 
 
-def vanish(job: Job) -> Decision | Rest:
-    """Once no slice is left, nothing is."""
+def finish_deletion(job: Job) -> Decision | Rest:
+    """Forget the job once no slice is left."""
     if len(job.gone) < job.slices:
         return WAITING
     return Decision(facts=(JobForgotten(),), because="deleted")
 
 
-_ON_THE_WAY: Mapping[JobGoals, JobStep] = {
+_ACTIVE: Mapping[JobGoals, JobStep] = {
     JobGoals.SUCCEEDED: wait,
     JobGoals.RUNNING: wait,
     JobGoals.KILLED: wait,
-    JobGoals.DELETED: vanish,
+    JobGoals.DELETED: finish_deletion,
 }
-_OVER: Mapping[JobGoals, JobStep] = {
+_ENDED: Mapping[JobGoals, JobStep] = {
     JobGoals.SUCCEEDED: settle,
     JobGoals.RUNNING: wait,
     JobGoals.KILLED: settle,
-    JobGoals.DELETED: vanish,
+    JobGoals.DELETED: finish_deletion,
 }
 
 TABLE: Mapping[JobStates, Mapping[JobGoals, JobStep]] = {
-    JobStates.INITIALIZED: _ON_THE_WAY,
-    JobStates.PENDING: _ON_THE_WAY,
-    JobStates.RUNNING: _ON_THE_WAY,
-    JobStates.KILLING: _ON_THE_WAY,
-    JobStates.SUCCEEDED: _OVER,
-    JobStates.FAILED: _OVER,
-    JobStates.KILLED: _OVER,
-    JobStates.DELETED: _OVER,
+    JobStates.INITIALIZED: _ACTIVE,
+    JobStates.PENDING: _ACTIVE,
+    JobStates.RUNNING: _ACTIVE,
+    JobStates.KILLING: _ACTIVE,
+    JobStates.SUCCEEDED: _ENDED,
+    JobStates.FAILED: _ENDED,
+    JobStates.KILLED: _ENDED,
+    JobStates.DELETED: _ENDED,
 }
 
 
 def pursue(job: Job, at: At) -> Decision | Rest:
     """The next step towards the goal."""
     if job.spec is None:
-        return WAITING  # for the rest of what the client began to say
+        return WAITING  # for the remaining pieces of the job
     return TABLE[job.state][job.goal](job)

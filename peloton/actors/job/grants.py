@@ -1,7 +1,7 @@
-"""How many instances each slice may have under way at once, where the job as a whole has a limit.
+"""How many instances each slice may have active at once, if the job as a whole has a limit.
 
-Turns the limit and what slices said into grants whose sum never allows more than the limit. A
-slice that holds a grant needs no leave for each start. Grants must only ever rise: see `higher`.
+Turns the limit and the tallies of slices into grants whose sum never allows more than the limit.
+Within its grant a slice starts instances without asking. Grants must only ever rise: see `higher`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peloton.actors.task.messages import SLICE_SIZE
 
 
 def limited(spec: JobSpec) -> bool:
-    """Whether there is a limit that could ever be felt."""
+    """Whether the job has a limit below its number of instances."""
     return 0 < spec.maximum_running < spec.instances
 
 
@@ -25,7 +25,7 @@ def count_of(spec: JobSpec, number: int) -> int:
 
 
 def first(spec: JobSpec) -> Iterable[tuple[int, int]]:
-    """The grants a job begins with: the lowest slices first, as far as the limit goes."""
+    """The grants a job starts with: up to the limit, the lowest slices first."""
     left = spec.maximum_running
     for number in range(slices_of(spec.instances)):
         if left <= 0:
@@ -38,17 +38,16 @@ def first(spec: JobSpec) -> Iterable[tuple[int, int]]:
 def higher(
     spec: JobSpec, grants: Mapping[int, int], *, tallies: Mapping[int, Tally]
 ) -> tuple[tuple[int, int], ...]:
-    """Grants that may rise, by slice, now that instances of other slices have ended.
+    """Higher grants, by slice, for the instances of other slices that have ended.
 
-    No slice is ever told a lower grant. An instance that has ended stays so, hence a slice cannot
-    use more of its grant than it has instances left, and its own tally, which stands in the
-    journal before anything is made of it, is its confirmation of having shrunk. If ended
-    instances are ever started again, that ends: then a grant must be taken back and confirmed
-    before another rises, or this happens:
+    No slice is ever sent a lower grant. An instance that has ended stays ended, so a slice cannot
+    use more of its grant than it has instances left; its own tally, which is journaled before it
+    is used here, confirms that it uses less. If ended instances are ever to be restarted, this no
+    longer holds: a grant must then be lowered and confirmed before another rises, or this happens:
 
-    1. slice 0, granted 10, says that 4 of its 10 last instances have ended: 4 go to slice 1;
-    2. the 4 of slice 0 are started again under its old grant of 10;
-    3. 14 run where the limit is 10.
+    1. slice 0, granted 10, reports that 4 of its last 10 instances have ended: 4 go to slice 1;
+    2. the 4 of slice 0 are restarted under its old grant of 10;
+    3. 14 run though the limit is 10.
     """
     numbers = range(slices_of(spec.instances))
     left = {number: _left(spec, number, tallies=tallies) for number in numbers}
@@ -65,7 +64,7 @@ def higher(
 
 
 def _left(spec: JobSpec, number: int, *, tallies: Mapping[int, Tally]) -> int:
-    """How many instances of a slice have not ended, as far as it has said."""
+    """How many instances of a slice have not ended, by its last tally."""
     tally = tallies.get(number)
     ended = sum(count for name, count in tally.counts if name in ENDED_NAMES) if tally else 0
     return count_of(spec, number) - ended

@@ -1,4 +1,4 @@
-"""The kind "job", as registered with the runtime. It must hold nothing but the table."""
+"""The kind "job", as registered with the runtime. Must hold nothing but the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _partition(key: Key) -> str:
 
 
 def _ended(job: Job, index: object) -> bool:
-    # A job that never says anything again: all slices hold its goal, and all have ended.
+    # Such a job sends nothing more: all slices have confirmed its goal, and all have ended.
     confirmed = len(job.confirmed) == job.slices
     return job.spec is not None and job.state in TERMINAL_JOB_STATES and confirmed
 
@@ -53,5 +53,5 @@ KIND = Kind(
 
 
 def kind(finished_jobs_max: int = FINISHED_JOBS_MAX) -> Kind:
-    """The same, with so many finished jobs kept in the memory of a shard."""
+    """The kind, with so many finished jobs kept in the memory of a shard."""
     return replace(KIND, keep=finished_jobs_max)

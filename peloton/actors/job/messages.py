@@ -1,6 +1,6 @@
-"""What a job hears: from clients and from its slices; and what may be asked of it.
+"""Messages and queries a job receives from clients and its slices, and its answers.
 
-Nothing here may grow with the instances but what a client says of single ones, piece by piece.
+None may grow with the number of instances, except configs of single instances, sent in pieces.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class JobGoals(enum.IntEnum):
 
 
 class AddOverrides(Message, frozen=True, gc=False, array_like=True):
-    """Client to a job that is to be: configs of single instances, of one slice at a time.
+    """Client to a job that does not exist yet: configs of single instances of one slice.
 
-    A job whose overrides do not fit one frame is said in several messages; `CreateJob` is the
-    last, and only its answer counts. What is not finished in time is forgotten; by recovery, at
-    once.
+    A job whose overrides do not fit one frame is sent in several messages; `CreateJob` is the
+    last, and only its answer counts. Pieces that are not completed in time are forgotten; by a
+    recovery, at once.
     """
 
     slice_number: int
@@ -47,10 +47,10 @@ class AddOverrides(Message, frozen=True, gc=False, array_like=True):
 
 
 class CreateJob(Message, frozen=True, gc=False, array_like=True):
-    """Client to a job that is to be. `pieces` counts the slices told before.
+    """Client to a job that does not exist yet. `pieces` counts the `AddOverrides` sent before.
 
-    `drawn`: the id was drawn for this very call, so no job can ever have had it, and the final
-    states need not be searched.
+    `drawn`: the id was generated for this call, so no ended job can have it, and the final states
+    need not be searched.
     """
 
     spec: JobSpec
@@ -61,13 +61,13 @@ class CreateJob(Message, frozen=True, gc=False, array_like=True):
 
 
 class DropPieces(Message, frozen=True, gc=False, array_like=True):
-    """A job that is to be, to itself: forget what was said, it does not belong together."""
+    """An incomplete job to itself: forget its pieces, which do not belong together."""
 
 
 class StopJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a job: end these instances, or all when no range is given. Half-open ranges.
 
-    `ended` are those that had ended when the client asked, for the answer alone.
+    `ended` are those that had ended before the call; used in the answer only.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -75,7 +75,7 @@ class StopJob(Message, frozen=True, gc=False, array_like=True):
 
 
 class DeleteJob(Message, frozen=True, gc=False, array_like=True):
-    """Client to a job: vanish; refused while it has not ended, unless `force`."""
+    """Client to a job: delete it; refused while it has not ended, unless `force`."""
 
     force: bool = False
 
@@ -97,10 +97,10 @@ class OverridesAdded(Value, frozen=True, gc=False, array_like=True):
 
 
 class JobStopped(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `StopJob`: the instances that were told, as half-open ranges.
+    """Answer to `StopJob`: the instances that were ordered to stop, as half-open ranges.
 
-    Less those of `ended`. It is part of the answer, because that is remembered: who asks again, and
-    looks again what has ended, sees those that ended by this very stop.
+    Less those of `ended`, which is part of the answer because the answer is stored: a repeat that
+    computed it again would count instances that ended by this very stop.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -108,11 +108,11 @@ class JobStopped(Value, frozen=True, gc=False, array_like=True):
 
 
 class JobDeleted(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `DeleteJob`: it vanishes, or has."""
+    """Answer to `DeleteJob`: the job is being deleted, or is deleted."""
 
 
 class JobSummary(Value, frozen=True, gc=False, array_like=True):
-    """A job in a listing. Times are seconds since the epoch, 0.0 where there was none yet."""
+    """A job in a listing. Times are seconds since the epoch, 0.0 if not yet reached."""
 
     job: Key
     name: str
@@ -131,7 +131,7 @@ class JobSummary(Value, frozen=True, gc=False, array_like=True):
 
 
 class StopRecord(Value, frozen=True, gc=False, array_like=True):
-    """An order to end: when, and who said so; "" where the call named nobody."""
+    """A stop order: when, and by which principal; "" if the call named none."""
 
     at: float
     who: str = ""

@@ -1,8 +1,8 @@
 """What a job is made of, and the rules for it.
 
-Turns a spec into a refusal or None, with the original's texts. Configs of instances are the
-slice's (`slice/messages.py`); they are named here again, because who says a job needs both. It
-must not know how a config is written on the wire: `raw` is kept for reading back, never looked at.
+Turns a spec into a refusal or None, with the original's texts. Configs of instances are defined
+in `slice/messages.py` and exported here too, because a job's creator needs both. Must not know
+how a config is encoded on the wire: `raw` is kept for reading back and never read here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INVALID = "INVALID_CONFIG"
 
 
 class JobSpec(Value, frozen=True, gc=False, array_like=True):
-    """What a client wants. Constant size: overrides travel beside it, by slice."""
+    """What a client wants. Constant size: overrides are sent separately, by slice."""
 
     name: str
     owner: str
@@ -38,11 +38,11 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     max_running_time_s: float = 0.0
     has_default: bool = True
     raw: bytes = b""
-    own_configs: int = 0  # instances with a config of their own: whether slices have any to show
+    own_configs: int = 0  # how many instances have a config of their own
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
-    """The rules that the job as a whole breaks, the first one."""
+    """The first rule that the job as a whole breaks."""
     if spec.job_type != "BATCH":
         return _invalid("type", f"invalid job type: {spec.job_type}")
     if spec.instances < 1:
@@ -62,11 +62,11 @@ def check_spec(spec: JobSpec) -> Refused | None:
     return None
 
 
-def check_instances(spec: JobSpec, overrides: Iterable[Override], *, told: int) -> Refused | None:
-    """The rules that the config of an instance breaks, the first one.
+def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -> Refused | None:
+    """The first rule that the config of an instance breaks.
 
-    `told` counts the instances with a config of their own: if that is not all, the default has to
-    stand by itself.
+    `own` counts the instances with a config of their own: if not all have one, the default must
+    be valid by itself.
     """
     for override in overrides:
         if not 0 <= override.instance < spec.instances:
@@ -78,10 +78,10 @@ def check_instances(spec: JobSpec, overrides: Iterable[Override], *, told: int) 
         )
         if refused is not None:
             return refused
-    if told >= spec.instances:
+    if own >= spec.instances:
         return None
     if not spec.has_default:
-        return _invalid("defaultConfig", f"missing task config for instance {told}")
+        return _invalid("defaultConfig", f"missing task config for instance {own}")
     return _check_config(spec.default, "defaultConfig", instance=1 if spec.instances > 1 else 0)
 
 

@@ -1,7 +1,7 @@
 """The state of a job, and how facts change it.
 
-Constant in the number of instances but for two things that are bounded by slices: what they last
-said, and which of their members are stopped. Overrides are kept only until their slice has them.
+Its size must not grow with the instances, but for two things bounded by slices: their last
+reports, and which of their members are stopped. Overrides are kept only until their slice has them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peloton.runtime.vocabulary import Bits, Key, Value
 
 
 class SliceReport(Value, frozen=True, gc=False, array_like=True):
-    """What a slice last said of its instances."""
+    """The last tally of a slice."""
 
     version: int
     tally: Tally
@@ -32,7 +32,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     """One job. `version` numbers its goals; a slice is confirmed when it holds the newest."""
 
     key: Key = Key("")
-    spec: JobSpec | None = None  # None while only pieces of it were said
+    spec: JobSpec | None = None  # None while the job is incomplete
     pool_path: str = ""
     goal: JobGoals = JobGoals.SUCCEEDED
     state: JobStates = JobStates.INITIALIZED
@@ -62,9 +62,9 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         """Instances by state."""
         counts = total(self.reports[number].tally for number in sorted(self.reports))
         if self.spec is not None and limited(self.spec):
-            # A slice that was granted nothing yet has no tasks that could make it speak.
-            silent = [number for number in range(self.slices) if number not in self.reports]
-            waiting = sum(count_of(self.spec, number) for number in silent)
+            # A slice without a grant has no tasks yet, and so sends no tally.
+            unreported = [number for number in range(self.slices) if number not in self.reports]
+            waiting = sum(count_of(self.spec, number) for number in unreported)
             if waiting:
                 counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
         return dict(sorted(counts.items()))
@@ -136,13 +136,13 @@ def _confirmed(job: Job, fact: f.SliceConfirmed) -> Job:
 
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     assert job.spec is not None
-    words = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
-    counts = replace(job, reports=words).counts
-    controller = words[0].tally.controller if 0 in words else ""
+    reports = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
+    counts = replace(job, reports=reports).counts
+    controller = reports[0].tally.controller if 0 in reports else ""
     state = state_of(counts, job.spec.instances, known=job.state, controller=controller)
     return replace(
         job,
-        reports=words,
+        reports=reports,
         state=state,
         started_at=job.started_at or (fact.at if has_begun(counts) else 0.0),
         completed_at=(job.completed_at or fact.at) if state in TERMINAL_JOB_STATES else 0.0,

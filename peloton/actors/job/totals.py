@@ -1,7 +1,7 @@
 """The state of a job from the states of its instances.
 
 Turns the tallies of slices into sums, and the sums into the job's state by the original's rules,
-first match wins. It must not look at single instances: a tally has only counts.
+first match wins. Must not need single instances: a tally has only counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def state_of(
 ) -> JobStates:
     """The job's state. `controller` is the state of instance 0 where it decides the end."""
     if sum(counts.values()) < instances:
-        # Slices that have not opened yet: the job is being created, or being stopped meanwhile.
+        # Some slices have not opened yet: the job is being created, or was stopped meanwhile.
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
     state = _by_counts(counts, instances, known=known)
     if state not in TERMINAL_JOB_STATES or not controller:

@@ -1,4 +1,4 @@
-"""A job as clients see it: a line of a listing, and all of it. It reads; it must not decide."""
+"""A job as clients see it: its entry in a listing, and its details. Must not decide anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peloton.runtime.vocabulary import Absent, At, Key
 
 
 def summary(key: Key, job: Job) -> JobSummary | None:
-    """A line of a listing; none for a job that is not wholly said, or is to vanish."""
+    """The entry of a listing; none for a job that is incomplete or being deleted."""
     spec = job.spec
     if spec is None or job.goal == JobGoals.DELETED:
         return None
@@ -31,7 +31,7 @@ def summary(key: Key, job: Job) -> JobSummary | None:
 
 
 def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
-    """All of it; a job that is to vanish is gone for clients at once."""
+    """The details; a job that is being deleted is absent for clients at once."""
     line = summary(at.key, job)
     if line is None or job.spec is None:
         return Absent(at.key)

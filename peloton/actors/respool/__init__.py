@@ -1,1 +1,1 @@
-"""A resource pool: what it may use, and who is next in it."""
+"""A resource pool: its limits, its use, and its queue."""

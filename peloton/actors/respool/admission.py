@@ -1,9 +1,9 @@
-"""Who is admitted next: priority, then arrival, as far as the room goes.
+"""Which tickets are admitted next: by priority, then arrival, as far as the limits allow.
 
-Turns a tree into admissions: the head of each pool's queue takes what it can, and a head that does
-not fit blocks those behind it (which is what FIFO promises), unless it can never fit: then it is
-stepped over until a limit changes, for its turn would not come however long all others waited.
-Admitting touches the head, never the queue. It must not change use: that follows the lots.
+Turns a tree into admissions: the head of each pool's queue is admitted as far as it fits, and a
+head that does not fit blocks those behind it (FIFO), unless it can never fit under the limits:
+then it is skipped until a limit changes, for waiting would never admit it. The cost depends on the
+heads, not on the length of a queue. Must not change use: that is derived from the lots.
 """
 
 from __future__ import annotations
@@ -15,92 +15,96 @@ from typing import NamedTuple
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.tree import Tree
-from peloton.actors.respool.waiting import Place
+from peloton.actors.respool.waiting import PoolResource
 from peloton.runtime.vocabulary import Bits, Key
 
-LOTS_PER_LOOK_MAX = 1000
+LOTS_PER_PASS_MAX = 1000
 
 Taken = Mapping[Key, Resources]
-"""What this look has given away already, by pool, those above included."""
+"""What this pass has admitted already, by pool, with the pools above it."""
 
 
 class AdmissionBatch(NamedTuple):
-    """Members of a lot for whom there is room."""
+    """Members of a lot that are admitted."""
 
     lot: Key
     members: Bits
 
 
 def admissions(tree: Tree) -> list[AdmissionBatch]:
-    """What every pool can admit now. Asked twice it says the same: nothing is admitted here."""
+    """What every pool can admit now. It changes nothing, so a second call returns the same."""
     found: list[AdmissionBatch] = []
     taken: dict[Key, Resources] = {}
     for pool in _candidates(tree, taken):
-        found += _look(tree, pool, taken=taken, most=LOTS_PER_LOOK_MAX - len(found))
-        if len(found) >= LOTS_PER_LOOK_MAX:
+        found += _admit(tree, pool, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
+        if len(found) >= LOTS_PER_PASS_MAX:
             break
     return found
 
 
-def room_for(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
-    """How many of `need` the pool, and every pool above it, still has room for."""
+def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
+    """How many of `need` fit into what the pool and every pool above it have available."""
     count = COUNT_MAX
     for above in tree.up(pool):
-        room = tree.room(above)
+        available = tree.available(above)
         if above in taken:
-            room = room - taken[above]
-        count = min(count, need.fits(room))
+            available = available - taken[above]
+        count = min(count, need.fits(available))
     return count
 
 
 def _candidates(tree: Tree, taken: Taken) -> Iterator[Key]:
-    """The pools that may admit somebody, those first that began to wait first.
+    """The pools that may admit a ticket, in the order in which they began to wait.
 
-    That is who changed, and of those that wait for room at a place where there is more, who fits
-    into what is left of it when their turn comes.
+    These are the pools that changed; and of those blocked on a resource of which more is
+    available, the ones whose head fits into what is left of it when their turn comes.
     """
     waiting = tree.waiting
-    line: list[tuple[int, Key, Place | None]] = [
-        (waiting.hungry[pool], pool, None) for pool in waiting.fresh
+    pending: list[tuple[int, Key, PoolResource | None]] = [
+        (waiting.numbers[pool], pool, None) for pool in waiting.changed
     ]
     for grown in [*waiting.grown]:
         first = waiting.blocked.first(grown, start=0, most=_most(tree, grown, taken=taken))
         if first is None:
             del waiting.grown[grown]
         else:
-            line.append((first, waiting.blocked.item(first), grown))
-    heapify(line)
-    while line:
-        number, pool, place = heappop(line)
-        if place is None:
+            pending.append((first, waiting.blocked.item(first), grown))
+    heapify(pending)
+    while pending:
+        number, pool, resource = heappop(pending)
+        if resource is None:
             yield pool
             continue
-        again = waiting.blocked.first(place, start=number, most=_most(tree, place, taken=taken))
+        again = waiting.blocked.first(
+            resource, start=number, most=_most(tree, resource, taken=taken)
+        )
         if again == number:
             yield pool
-            most = _most(tree, place, taken=taken)
-            again = waiting.blocked.first(place, start=number + 1, most=most)
+            most = _most(tree, resource, taken=taken)
+            again = waiting.blocked.first(resource, start=number + 1, most=most)
         if again is not None:
-            heappush(line, (again, waiting.blocked.item(again), place))
+            heappush(pending, (again, waiting.blocked.item(again), resource))
 
 
-def _most(tree: Tree, place: Place, *, taken: Taken) -> int:
-    """The largest need of its kind that a place has room for."""
-    room = tree.room(place.pool) - taken.get(place.pool, Resources())
-    return room.amounts()[place.kind] + EPSILON - 1
+def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
+    """The largest need that fits into what is available of a resource."""
+    available = tree.available(resource.pool) - taken.get(resource.pool, Resources())
+    return available.amounts()[resource.kind] + EPSILON - 1
 
 
-def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> list[AdmissionBatch]:
+def _admit(
+    tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int
+) -> list[AdmissionBatch]:
     found: list[AdmissionBatch] = []
     head: Resources | None = None
-    for key in tree.queues[pool].line() if pool in tree.pools else ():
+    for key in tree.queues[pool].eligible() if pool in tree.pools else ():
         lot: Lot = tree.lots[key]
         need = lot.shape.resources
-        count = room_for(tree, pool, need=need, taken=taken)
+        count = count_fitting(tree, pool, need=need, taken=taken)
         if not count:
-            shut = _short(tree, pool, need=need, of=tree.limit)
-            if shut is not None:
-                tree.step_over(key, shut)
+            too_low = _bottleneck(tree, pool, need=need, of=tree.limit)
+            if too_low is not None:
+                tree.skip(key, too_low)
                 continue
             head = need
             break
@@ -111,27 +115,28 @@ def _look(tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int) -> l
         if count < len(lot.waiting) or len(found) >= most:
             break
     if not found:
-        _wait(tree, pool, head=head)
+        _block(tree, pool, head=head)
     return found
 
 
-def _wait(tree: Tree, pool: Key, *, head: Resources | None) -> None:
-    """Nobody was admitted: note what the head waits for, if there is one."""
+def _block(tree: Tree, pool: Key, *, head: Resources | None) -> None:
+    """Nothing was admitted: note what the head waits for, if there is one."""
     if head is None:
-        tree.waiting.park(pool)
+        tree.waiting.settle(pool)
         return
-    place = _short(tree, pool, need=head, of=tree.room)
-    # What this look alone has taken is no reason to wait: its lot may have left by now.
-    if place is not None:
-        tree.waiting.block(pool, place=place, need=head)
+    resource = _bottleneck(tree, pool, need=head, of=tree.available)
+    # What only this pass has taken is no reason to block: that lot may have left by now.
+    if resource is not None:
+        tree.waiting.block(pool, resource=resource, need=head)
 
 
-def _short(
+def _bottleneck(
     tree: Tree, pool: Key, *, need: Resources, of: Callable[[Key], Resources]
-) -> Place | None:
-    """The first place on the way up that has less than `need`, by what `of` says of a pool."""
+) -> PoolResource | None:
+    """The first resource on the way to the root of which `of(pool)` is less than `need`."""
     for above in tree.up(pool):
-        for kind, (wants, has) in enumerate(zip(need.amounts(), of(above).amounts(), strict=True)):
-            if wants - has >= EPSILON:
-                return Place(above, kind)
+        pairs = zip(need.amounts(), of(above).amounts(), strict=True)
+        for kind, (requested, most) in enumerate(pairs):
+            if requested - most >= EPSILON:
+                return PoolResource(above, kind)
     return None

@@ -1,7 +1,7 @@
-"""What a pool makes of what it hears.
+"""How a pool decides commands of clients and reports of inventories.
 
-Turns commands of clients into a pool's config, under the rules of the tree, and the sums of
-inventories into the root's capacity. It must not touch lots or queues: `goals` serves them.
+Turns commands into a pool's config, under the rules of the tree, and the sums of inventories into
+the root's capacity. Must not touch lots or queues: `goals` serves them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from peloton.runtime.vocabulary import At, Decision, Refused
 
 
 def open_root(message: m.OpenRoot, at: At) -> Decision:
-    """The root begins to exist; its limit is whatever the cluster has."""
+    """The root begins to exist; its limit is the capacity of the cluster."""
     config = m.PoolConfig(m.ROOT_ID, m.ROOT, Resources(), Resources())
     return Decision(facts=(f.PoolCreated(config),), because="first start")
 
 
 def root_open(pool: Pool, message: m.OpenRoot, at: At) -> Decision:
-    """It exists."""
+    """Do nothing: the root exists."""
     return Decision()
 
 
 def create(message: m.CreatePool, at: At) -> Decision:
-    """A pool is to be, if the tree's rules allow it."""
+    """Create a pool, if the rules of the tree allow it."""
     refused = check(at.index, at.key, config=message.config)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
@@ -37,14 +37,14 @@ def create(message: m.CreatePool, at: At) -> Decision:
 
 
 def exists(pool: Pool, message: m.CreatePool, at: At) -> Decision:
-    """The id is taken; a repeat of the very same creation is done already."""
+    """The id is taken; a repeat of the same creation succeeds."""
     if pool.config == message.config:
         return Decision(reply=m.PoolDone(at.key))
     return Decision(reply=Refused(BUSY, "resource pool already exists", "id"))
 
 
 def update(pool: Pool, message: m.UpdatePool, at: At) -> Decision:
-    """Another config, under the same rules; forced, only under those that hold the tree up."""
+    """Change the config, under the same rules; if forced, only under those of `check_forced`."""
     rules = check_forced if message.force else check
     refused = rules(at.index, at.key, config=message.config)
     if refused is not None:
@@ -53,7 +53,7 @@ def update(pool: Pool, message: m.UpdatePool, at: At) -> Decision:
 
 
 def delete(pool: Pool, message: m.DeletePool, at: At) -> Decision:
-    """The pool is to vanish."""
+    """Delete the pool."""
     refused = check_delete(at.index, at.key)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
@@ -66,10 +66,10 @@ def missing(message: Any, at: At) -> Decision:
 
 
 def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
-    """An inventory's sum, unless it is an older word or says what is known already."""
+    """The sum of an inventory, unless it is an older report or unchanged."""
     known = pool.inventories.get(message.inventory)
     if known is not None and message.version <= known.version:
-        return Decision(because="an older word of this inventory")
+        return Decision(because="an older report of this inventory")
     if known is not None and known.capacity == message.capacity:
         return Decision()
     fact = f.CapacityChanged(message.inventory, message.version, message.capacity)
@@ -77,10 +77,10 @@ def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
 
 
 def early(message: m.Capacity, at: At) -> Decision:
-    """The inventory was faster than the root: the root begins to exist by its word."""
+    """An inventory reported before the root was opened: create the root with its sum."""
     fact = f.CapacityChanged(message.inventory, message.version, message.capacity)
     opened = open_root(m.OpenRoot(), at)
-    return Decision(facts=(*opened.facts, fact), because="an inventory spoke first")
+    return Decision(facts=(*opened.facts, fact), because="an inventory reported first")
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {

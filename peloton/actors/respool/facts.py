@@ -1,6 +1,6 @@
-"""What a pool writes down. Numbers are for good: journals hold them.
+"""What a pool journals. Numbers are permanent, because journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning.
+A fact must not hold more than its fold needs, nor ever change its meaning.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class PoolUpdated(Fact, frozen=True, gc=False, array_like=True):
 
 
 class PoolDeleted(Fact, frozen=True, gc=False, array_like=True):
-    """The pool does not exist any more."""
+    """The pool is deleted."""
 
 
 class CapacityChanged(Fact, frozen=True, gc=False, array_like=True):
-    """An inventory's hosts sum to this (root pool only)."""
+    """The capacity of an inventory's hosts is this (root pool only)."""
 
     inventory: Key
     version: int

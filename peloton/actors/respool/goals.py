@@ -1,6 +1,6 @@
-"""Goal table of a pool. A pool should serve its queue; the root takes the steps for all.
+"""Goal table of a pool. A pool should serve its queue; the root takes the steps for all pools.
 
-The table is total. Only the root admits, because only it sees every pool and lot of the tree.
+The table is total. Only the root admits, because only it has the index of all pools and lots.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class PoolStates(enum.Enum):
 
 
 def serve(at: At) -> Decision | Rest:
-    """Admit what fits, wherever in the tree it waits."""
-    if at.index is None or not at.index.hungry:
+    """Admit what fits, in any pool of the tree."""
+    if at.index is None or not at.index.pending:
         return SETTLED
     found = admissions(at.index)
     if not found:
         return WAITING
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)
-    return Decision(sends=sends, because=f"{len(found)} lots have room")
+    return Decision(sends=sends, because=f"{len(found)} lots are admitted")
 
 
 def settled(at: At) -> Decision | Rest:
@@ -56,7 +56,7 @@ def pursue(pool: Pool, at: At) -> Decision | Rest:
     if state is PoolStates.ROOT and at.index is not None:
         known = at.index.pools.get(ROOT)
         if known is not pool and known != pool:
-            # The turn that changed the root has not changed the tree yet: what it would admit now
-            # is by the capacity of before. The root looks again once the tree knows.
+            # This turn has changed the root but not the tree yet, which still has the old
+            # capacity. The root pursues its goal again once the tree is updated.
             return WAITING
     return TABLE[state][PoolGoals.SERVING](at)

@@ -1,6 +1,6 @@
 """The kind "respool", as registered with the runtime. All pools of a tree share a shard.
 
-It must hold nothing but the table.
+Must hold nothing but the table.
 """
 
 from __future__ import annotations

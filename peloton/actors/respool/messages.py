@@ -1,6 +1,6 @@
-"""What a pool hears: from clients, from inventories; and what may be asked of it.
+"""Messages and queries a pool receives from clients and inventories, and its answers.
 
-Pools must not be told of tasks: lots are, and the tree follows them.
+None must concern tasks: lots receive those, and the tree is derived from the lots.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TREE_PARTITION = "tree"
 
 
 class PoolConfig(Value, frozen=True, gc=False, array_like=True):
-    """What clients say of a pool. A kind that is not listed has no reservation and limit 0."""
+    """The config of a pool. A kind that is not given has reservation 0 and limit 0."""
 
     name: str
     parent: Key
@@ -26,7 +26,7 @@ class PoolConfig(Value, frozen=True, gc=False, array_like=True):
     controller_percent: float | None = None
     slack_percent: float = 20.0
     raw: bytes = b""  # the config as the client wrote it, for reading back
-    problem: str = ""  # of the config itself, found when it was translated
+    problem: str = ""  # an error in the config itself, found when it was translated
 
 
 class OpenRoot(Message, frozen=True, gc=False, array_like=True):
@@ -34,31 +34,31 @@ class OpenRoot(Message, frozen=True, gc=False, array_like=True):
 
 
 class CreatePool(Message, frozen=True, gc=False, array_like=True):
-    """Client to a pool that is to be."""
+    """Client to a pool that does not exist yet: create it."""
 
     config: PoolConfig
 
 
 class UpdatePool(Message, frozen=True, gc=False, array_like=True):
-    """Client to a pool: another config; `force` skips the validation."""
+    """Client to a pool: change the config; `force` skips the validation."""
 
     config: PoolConfig
     force: bool = False
 
 
 class DeletePool(Message, frozen=True, gc=False, array_like=True):
-    """Client to a pool: vanish, if you are a leaf that holds and wants nothing."""
+    """Client to a pool: delete it, if it is a leaf without use and demand."""
 
 
 class Capacity(Latest, frozen=True, gc=False, array_like=True):
-    """Inventory to the root pool: the sum of my hosts."""
+    """Inventory to the root pool: the capacity of its hosts."""
 
     inventory: Key
     capacity: Resources
 
 
 class PoolDone(Value, frozen=True, gc=False, array_like=True):
-    """Answer to a command that was carried out."""
+    """Answer to a command that succeeded."""
 
     pool: Key
 
@@ -67,8 +67,8 @@ class ListPools(Query, frozen=True, gc=False, array_like=True):
     """To the root: pools as `PoolView`, parents before children, siblings by name.
 
     `most` bounds the page (0: all pools at once). The next page comes `after` the last pool of
-    this one, which is named by name and key of each pool on the way down to it, without the root.
-    `parent` asks for its children alone.
+    this one, given as name and key of each pool on the path to it, without the root. With `parent`
+    only its children are listed.
     """
 
     most: int = 0
@@ -77,10 +77,10 @@ class ListPools(Query, frozen=True, gc=False, array_like=True):
 
 
 class GetPool(Query, frozen=True, gc=False, array_like=True):
-    """To the root: one pool, by its path if that is given, and those above it: `PoolView` of each.
+    """To the root: one pool, by its path if given, and those above it: a `PoolView` of each.
 
-    The pool comes first and the root last; nothing is answered where there is no such pool.
-    Children are listed on request and of the pool itself only, as is why its first ask waits.
+    The pool comes first and the root last; the answer is empty if there is no such pool. Only the
+    view of the pool itself has children (on request) and the reason why its first ticket waits.
     """
 
     pool: Key = ROOT
@@ -97,7 +97,7 @@ class PoolView(Value, frozen=True, gc=False, array_like=True):
     children: tuple[Key, ...]
     allocation: Resources
     demand: Resources
-    because: str = ""  # why its first ask waits, if it does
+    because: str = ""  # why its first ticket waits, if one does
     child_count: int = 0
 
 

@@ -1,7 +1,7 @@
-"""One pool of the tree with what is summed over it and all pools below.
+"""One pool of the tree, with the sums over it and all pools below.
 
-Turns a change of a lot or of a child into vectors that are always up to date, along the way to the
-root and nowhere else. It must not know queues, nor who may be admitted.
+A change of a lot or of a child updates the sums along the path to the root and nowhere else. Must
+not know queues, nor who may be admitted.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
-HOLDERS_LOOKED_MAX = 20_000
-"""Jobs that are looked at to name the one that holds most: an answer must not hold up the pool."""
+HOLDERS_SCANNED_MAX = 20_000
+"""Jobs that are scanned for the one that holds most: a query must not delay the pool."""
 
 ZERO = Resources()
 
 
 class Node:
-    """A pool; or one that does not exist, while lots or children name it (`state` is None).
+    """A pool; or a missing one that lots or children refer to (`state` is None).
 
-    `use` and `demand` are of its own lots and of all nodes below. A node without state has no
-    parent, so its sums count for nobody until it exists.
+    `use` and `demand` are of its own lots and of all nodes below. A missing pool has no parent, so
+    its sums are not counted above it until it exists.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Node:
         self.state: Pool | None = None
         self.parent: Node | None = None
         self.children: dict[Key, Node] = {}
-        self.names: dict[str, dict[Key, None]] = {}  # children by name; force may give one twice
+        self.names: dict[str, dict[Key, None]] = {}  # children by name; force allows duplicates
         self.by_name: list[tuple[str, Key]] = []  # children in the order of names
         self.reserved = ZERO  # by all children
         self.limit = ZERO
@@ -45,60 +45,60 @@ class Node:
         self.demand = ZERO
         self.held: dict[str, Resources] = {}  # `use` by job
         self.lots = 0  # its own
-        self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a memo
+        self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
 
     def lineage(self) -> Iterator[Node]:
-        """The node and all above it, as far as they exist, and one that does not at the end."""
+        """The node and those above it, up to the root or to a missing pool, which is included."""
         node: Node | None = self
         while node is not None:
             yield node
             node = node.parent
 
-    def want(self, more: Resources) -> None:
-        """Lots of this very node want so much more beside what they hold."""
+    def add_demand(self, more: Resources) -> None:
+        """Add to the demand of this node's own lots, and so to all above."""
         node: Node | None = self
         while node is not None:
             node.demand = node.demand + more
             node = node.parent
 
-    def hold(self, job: str, more: Resources) -> None:
-        """A job holds so much more in this very node."""
+    def add_use(self, job: str, more: Resources) -> None:
+        """Add to the use of a job in this node, and so to all above."""
         node: Node | None = self
         while node is not None:
             node.use = node.use + more
-            node._hold(job, more)
+            node._add_held(job, more)
             node = node.parent
 
     def link(self, parent: Node) -> None:
-        """Become a child: all sums of this node count for those above from now on."""
+        """Become a child: the sums of this node count for those above from now on."""
         if any(node is self for node in parent.lineage()):
-            return  # no rule lets a pool stand below itself; a circle would never end
+            return  # the rules forbid a cycle, and a walk along one would never end
         self.parent = parent
         parent.children[self.key] = self
-        parent.want(self.demand)
+        parent.add_demand(self.demand)
         for job, held in self.held.items():
-            parent.hold(job, held)
+            parent.add_use(job, held)
 
     def unlink(self) -> None:
-        """Stop being a child."""
+        """Stop being a child: the sums of this node no longer count for those above."""
         parent = self.parent
         if parent is None:
             return
         self.parent = None
         del parent.children[self.key]
-        parent.want(ZERO - self.demand)
+        parent.add_demand(ZERO - self.demand)
         for job, held in self.held.items():
-            parent.hold(job, ZERO - held)
+            parent.add_use(job, ZERO - held)
 
     def name(self, child: Key, state: Pool) -> None:
-        """A child has this name and reserves this much."""
+        """Add a child's name and reservation."""
         name = state.config.name
         self.names.setdefault(name, {})[child] = None
         insort(self.by_name, (name, child))
         self.reserved = self.reserved + state.config.reservation
 
     def unname(self, child: Key, state: Pool) -> None:
-        """A child had this name and reservation."""
+        """Remove a child's name and reservation."""
         name = state.config.name
         alike = self.names[name]
         del alike[child]
@@ -108,21 +108,21 @@ class Node:
         self.reserved = self.reserved - state.config.reservation
 
     def holder(self, kind: int) -> tuple[str, int]:
-        """Which job holds most of a kind, and how much; "" for nobody."""
+        """Which job holds most of a kind, and how much; "" if none holds any."""
         most = self._most.get(kind)
         if most is None:
             most = "", 0
-            for job, held in islice(self.held.items(), HOLDERS_LOOKED_MAX):
+            for job, held in islice(self.held.items(), HOLDERS_SCANNED_MAX):
                 most = _more(most, (job, held.amounts()[kind]))
             self._most[kind] = most
         return most
 
     @property
     def idle(self) -> bool:
-        """Whether nothing names it: it may be forgotten."""
+        """Whether nothing refers to it, so that it may be forgotten."""
         return self.state is None and not self.lots and not self.names
 
-    def _hold(self, job: str, more: Resources) -> None:
+    def _add_held(self, job: str, more: Resources) -> None:
         left = self.held.get(job, ZERO) + more
         if left != ZERO:
             self.held[job] = left
@@ -141,7 +141,7 @@ class Node:
 
 
 def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
-    """Who holds more; of two that hold the same, the first by name."""
+    """The one that holds more; of equals, the first by name."""
     if other[1] > most[1] or (other[1] == most[1] > 0 and other[0] < most[0]):
         return other
     return most

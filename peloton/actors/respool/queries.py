@@ -1,7 +1,7 @@
-"""What pools answer to queries: one pool with those above it, or pages of all.
+"""Answers to queries: one pool with those above it, or pages of all.
 
-Turns the tree into views for clients. One pool costs its way to the root, a page the pools it
-shows. It must not change anything.
+Turns the tree into views for clients. One pool costs its path to the root, a page the pools it
+shows. Must not change anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The queue of one pool: the lots in which somebody waits, by priority, then by arrival.
+"""The queue of one pool: the lots that have waiting members, by priority, then by arrival.
 
-Turns "this lot waits" into whose turn it is. A lot that can never be admitted as things are is
-stepped over: it keeps its place for the day when a limit grows, and blocks nobody meanwhile. The
-queue must not judge who that is: whoever looks at the limits says so.
+A lot that can never be admitted under the present limits is skipped: it keeps its position for
+when a limit grows, and blocks no other meanwhile. The queue must not decide which lots are
+skipped: the caller, which knows the limits, does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peloton.runtime.vocabulary import Key
 
 
 class QueuePosition(NamedTuple):
-    """Where a lot stands: lower comes first."""
+    """The position of a lot: lower comes first."""
 
     falling_priority: int  # the negative of the priority
     arrived: float
@@ -23,85 +23,84 @@ class QueuePosition(NamedTuple):
 
 
 class Queue:
-    """The lots of one pool that have somebody waiting."""
+    """The lots of one pool that have waiting members."""
 
     def __init__(self) -> None:
-        # Places of lots that stand in line, with how many wait in each.
-        self._line: Ranking[QueuePosition] = Ranking()
-        self._places: dict[Key, QueuePosition] = {}  # the same by lot
-        self._aside: dict[
-            Key, tuple[QueuePosition, int]
-        ] = {}  # lots that were stepped over, likewise
+        # Positions of the eligible lots, weighted by how many members wait in each.
+        self._ranking: Ranking[QueuePosition] = Ranking()
+        self._positions: dict[Key, QueuePosition] = {}  # the same by lot
+        # Skipped lots: position, and how many members wait.
+        self._skipped: dict[Key, tuple[QueuePosition, int]] = {}
 
     def put(self, key: Key, *, priority: int, arrived: float, waiting: int = 1) -> None:
-        """Members of a lot wait; if some did before, it keeps its place."""
-        place = QueuePosition(-priority, arrived, key)
-        known = self._places.get(key)
-        if known is None and key in self._aside and self._aside[key][0] == place:
-            self._aside[key] = place, waiting
+        """Members of a lot wait; if some did before, it keeps its position."""
+        position = QueuePosition(-priority, arrived, key)
+        known = self._positions.get(key)
+        if known is None and key in self._skipped and self._skipped[key][0] == position:
+            self._skipped[key] = position, waiting
             return
-        if known != place:
+        if known != position:
             self.drop(key)
-            self._places[key] = place
-        self._line.put(place, waiting)
+            self._positions[key] = position
+        self._ranking.put(position, waiting)
 
     def drop(self, key: Key) -> None:
-        """A lot waits no more."""
-        place = self._places.pop(key, None)
-        if place is not None:
-            self._line.drop(place)
-        self._aside.pop(key, None)
+        """No member of a lot waits any more."""
+        position = self._positions.pop(key, None)
+        if position is not None:
+            self._ranking.drop(position)
+        self._skipped.pop(key, None)
 
-    def step_over(self, key: Key) -> None:
-        """Let a lot of the line block nobody until `recall`."""
-        place = self._places.pop(key)
-        self._aside[key] = place, self._line.weight(place)
-        self._line.drop(place)
+    def skip(self, key: Key) -> None:
+        """Let an eligible lot block no other until `restore`."""
+        position = self._positions.pop(key)
+        self._skipped[key] = position, self._ranking.weight(position)
+        self._ranking.drop(position)
 
-    def is_aside(self, key: Key) -> bool:
-        """Whether a lot was stepped over."""
-        return key in self._aside
+    def is_skipped(self, key: Key) -> bool:
+        """Whether a lot is skipped."""
+        return key in self._skipped
 
-    def aside(self) -> list[Key]:
-        """The lots that were stepped over."""
-        return [*self._aside]
+    def skipped(self) -> list[Key]:
+        """The skipped lots."""
+        return [*self._skipped]
 
-    def recall(self, key: Key) -> None:
-        """A limit changed: one that was stepped over stands in line again, where it stood."""
-        place, waiting = self._aside.pop(key)
-        self._places[key] = place
-        self._line.put(place, waiting)
+    def restore(self, key: Key) -> None:
+        """A limit changed: a skipped lot is eligible again, at its old position."""
+        position, waiting = self._skipped.pop(key)
+        self._positions[key] = position
+        self._ranking.put(position, waiting)
 
-    def line(self) -> Iterator[Key]:
-        """The lots that stand in line, lazily: a reader that stops early pays for what it saw.
+    def eligible(self) -> Iterator[Key]:
+        """The lots that are not skipped, in order and lazily: the cost is what is read.
 
-        The reader may step over the lot it has just been given.
+        The reader may skip the lot that was just returned.
         """
-        place = self._line.first()
-        while place is not None:
-            yield place.lot
-            place = self._line.after(place)
+        position = self._ranking.first()
+        while position is not None:
+            yield position.lot
+            position = self._ranking.after(position)
 
     def before(self, key: Key) -> int:
-        """How many wait in the lots of the line that stand before this one."""
-        place = self._places.get(key) or self._aside[key][0]
-        return self._line.before(place)
+        """How many members wait in eligible lots before this one."""
+        position = self._positions.get(key) or self._skipped[key][0]
+        return self._ranking.before(position)
 
     def in_order(self) -> Iterator[Key]:
-        """All that wait, those that were stepped over at their places."""
-        if not self._aside:
-            yield from self.line()
+        """All lots, skipped ones at their positions."""
+        if not self._skipped:
+            yield from self.eligible()
             return
-        aside = [place for place, _ in self._aside.values()]
-        for place in sorted([*self._places.values(), *aside]):
-            yield place.lot
+        skipped = [position for position, _ in self._skipped.values()]
+        for position in sorted([*self._positions.values(), *skipped]):
+            yield position.lot
 
     def first(self) -> Key | None:
-        """The lot whose turn it is; where nobody stands in line, the first that never can."""
-        place = self._line.first()
-        if place is None and self._aside:
-            place = min(place for place, _ in self._aside.values())
-        return place.lot if place is not None else None
+        """The first eligible lot; if there is none, the first skipped one."""
+        position = self._ranking.first()
+        if position is None and self._skipped:
+            position = min(position for position, _ in self._skipped.values())
+        return position.lot if position is not None else None
 
     def __len__(self) -> int:
-        return len(self._places) + len(self._aside)
+        return len(self._positions) + len(self._skipped)

@@ -1,7 +1,7 @@
-"""Ranks in order, each with a weight: who is first, who follows, how much stands before one.
+"""Ranks in order, each with a weight: the first, the next, and the weight before one.
 
-Sorted blocks with the weight of each: a change costs the size of a block, and so does a position,
-however many ranks there are. It must not know what a rank is of.
+Sorted blocks with the weight of each: a change and a position cost the size of a block, however
+many ranks there are. Must not know what a rank stands for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from typing import Any, Generic, TypeVar
 
 Rank = TypeVar("Rank", bound=tuple[Any, ...])
-"""Whatever can be compared; no two are equal."""
+"""Comparable values, no two of them equal."""
 
 BLOCK_MAX = 512
 
@@ -26,7 +26,7 @@ class Ranking(Generic[Rank]):
         self._weights: dict[Rank, int] = {}
 
     def put(self, rank: Rank, weight: int) -> None:
-        """A rank has this weight, whether it was held before or not."""
+        """Set the weight of a rank, which is added if it is not held yet."""
         known = self._weights.get(rank)
         self._weights[rank] = weight
         if not self._blocks:
@@ -42,7 +42,7 @@ class Ranking(Generic[Rank]):
                 self._split(at)
 
     def drop(self, rank: Rank) -> None:
-        """A rank that is held is held no more."""
+        """Remove a rank, which must be held."""
         at = bisect_left(self._lasts, rank)
         block = self._blocks[at]
         del block[bisect_left(block, rank)]
@@ -53,7 +53,7 @@ class Ranking(Generic[Rank]):
             del self._blocks[at], self._lasts[at], self._sums[at]
 
     def weight(self, rank: Rank) -> int:
-        """The weight of a rank that is held."""
+        """The weight of a rank, which must be held."""
         return self._weights[rank]
 
     def first(self) -> Rank | None:
@@ -61,7 +61,7 @@ class Ranking(Generic[Rank]):
         return self._blocks[0][0] if self._blocks else None
 
     def after(self, rank: Rank) -> Rank | None:
-        """The next higher rank; `rank` itself may be held no more."""
+        """The next higher rank; `rank` itself may have been removed."""
         at = bisect_right(self._lasts, rank)
         if at == len(self._blocks):
             return None

@@ -1,6 +1,6 @@
-"""Which pools may be: the rules of the tree, in the original's order; the first broken one wins.
+"""The rules of the tree of pools, in the original's order; the first broken one is reported.
 
-Turns (tree, pool, config) into a refusal or None. It must not change the tree.
+Turns (tree, pool, config) into a refusal or None. Must not change the tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INVALID, NOT_FOUND, BUSY, NOT_LEAF = "INVALID_CONFIG", "NOT_FOUND", "BUSY", "NOT
 def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | Unavailable | None:
     """Whether `pool` may have this config; `pool` may exist (update) or not (create).
 
-    Unavailable: nobody can say yet, since no host is up.
+    Unavailable: it is not known yet, since no host is up.
     """
     return (
         _own(pool, config)
@@ -29,7 +29,7 @@ def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | Unavailable
 
 
 def check_forced(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    """What not even force may do: it would break the tree itself."""
+    """The rules that apply even to a forced update: breaking them would break the tree."""
     if pool == ROOT or config.parent == pool:
         return _own(pool, config)
     if config.parent != tree.pools[pool].config.parent:
@@ -38,7 +38,7 @@ def check_forced(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None
 
 
 def check_delete(tree: Tree, pool: Key) -> Refused | None:
-    """Whether `pool` may vanish."""
+    """Whether `pool` may be deleted."""
     if pool not in tree.pools:
         return Refused(NOT_FOUND, "resource pool not found", "path")
     if pool == ROOT:
@@ -46,7 +46,7 @@ def check_delete(tree: Tree, pool: Key) -> Refused | None:
     if tree.count_below(pool):
         return Refused(NOT_LEAF, f"resource pool {tree.path(pool)} is not a leaf", "path")
     if any(tree.use(pool).amounts()) or any(tree.demand(pool).amounts()):
-        text = f"resource pool {tree.path(pool)} is busy: it holds or waits for resources"
+        text = f"resource pool {tree.path(pool)} is busy: its jobs hold or wait for resources"
         return Refused(BUSY, text, "path")
     return None
 
@@ -77,21 +77,21 @@ def _parent(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     known = tree.pools.get(pool)
     if known is not None and known.config.parent != config.parent:
         return Refused(INVALID, "parent override not allowed", "config.parent")
-    # A pool that becomes a parent would strand the tasks it holds as a leaf.
+    # A parent cannot run tasks, so those of a leaf that became one would be stuck.
     held = tree.use(config.parent), tree.demand(config.parent)
     busy = any(held[0].amounts()) or any(held[1].amounts())
     if busy and config.parent != ROOT and not tree.count_below(config.parent):
-        text = f"parent resource pool {tree.path(config.parent)} holds tasks: it stays a leaf"
+        text = f"parent resource pool {tree.path(config.parent)} has tasks: it stays a leaf"
         return Refused(INVALID, text, "config.parent")
     return None
 
 
 def _limit(tree: Tree, config: PoolConfig) -> Refused | Unavailable | None:
-    room = tree.limit(config.parent)
-    if config.parent == ROOT and any(config.limit.amounts()) and not any(room.amounts()):
-        # A refusal is final, and kept under the request's key; this is over when a host is up.
-        return Unavailable("no host is up yet, so the cluster has no room that a pool could have")
-    for kind, limit, above in _kinds(config.limit, room):
+    most = tree.limit(config.parent)
+    if config.parent == ROOT and any(config.limit.amounts()) and not any(most.amounts()):
+        # A refusal is stored under the request's key and so final; this ends when a host is up.
+        return Unavailable("no host is up yet, so the cluster has no capacity for a pool")
+    for kind, limit, above in _kinds(config.limit, most):
         if limit - above >= EPSILON:
             text = (
                 f"resource {kind}: limit {amount(limit):g} exceeds "

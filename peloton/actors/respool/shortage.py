@@ -1,7 +1,7 @@
-"""Which limit keeps an ask out of its pool, and by how much.
+"""Which limit keeps a ticket waiting, and what is missing.
 
-Turns (tree, pool, need) into the rule that holds it up and a line for people. It reads the tree by
-the questions it names here, and must not admit or change anything.
+Turns (tree, pool, need) into the rule that blocks it and a text for people. Reads the tree by
+`PoolLimits`, and must not admit or change anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": ""}
 
 
 class Shortage(NamedTuple):
-    """The rule, in words, and whether it stands for good: nobody's leaving would be enough."""
+    """The rule, a text, and whether it can `never` be admitted, whatever others release."""
 
     rule: str
     text: str = ""
@@ -27,11 +27,11 @@ class Shortage(NamedTuple):
 
 
 class PoolLimits(Protocol):
-    """What is asked of the tree."""
+    """What this module needs of the tree."""
 
     @property
     def pools(self) -> Mapping[Key, Any]:
-        """The pools there are."""
+        """All pools."""
 
     def up(self, pool: Key) -> list[Key]:
         """A pool and its ancestors."""
@@ -40,36 +40,35 @@ class PoolLimits(Protocol):
         """The most a pool may ever use."""
 
     def use(self, pool: Key) -> Resources:
-        """What it and all below it use."""
+        """What it and all pools below it use."""
 
     def path(self, pool: Key) -> str:
-        """Its path."""
+        """The path of a pool."""
 
     def holder(self, pool: Key, kind: int) -> tuple[str, int]:
-        """The job that holds most of a resource there, and how much."""
+        """The job that holds most of a resource in it and below, and how much."""
 
 
 def shortage(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage:
-    """What one more of `need` would break. A limit that is too small for good comes first."""
+    """What one more of `need` would exceed. A limit below `need` itself comes first."""
     if pool not in tree.pools:
         return Shortage(DELETED, "pool deleted")
     for above in tree.up(pool):
         short = need.short_of(tree.limit(above))
         if short:
             kind = next(iter(short))
-            wants, most = _told(kind, need), _told(kind, tree.limit(above))
-            has = f"the {_name(tree, above)} is {most}"
-            text = f"wants {wants} {kind}, but {has} in all: it can never be admitted as it is"
+            most = f"the {_name(tree, above)} is {_shown(kind, tree.limit(above))}"
+            text = f"requested {_shown(kind, need)} {kind}, but {most}: it can never be admitted"
             return Shortage(_rule(above), text, True)
     for above in tree.up(pool):
         most_now, used = entitlement(tree, above), tree.use(above)
-        short = need.short_of(most_now - used)
+        free = most_now - used
+        short = need.short_of(free)
         if short:
-            kind, missing = next(iter(short.items()))
+            kind = next(iter(short))
             text = (
-                f"{_name(tree, above)} reached: {kind} wants {_told(kind, need)}, "
-                f"{_told(kind, used)} of {_told(kind, most_now)} used, "
-                f"{_number(missing)}{UNITS[kind]} short"
+                f"{_name(tree, above)} reached: {kind} requested {_shown(kind, need)}, "
+                f"{_shown(kind, free)} of {_shown(kind, most_now)} free"
             )
             text += _holder(tree, above, kind=kind)
             return Shortage(_rule(above), text)
@@ -77,9 +76,9 @@ def shortage(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage:
 
 
 def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:
-    """Whom to look at: the job that holds most of what is missing."""
+    """The job that holds most of what is missing."""
     job, held = tree.holder(pool, Resources.KINDS.index(kind))
-    return f"; {_number(held)}{UNITS[kind]} of it held by job {job}" if held else ""
+    return f"; job {job} holds {_number(held)}{UNITS[kind]}" if held else ""
 
 
 def _rule(pool: Key) -> str:
@@ -90,8 +89,8 @@ def _name(tree: PoolLimits, pool: Key) -> str:
     return "cluster capacity" if pool == ROOT else f"limit of pool {tree.path(pool)}"
 
 
-def _told(kind: str, amounts: Resources) -> str:
-    return _number(amounts.amounts()[Resources.KINDS.index(kind)]) + UNITS[kind]
+def _shown(kind: str, amounts: Resources) -> str:
+    return _number(max(0, amounts.amounts()[Resources.KINDS.index(kind)])) + UNITS[kind]
 
 
 def _number(millionths: int) -> str:

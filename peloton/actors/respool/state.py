@@ -1,6 +1,6 @@
 """The state of a pool: its config; of the root, the capacity of the cluster by inventory.
 
-What the pool's lots use and want must not be state: it would be said twice, and could differ.
+The use and demand of its lots must not be state: a second copy could differ from the lots.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from peloton.runtime.vocabulary import Key, Value
 
 
 class InventorySum(Value, frozen=True, gc=False, array_like=True):
-    """What one inventory last said."""
+    """The last report of one inventory."""
 
     version: int
     capacity: Resources
 
 
 class Pool(Value, frozen=True, gc=False, array_like=True):
-    """One pool. Its use and its queue are no state: they follow the lots (`tree.Tree`)."""
+    """One pool. Its use and its queue are not state: they are derived from lots (`tree.Tree`)."""
 
     config: PoolConfig
     inventories: immutables.Map[Key, InventorySum] = immutables.Map()
 
     @property
     def capacity(self) -> Resources:
-        """The sum of all inventories; for the root, which has no other limit."""
+        """The sum of all inventories, which is the limit of the root."""
         total = Resources()
         for inventory in sorted(self.inventories):
             total = total + self.inventories[inventory].capacity

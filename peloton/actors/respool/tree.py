@@ -1,11 +1,11 @@
-"""The tree of pools as its root sees it: an index over all pools and lots of one shard.
+"""The tree of pools: the root's index over all pools and lots of one shard.
 
 Turns old and new states of pools and lots into use, demand and queues, in the same turn, so that a
 pool's use cannot drift: it is the sum of its lots. It is never journaled; recovery derives it by
-the same `put`. Nothing here admits: `admission.py` reads it and decides.
+the same `put`. It must not admit: `admission.py` reads it and decides.
 
-A change of a lot or of a pool costs the way to the root. Which pools it may let through is known
-by `waiting.Waiting`; a look at the others is spared.
+A change of a lot or of a pool costs the path to the root. `waiting.Waiting` knows which pools it
+may unblock; no other pool is checked.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from peloton.actors.respool.node import ZERO, Node
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.shortage import shortage
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.waiting import Place, Thresholds, Waiting
+from peloton.actors.respool.waiting import PoolResource, Thresholds, Waiting
 from peloton.runtime.vocabulary import Key, kind_of
 
 KINDS = range(len(Resources.KINDS))
 
 
 class Tree:
-    """Pools by key, with what their lots use and want."""
+    """Pools by key, with the use and demand of their lots."""
 
     def __init__(self) -> None:
         self.pools: dict[Key, Pool] = {}
@@ -37,8 +37,8 @@ class Tree:
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting()
         self._nodes: dict[Key, Node] = {}
-        self._shut = Thresholds()  # lots that were stepped over, by the limit that shuts them out
-        self._stepped = 0
+        self._skipped = Thresholds()  # skipped lots, by the limit that is too low for them
+        self._skips = 0
 
     @property
     def children(self) -> dict[Key, dict[Key, None]]:
@@ -47,12 +47,12 @@ class Tree:
         return {key: dict.fromkeys(node.children) for key, node in nodes if node.children}
 
     @property
-    def hungry(self) -> dict[Key, int]:
-        """Pools where somebody waits, in the order in which they began to."""
-        return self.waiting.hungry
+    def pending(self) -> dict[Key, int]:
+        """Pools that have waiting members, in the order in which they began to wait."""
+        return self.waiting.numbers
 
     def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
-        """A pool or a lot has a new state; None where it does not exist."""
+        """A pool or a lot has a new state; None if it does not exist."""
         if kind_of(key) == "lot":
             assert not isinstance(old, Pool) and not isinstance(new, Pool)
             if old is not None and new is not None and old.shape != new.shape:
@@ -71,15 +71,15 @@ class Tree:
         return node.limit if node is not None else ZERO
 
     def use(self, pool: Key) -> Resources:
-        """What the lots of a pool and of all pools below hold."""
+        """What the admitted members of a pool and of all pools below hold."""
         return self._nodes[pool].use if pool in self.pools else ZERO
 
     def demand(self, pool: Key) -> Resources:
-        """What they want beside that."""
+        """What their waiting members need in addition."""
         return self._nodes[pool].demand if pool in self.pools else ZERO
 
-    def room(self, pool: Key) -> Resources:
-        """What it may still use; less than nothing where it uses too much."""
+    def available(self, pool: Key) -> Resources:
+        """What it may still use; negative if it uses more than its limit."""
         return entitlement(self, pool) - self.use(pool)
 
     def up(self, pool: Key) -> list[Key]:
@@ -99,12 +99,12 @@ class Tree:
         return node.reserved if node is not None else ZERO
 
     def named(self, parent: Key, name: str) -> list[Key]:
-        """The children of that name; more than one only where a forced update said so."""
+        """The children of that name; more than one only after a forced update."""
         node = self._nodes.get(parent)
         return [*node.names.get(name, ())] if node is not None else []
 
     def below(self, pool: Key, after: tuple[str, Key] | None = None) -> Iterator[Key]:
-        """The children of a pool by name, lazily; those that come after a name and key."""
+        """The children of a pool by name, lazily; with `after`, those behind that name and key."""
         siblings = self._by_name(pool)
         start = bisect_right(siblings, after) if after is not None else 0
         return (siblings[number][1] for number in range(start, len(siblings)))
@@ -115,7 +115,7 @@ class Tree:
         return len(node.by_name) if node is not None else 0
 
     def holder(self, pool: Key, kind: int) -> tuple[str, int]:
-        """Who of a pool and all below holds most of a resource, and how much; "" for nobody."""
+        """The job that holds most of a resource in a pool and below, and how much; "" for none."""
         return self._nodes[pool].holder(kind) if pool in self.pools else ("", 0)
 
     # ---- many pools ----
@@ -136,17 +136,19 @@ class Tree:
         return [*self.walk(None)]
 
     def walk(self, after: Sequence[tuple[str, Key]] | None) -> Iterator[Key]:
-        """The same lazily, from the pool on that comes after one: `after` is name and key of it
-        and of those above but for the root, which come first. It need not exist any more.
+        """Every pool in the same order, lazily; with `after`, only those behind that pool.
+
+        `after` is the path to it, without the root: the name and key of each pool. It need not
+        exist any more.
         """
         if ROOT not in self.pools:
             return
         if after is None:
             yield ROOT
         open_pools, at = [], ROOT
-        for place in after or ():
-            open_pools.append((at, bisect_right(self._by_name(at), place)))
-            at = place[1]
+        for named in after or ():
+            open_pools.append((at, bisect_right(self._by_name(at), named)))
+            at = named[1]
         open_pools.append((at, 0))
         while open_pools:
             pool, number = open_pools.pop()
@@ -159,7 +161,7 @@ class Tree:
     # ---- who waits, and why ----
 
     def head_waits(self, pool: Key) -> str:
-        """Why the first ask of a pool waits; nothing when nobody does."""
+        """Why the first ticket of a pool waits; "" if none does."""
         queue = self.queues.get(pool)
         head = queue.first() if queue is not None else None
         if head is None:
@@ -167,17 +169,18 @@ class Tree:
         return shortage(self, pool, need=self.lots[head].shape.resources).text
 
     def waits(self, key: Key) -> LotWaits:
-        """Why the waiting members of a lot wait, and how many asks stand before them."""
+        """Why the waiting members of a lot wait, and how many tickets are before them."""
         lot = self.lots[key]
         pool = lot.shape.pool
         position = self.queues[pool].before(key) if lot.waiting else 0
         short = shortage(self, pool, need=lot.shape.resources)
         because = short.text
         if not because and position:
-            # A head that does not fit blocks those behind it, who would: say what it waits for.
-            because = f"{position} asks of the same pool stand before it"
+            # It would fit, but a head that does not fit blocks it: give the reason of the head.
+            tickets = "1 ticket is" if position == 1 else f"{position} tickets are"
+            because = f"{tickets} before it in the queue of its pool"
             first = self.head_waits(pool)
-            because += f", and the first of them waits: {first}" if first else ""
+            because += f"; the first of them waits: {first}" if first else ""
         return LotWaits(
             pool=pool,
             path=self.path(pool),
@@ -189,13 +192,13 @@ class Tree:
             never=short.never,
         )
 
-    def step_over(self, key: Key, place: Place) -> None:
-        """A lot can never be admitted while this limit is as it is: it blocks nobody."""
+    def skip(self, key: Key, resource: PoolResource) -> None:
+        """A lot can never be admitted under the present limit of a resource: it blocks no other."""
         lot = self.lots[key]
-        self.queues[lot.shape.pool].step_over(key)
-        self._stepped += 1
-        amount = lot.shape.resources.amounts()[place.kind]
-        self._shut.put(key, self._stepped, place=place, amount=amount)
+        self.queues[lot.shape.pool].skip(key)
+        self._skips += 1
+        amount = lot.shape.resources.amounts()[resource.kind]
+        self._skipped.put(key, self._skips, resource=resource, amount=amount)
 
     # ---- a pool has changed ----
 
@@ -228,32 +231,32 @@ class Tree:
     def _reshaped(self, node: Node) -> None:
         """A pool begins or ceases to exist, or has another parent."""
         if node.names:
-            # Only while recovery derives the tree, whose pools come in any order: nobody waits.
-            self.waiting.look_at_all_again()
-            for lot in self._shut.items():
-                self._recall(lot)
+            # Only while a recovery derives the tree, whose pools come in any order.
+            self.waiting.recheck_all()
+            for lot in self._skipped.items():
+                self._restore(lot)
             return
-        self.waiting.look_again(node.key)
+        self.waiting.recheck(node.key)
         queue = self.queues.get(node.key)
-        for lot in queue.aside() if queue is not None else ():
-            self._recall(lot)
+        for lot in queue.skipped() if queue is not None else ():
+            self._restore(lot)
 
     def _limited(self, node: Node, was: Resources) -> None:
         """The limit of a pool may be another."""
         if node.limit == was:
             return
-        self.waiting.look_again(node.key)
+        self.waiting.recheck(node.key)
         lower = False
         for kind, before, now in zip(KINDS, was.amounts(), node.limit.amounts(), strict=True):
             if now > before:
-                self.waiting.grow(Place(node.key, kind))
-                self._reopen(Place(node.key, kind), now)
+                self.waiting.grow(PoolResource(node.key, kind))
+                self._restore_fitting(PoolResource(node.key, kind), now)
             lower = lower or now < before
         for pool in self._beyond(node) if lower else ():
-            self.waiting.look_again(pool)
+            self.waiting.recheck(pool)
 
     def _beyond(self, node: Node) -> list[Key]:
-        """Pools below, among them all whose head the limit as it is now will never admit."""
+        """Pools below, among them all whose head needs more than the present limit."""
         if node.key == ROOT:
             return self.waiting.beyond(node.limit)
         found, open_nodes = [], [node]
@@ -263,17 +266,17 @@ class Tree:
             found.append(at.key)
         return found
 
-    def _reopen(self, place: Place, limit: int) -> None:
-        """Lots that were shut out by this limit stand in line again if it is high enough now."""
+    def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
+        """Lots that were skipped because of this limit are eligible again if it is high enough."""
         most = limit + EPSILON - 1
-        while (number := self._shut.first(place, start=0, most=most)) is not None:
-            self._recall(self._shut.item(number))
+        while (number := self._skipped.first(resource, start=0, most=most)) is not None:
+            self._restore(self._skipped.item(number))
 
-    def _recall(self, lot: Key) -> None:
-        self._shut.drop(lot)
+    def _restore(self, lot: Key) -> None:
+        self._skipped.drop(lot)
         pool = self.lots[lot].shape.pool
-        self.queues[pool].recall(lot)
-        self.waiting.look_again(pool)
+        self.queues[pool].restore(lot)
+        self.waiting.recheck(pool)
 
     # ---- a lot has changed ----
 
@@ -291,9 +294,9 @@ class Tree:
         (held, wanted), (held_was, wanted_was) = _numbers(new), _numbers(old)
         held, wanted = held - held_was, wanted - wanted_was
         if wanted:
-            node.want(need.times(wanted))
+            node.add_demand(need.times(wanted))
         if held:
-            node.hold(key.split("/")[1], need.times(held))
+            node.add_use(key.split("/")[1], need.times(held))
         if held < 0:
             self._released(node, need)
         self._queue(key, new, pool=pool)
@@ -308,18 +311,18 @@ class Tree:
             queue.put(key, priority=shape.priority, arrived=new.arrived, waiting=waiting)
         else:
             queue.drop(key)
-        if not queue.is_aside(key):
-            self._shut.drop(key)
+        if not queue.is_skipped(key):
+            self._skipped.drop(key)
         if queue:
-            self.waiting.come(pool)
+            self.waiting.add(pool)
         else:
-            self.waiting.go(pool)
+            self.waiting.remove(pool)
 
     def _released(self, node: Node, need: Resources) -> None:
         kinds = [kind for kind in KINDS if need.amounts()[kind]]
         for above in node.lineage():
             for kind in kinds:
-                self.waiting.grow(Place(above.key, kind))
+                self.waiting.grow(PoolResource(above.key, kind))
 
     # ---- nodes ----
 
@@ -330,7 +333,7 @@ class Tree:
         return node
 
     def _forget(self, key: Key | None) -> None:
-        """Nothing is kept of a pool that does not exist and that nobody names."""
+        """Drop the node of a pool that does not exist and that nothing refers to."""
         node = self._nodes.get(key) if key is not None else None
         if node is not None and node.idle:
             del self._nodes[node.key]

@@ -1,16 +1,16 @@
-"""Which pools have somebody waiting, and what the first of each waits for.
+"""Which pools have waiting members, and which resource blocks the head of each.
 
-Turns "the head of this pool needs so much of one kind at that pool" into who may be served once
-there is more of it: the first that fits, in the order in which the pools began to wait. A release
-or a higher limit so reaches the pools it can help, and no other. It must not judge what fits
-where: whoever looks at the tree says so.
+Turns "the head of this pool needs this amount of one kind in that pool" into the pools to serve
+once more of it is available: the first whose head fits, in the order in which the pools began to
+wait. A release or a higher limit so reaches the pools it can help, and no other. Must not decide
+what fits: the caller, which knows the tree, does.
 
-A pool that waits is in one of three places:
+A pool that waits is in one of three states:
 
-- `fresh`: something of its own has changed, so it has to be looked at;
-- blocked: its head lacks one kind at one pool of its way up; growth there is what it waits for,
-  and as long as there is none, whatever happens elsewhere cannot admit its head;
-- neither: it does not exist, or all its lots are stepped over. Only a change of its own helps.
+- changed: something of its own has changed, so it has to be checked;
+- blocked: its head lacks one kind in one pool on its path to the root. As long as no more of that
+  is available, no change elsewhere can admit its head;
+- neither: it does not exist, or all its lots are skipped. Only a change of its own helps.
 """
 
 from __future__ import annotations
@@ -22,117 +22,117 @@ from peloton.actors.respool.first_fit import FirstFit
 from peloton.runtime.vocabulary import Key
 
 
-class Place(NamedTuple):
-    """A kind of resource at a pool: what may run short."""
+class PoolResource(NamedTuple):
+    """A kind of resource in a pool, by its index in `Resources.KINDS`."""
 
     pool: Key
     kind: int
 
 
 class Thresholds:
-    """Items by number, each with a place and the amount it takes there."""
+    """Items by number, each with a resource and the amount of it that the item needs."""
 
     def __init__(self) -> None:
-        self._lines: dict[Place, FirstFit] = {}
-        self._places: dict[Key, tuple[Place, int]] = {}
+        self._searches: dict[PoolResource, FirstFit] = {}
+        self._resources: dict[Key, tuple[PoolResource, int]] = {}
         self._items: dict[int, Key] = {}
 
-    def put(self, item: Key, number: int, *, place: Place, amount: int) -> None:
-        """An item that is not held yet waits at a place; its number is its own."""
-        line = self._lines.get(place)
-        if line is None:
-            line = self._lines[place] = FirstFit()
-        line.put(number, amount)
-        self._places[item] = place, number
+    def put(self, item: Key, number: int, *, resource: PoolResource, amount: int) -> None:
+        """Add an item, which must not be held yet; no two items may have the same number."""
+        search = self._searches.get(resource)
+        if search is None:
+            search = self._searches[resource] = FirstFit()
+        search.put(number, amount)
+        self._resources[item] = resource, number
         self._items[number] = item
 
     def drop(self, item: Key) -> None:
-        """The item waits no more, if it did."""
-        known = self._places.pop(item, None)
+        """Remove an item, if it is held."""
+        known = self._resources.pop(item, None)
         if known is None:
             return
-        place, number = known
+        resource, number = known
         del self._items[number]
-        line = self._lines[place]
-        line.drop(number)
-        if not len(line):
-            del self._lines[place]
+        search = self._searches[resource]
+        search.drop(number)
+        if not len(search):
+            del self._searches[resource]
 
-    def first(self, place: Place, *, start: int, most: int) -> int | None:
-        """The number of the first item from `start` on that waits there for at most so much."""
-        line = self._lines.get(place)
-        return line.first(start, most) if line is not None else None
+    def first(self, resource: PoolResource, *, start: int, most: int) -> int | None:
+        """The lowest number from `start` on of an item that needs at most so much of it."""
+        search = self._searches.get(resource)
+        return search.first(start, most) if search is not None else None
 
     def item(self, number: int) -> Key:
         """The item of a number."""
         return self._items[number]
 
     def items(self) -> list[Key]:
-        """All that wait."""
-        return [*self._places]
+        """All items."""
+        return [*self._resources]
 
-    def anybody(self, place: Place) -> bool:
-        """Whether anybody waits there."""
-        return place in self._lines
+    def needs(self, resource: PoolResource) -> bool:
+        """Whether any item needs this resource."""
+        return resource in self._searches
 
 
 class Waiting:
-    """The pools of a tree in which somebody waits."""
+    """The pools of a tree that have waiting members."""
 
     def __init__(self) -> None:
-        self.hungry: dict[Key, int] = {}  # pools by number, the first to wait first
-        self.fresh: dict[Key, None] = {}
+        self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
+        self.changed: dict[Key, None] = {}
         self.blocked = Thresholds()
-        self.grown: dict[Place, None] = {}  # places with more room since nobody there fitted
+        self.grown: dict[PoolResource, None] = {}  # more is available since no blocked head fitted
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
         self._number = 0
 
-    def come(self, pool: Key) -> None:
-        """Somebody waits in a pool, and something of it has changed."""
-        if pool not in self.hungry:
+    def add(self, pool: Key) -> None:
+        """A pool has waiting members, and something of it has changed."""
+        if pool not in self.numbers:
             self._number += 1
-            self.hungry[pool] = self._number
-        self.look_again(pool)
+            self.numbers[pool] = self._number
+        self.recheck(pool)
 
-    def go(self, pool: Key) -> None:
-        """Nobody waits there any more."""
-        self.hungry.pop(pool, None)
-        self.fresh.pop(pool, None)
+    def remove(self, pool: Key) -> None:
+        """A pool has no waiting members any more."""
+        self.numbers.pop(pool, None)
+        self.changed.pop(pool, None)
         self._unblock(pool)
 
-    def look_again(self, pool: Key) -> None:
-        """Whatever a pool was found to wait for may have changed."""
-        if pool in self.hungry:
+    def recheck(self, pool: Key) -> None:
+        """The resource that blocks a pool may be another now."""
+        if pool in self.numbers:
             self._unblock(pool)
-            self.fresh[pool] = None
+            self.changed[pool] = None
 
-    def look_at_all_again(self) -> None:
+    def recheck_all(self) -> None:
         """The shape of the tree changed above pools that wait."""
         for pool in self.blocked.items():
-            self.look_again(pool)
+            self.recheck(pool)
 
-    def block(self, pool: Key, *, place: Place, need: Resources) -> None:
-        """The head of a pool, which needs that much, does not fit at a place."""
+    def block(self, pool: Key, *, resource: PoolResource, need: Resources) -> None:
+        """The head of a pool, which needs that much, lacks a resource."""
         self._unblock(pool)
-        self.fresh.pop(pool, None)
-        amount = need.amounts()[place.kind]
-        self.blocked.put(pool, self.hungry[pool], place=place, amount=amount)
+        self.changed.pop(pool, None)
+        amount = need.amounts()[resource.kind]
+        self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
         self._heads[pool] = need
         self._needs.setdefault(need, {})[pool] = None
 
-    def park(self, pool: Key) -> None:
-        """Nobody of a pool can be admitted until something of its own changes."""
-        self.fresh.pop(pool, None)
+    def settle(self, pool: Key) -> None:
+        """Nothing in a pool can be admitted until something of its own changes."""
+        self.changed.pop(pool, None)
         self._unblock(pool)
 
-    def grow(self, place: Place) -> None:
-        """There is more room at a place."""
-        if self.blocked.anybody(place):
-            self.grown[place] = None
+    def grow(self, resource: PoolResource) -> None:
+        """More of a resource is available."""
+        if self.blocked.needs(resource):
+            self.grown[resource] = None
 
     def beyond(self, limit: Resources) -> list[Key]:
-        """The blocked pools whose head needs more than this."""
+        """The blocked pools whose head needs more than `limit`."""
         needs = [need for need in self._needs if not need.within(limit)]
         return [pool for need in needs for pool in self._needs[need]]
 

@@ -1,1 +1,1 @@
-"""A task: one instance of a job, run after run, as a member of its slice's crowd."""
+"""A task: one instance of a job with its successive runs, a member of its slice's crowd."""

@@ -1,7 +1,7 @@
-"""What a task makes of what it hears.
+"""How a task decides each message it receives.
 
-Turns (task, message) into facts and answers. Every late or repeated word is recognised by its run
-or ask number and answered from the state. It must not look at the clock, a column, or its name.
+Turns (task, message) into facts and answers. A late or repeated message is recognised by its run
+or ticket number and answered from the state. Must not read the clock, a column or its own name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskSta
 
 
 def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
-    """A goal, absolute; deletion is never taken back."""
+    """Set the goal, which is absolute; deletion is never undone."""
     if task.goal in (message.goal, m.TaskGoals.DELETED):
         return Decision()
     fact = f.TaskGoalSet(message.goal, message.reason)
@@ -32,49 +32,49 @@ def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
 
 
 def created(message: m.SetTaskGoal, at: At) -> Decision:
-    """The slice opens: the instance begins to exist, unless it is to vanish anyway."""
+    """The slice opens: the instance begins to exist, unless its goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
     return Decision(facts=(f.TaskCreated(message.goal, message.policy, message.spec, message.lot),))
 
 
 def queued(task: Task, message: m.Queued, at: At) -> Decision:
-    """The lot has the ask."""
+    """The lot has queued the ticket."""
     if task.admission == Admission.REQUESTED and message.ticket == task.ticket:
         return Decision(facts=(f.AdmissionQueued(),))
     return Decision()
 
 
 def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
-    """The pool has room; an ask that is not wanted any more is given back at once."""
+    """The pool admitted the ticket; one that is no longer wanted is released at once."""
     if message.ticket == task.ticket and task.admission in (Admission.REQUESTED, Admission.QUEUED):
         return Decision(facts=(f.AdmissionGranted(),))
     if message.ticket == task.ticket and task.admission == Admission.ADMITTED:
         return Decision()
     return Decision(
-        sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="room is not wanted any more"
+        sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="admission no longer wanted"
     )
 
 
-def left(task: Task, message: m.TicketReleased, at: At) -> Decision:
-    """The lot let go."""
+def released(task: Task, message: m.TicketReleased, at: At) -> Decision:
+    """The lot released the ticket."""
     if task.admission == Admission.RELEASING and message.ticket >= task.ticket:
         return Decision(facts=(f.AdmissionReleased(),))
     return Decision()
 
 
 def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
-    """A host was found; the launch is owed until the run runs or the host refuses."""
+    """A host was found; the launch is owed until the run starts or the host refuses it."""
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
     if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
-        return Decision(because="placed when it was not waiting for a host")
+        return Decision(because="a host was assigned when none was awaited")
     return Decision(facts=(f.TaskLaunching(),), sends=(Send(HOST, Launch(task.run)),))
 
 
-def shelve(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
-    """What no host can run gives its room back; the room is for those who can use it.
+def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
+    """Release the ticket of a task that no host can run, so that others are admitted.
 
-    It asks anew when its slice hears that a host could run it after all.
+    It requests admission again when its slice learns of a host that could run it.
     """
     if message.unschedulable == task.unschedulable:
         return Decision()
@@ -82,16 +82,16 @@ def shelve(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
         return Decision(facts=(f.TaskUnschedulable(False),), because="a host could run it now")
     wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
     if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
-        return Decision(because="shelved when it was not waiting for a host")
+        return Decision(because="marked unschedulable when no host was awaited")
     return Decision(
         facts=(f.TaskUnschedulable(True), f.AdmissionReleasing()),
         sends=(Send(LOT, ReleaseTicket(task.ticket)),),
-        because="no host there could ever run it: its room goes to others",
+        because="unschedulable: no host could run it, so its ticket is released",
     )
 
 
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
-    """The host holds room."""
+    """The host granted resources."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state == TaskStates.LAUNCHING:
@@ -100,7 +100,7 @@ def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
 
 
 def started(task: Task, message: m.Started, at: At) -> Decision:
-    """The process runs."""
+    """The process has started."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state in _WAITS_FOR_START:
@@ -109,17 +109,17 @@ def started(task: Task, message: m.Started, at: At) -> Decision:
 
 
 def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
-    """The run never started. The next attempt is a new run, and asks no new room."""
+    """The run never started. The next attempt is a new run under the same ticket."""
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
-    told = Send(PARENT, HostRefused(message.reason, message.summary))
+    report = Send(PARENT, HostRefused(message.reason, message.summary))
     fact = f.LaunchRefused(message.reason)
-    return Decision(facts=(fact,), sends=(*seen, told), because=message.reason)
+    return Decision(facts=(fact,), sends=(*seen, report), because=message.reason)
 
 
 def ended(task: Task, message: m.Ended, at: At) -> Decision:
-    """The run is over; the host keeps it until it hears "seen"."""
+    """The run ended; the host keeps it until it receives `RunSeen`."""
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="end of another run")
@@ -129,19 +129,19 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
-    """The host does not know the run: what was to be cancelled never began."""
+    """The host does not know the run, so the run that was to be cancelled never began."""
     if message.run != task.run or task.state != TaskStates.KILLING:
-        return Decision(because="another run is gone")
+        return Decision(because="another run is unknown to its host")
     outcome = m.RunOutcome(m.End.KILLED, reason="cancelled", message="cancelled before it started")
     return Decision(facts=(f.RunEnded(outcome),), because=outcome.message)
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
-    """A deadline has come: the start took too long, or the rest is over."""
+    """A deadline has passed: the start took too long, or the throttle delay is over."""
     if message.name == THROTTLE:
         ticket = Send(LOT, Enqueue(task.ticket + 1))
         return Decision(
-            facts=(f.TaskRetried(),), sends=(ticket,), because="rescheduled after a rest"
+            facts=(f.TaskRetried(),), sends=(ticket,), because="retried after its throttle delay"
         )
     kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
     reason = f"did not start within {task.policy.start_timeout_s:g} s"
@@ -150,21 +150,21 @@ def due(task: Task, message: Due, at: At) -> Decision:
 
 def _cancel(task: Task, run: int) -> Decision:
     kill = Send(SENDER, KillRun(run, task.policy.kill_grace_s))
-    return Decision(sends=(kill,), because=f"run {run} is not the current one: cancelled")
+    return Decision(sends=(kill,), because=f"run {run} is not the current run: cancelled")
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetTaskGoal: goal_set,
     m.Queued: queued,
     m.Admitted: admitted,
-    m.TicketReleased: left,
+    m.TicketReleased: released,
     m.AssignHosts: place,
     m.Accepted: accepted,
     m.RunRefused: refused,
     m.Started: started,
     m.Ended: ended,
     m.RunGone: gone,
-    m.MarkUnschedulable: shelve,
+    m.MarkUnschedulable: mark_unschedulable,
     Due: due,
 }
 
@@ -177,7 +177,7 @@ def _seen(message: m.RunRefused | m.Ended, at: At) -> Decision:
     return Decision(sends=(Send(SENDER, RunSeen(message.run)),), because="no such instance")
 
 
-def _leave(message: m.Admitted, at: At) -> Decision:
+def _release(message: m.Admitted, at: At) -> Decision:
     return Decision(
         sends=(Send(SENDER, ReleaseTicket(message.ticket)),), because="no such instance"
     )
@@ -190,7 +190,7 @@ def _nothing(message: Any, at: At) -> Decision:
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetTaskGoal: created,
     m.Queued: _nothing,
-    m.Admitted: _leave,
+    m.Admitted: _release,
     m.TicketReleased: _nothing,
     m.AssignHosts: _nothing,
     m.Accepted: _cancel_unknown,
@@ -204,14 +204,14 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 
 
 def owed(task: Task) -> tuple[Send, ...]:
-    """What is said again until it is answered: first by room, then by run."""
+    """What is sent again until it is answered: first of admission, then of the run."""
     sends: tuple[Send, ...] = ()
     if task.admission in (Admission.REQUESTED, Admission.QUEUED):
         sends = (Send(LOT, Enqueue(task.ticket)),)
     elif task.admission == Admission.RELEASING:
         sends = (Send(LOT, ReleaseTicket(task.ticket)),)
     if task.state in _WAITS_FOR_START:
-        # Also while the host has accepted: its answer to a repeat is how a lost "started" heals.
+        # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))
     if task.state == TaskStates.KILLING:
         return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s)))
@@ -219,7 +219,7 @@ def owed(task: Task) -> tuple[Send, ...]:
 
 
 def deadline(task: Task) -> tuple[str, float] | None:
-    """What must have happened when."""
+    """Seconds in which a run must start, or for which the next attempt is delayed."""
     if task.state in _WAITS_FOR_START:
         return START, task.policy.start_timeout_s
     if task.state == TaskStates.THROTTLED:

@@ -1,6 +1,6 @@
-"""What a task writes down. Numbers are for good: journals hold them.
+"""What a task journals. Numbers are permanent, because journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning.
+A fact must not hold more than its fold needs, nor ever change its meaning.
 """
 
 from __future__ import annotations
@@ -26,62 +26,62 @@ class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
 
 
 class AdmissionRequested(Fact, frozen=True, gc=False, array_like=True):
-    """A new ask, one higher than the last."""
+    """A new ticket, numbered one higher than the last."""
 
 
 class AdmissionQueued(Fact, frozen=True, gc=False, array_like=True):
-    """The lot has the ask in its queue."""
+    """The lot has the ticket in its queue."""
 
 
 class AdmissionGranted(Fact, frozen=True, gc=False, array_like=True):
-    """The pool admitted the ask."""
+    """The pool admitted the ticket."""
 
 
 class AdmissionReleasing(Fact, frozen=True, gc=False, array_like=True):
-    """The ask is not wanted any more; the lot is told until it answers."""
+    """The ticket is no longer wanted; its release is owed to the lot until it answers."""
 
 
 class AdmissionReleased(Fact, frozen=True, gc=False, array_like=True):
-    """The lot holds nothing any more."""
+    """The lot holds no ticket of this task."""
 
 
 class TaskLaunching(Fact, frozen=True, gc=False, array_like=True):
-    """The current run goes to the host in its column."""
+    """The current run is being launched on the host in the `host` column."""
 
 
 class LaunchAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """The host holds room for the run."""
+    """The host granted resources for the run."""
 
 
 class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):
-    """The run never started; the next attempt is a new run under the same ask."""
+    """The run never started; the next attempt is a new run under the same ticket."""
 
     reason: str
 
 
 class TaskStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The run's process runs."""
+    """The run's process has started."""
 
 
 class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
-    """The run is to end; the host is told until it answers."""
+    """The run is to end; its kill is owed to the host until it answers."""
 
     reason: str
 
 
 class RunEnded(Fact, frozen=True, gc=False, array_like=True):
-    """The run is over; `at` is when it ended, where that is long before this was written."""
+    """The run ended; `at` is when, where that is long before this was journaled."""
 
     outcome: RunOutcome
     at: float | None = None
 
 
 class TaskRetried(Fact, frozen=True, gc=False, array_like=True):
-    """A new run under a new ask."""
+    """A new run under a new ticket."""
 
 
 class TaskThrottled(Fact, frozen=True, gc=False, array_like=True):
-    """The next run waits for its time."""
+    """The next run waits for its throttle delay."""
 
 
 class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
@@ -89,7 +89,7 @@ class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskUnschedulable(Fact, frozen=True, gc=False, array_like=True):
-    """No host there can ever run it: it asks its pool for no room; or it does so again."""
+    """Whether no host could run it; while so, it requests no admission."""
 
     unschedulable: bool
 

@@ -1,8 +1,8 @@
-"""Goal table of a task: state by goal, a step in every cell; and that of its room in the pool.
+"""Goal tables of a task: state by goal, a step in every cell; and the same for its admission.
 
 Turns (state, goal) into the next step, `SETTLED` or `WAITING`. The table is total: a missing pair
-would silently mean "do nothing", which is how instances get stuck. Steps must not wait or send by
-themselves: they return a decision.
+would silently mean "do nothing", which is how instances get stuck. Steps must not wait or send:
+they return a decision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOST, LOT = Column("host"), Column("lot")
 
 
 def wait(task: Task) -> Decision | Rest:
-    """Somebody else's word is awaited."""
+    """A message or a deadline is awaited."""
     return WAITING
 
 
@@ -41,49 +41,47 @@ def settle(task: Task) -> Decision | Rest:
 
 
 def request_ticket(task: Task) -> Decision | Rest:
-    """Stand in the pool's queue, under a number of its own."""
+    """Join the pool's queue with a new ticket."""
     ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(
-        facts=(AdmissionRequested(),), sends=(ticket,), because="room asked of the pool"
-    )
+    return Decision(facts=(AdmissionRequested(),), sends=(ticket,), because="admission requested")
 
 
 def release_ticket(task: Task) -> Decision | Rest:
-    """Give the room back, or the place in the queue."""
-    leave = Send(LOT, ReleaseTicket(task.ticket))
-    return Decision(facts=(AdmissionReleasing(),), sends=(leave,), because="room given back")
+    """Give up the admission, or the position in the queue."""
+    release = Send(LOT, ReleaseTicket(task.ticket))
+    return Decision(facts=(AdmissionReleasing(),), sends=(release,), because="ticket released")
 
 
 class AdmissionGoals(enum.Enum):
-    """What should be with a task's room in its pool."""
+    """Whether a task should hold a ticket in its pool."""
 
     HELD = "held"
-    RETURNED = "returned"
+    RELEASED = "released"
 
 
 ADMISSION_TABLE: Mapping[Admission, Mapping[AdmissionGoals, TaskStep]] = {
-    Admission.NONE: {AdmissionGoals.HELD: request_ticket, AdmissionGoals.RETURNED: settle},
+    Admission.NONE: {AdmissionGoals.HELD: request_ticket, AdmissionGoals.RELEASED: settle},
     Admission.REQUESTED: {
         AdmissionGoals.HELD: wait,
-        AdmissionGoals.RETURNED: release_ticket,
-    },  # for the lot to have it
+        AdmissionGoals.RELEASED: release_ticket,
+    },  # waits for the lot to queue it
     Admission.QUEUED: {
         AdmissionGoals.HELD: wait,
-        AdmissionGoals.RETURNED: release_ticket,
-    },  # for the pool to have room
+        AdmissionGoals.RELEASED: release_ticket,
+    },  # waits for the pool to admit it
     Admission.ADMITTED: {
         AdmissionGoals.HELD: wait,
-        AdmissionGoals.RETURNED: release_ticket,
-    },  # for a host
+        AdmissionGoals.RELEASED: release_ticket,
+    },  # waits for a host
     Admission.RELEASING: {
         AdmissionGoals.HELD: request_ticket,
-        AdmissionGoals.RETURNED: wait,
-    },  # for the lot to let go
+        AdmissionGoals.RELEASED: wait,
+    },  # waits for the lot to release it
 }
 
 
 def request_admission(task: Task) -> Decision | Rest:
-    """Wait for room in the pool and a host; ask first if no ask stands, and any host would do."""
+    """Wait for admission and a host; request admission first, unless no host could run it."""
     return (
         WAITING
         if task.unschedulable
@@ -92,12 +90,12 @@ def request_admission(task: Task) -> Decision | Rest:
 
 
 def withdraw(task: Task) -> Decision | Rest:
-    """End as killed: nothing was launched, so there is nothing to wait for but the lot."""
+    """End as killed: nothing was launched, so only the lot's release is left to wait for."""
     return Decision(facts=(TaskWithdrawn(),), because="stopped before it was launched")
 
 
 def kill(task: Task) -> Decision | Rest:
-    """The run may exist: only its host can say that it is over."""
+    """Kill the run: it may exist, and only its host can report that it ended."""
     return Decision(
         facts=(TaskKilling("stopped on request"),),
         sends=(Send(HOST, KillRun(task.run, task.policy.kill_grace_s)),),
@@ -105,40 +103,40 @@ def kill(task: Task) -> Decision | Rest:
     )
 
 
-def rest(task: Task) -> Decision | Rest:
-    """The instance is where it should be: give the room back."""
-    return ADMISSION_TABLE[task.admission][AdmissionGoals.RETURNED](task)
+def release_admission(task: Task) -> Decision | Rest:
+    """The instance has reached its goal: release its ticket."""
+    return ADMISSION_TABLE[task.admission][AdmissionGoals.RELEASED](task)
 
 
 def forget(task: Task) -> Decision | Rest:
-    """The instance is to vanish, once the lot has let go of it."""
+    """Forget the instance, once the lot has released its ticket."""
     if task.admission != Admission.NONE:
-        return rest(task)
+        return release_admission(task)
     return Decision(facts=(TaskForgotten(),), because="deleted")
 
 
 def retry(task: Task) -> Decision | Rest:
-    """A new run while tries last; a system failure does not use one up."""
+    """Start a new run while attempts are left; a system failure uses none up."""
     if not may_retry(task):
-        return rest(task)
+        return release_admission(task)
     ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="tried again")
+    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="retried after a failure")
 
 
 def run_again(task: Task) -> Decision | Rest:
-    """A service starts again whatever ended it, slower with every failure."""
+    """Restart a service whatever ended it, with a longer delay after every failure."""
     if throttle_s(task.failures) > 0:
         return Decision(facts=(TaskThrottled(),), because="throttled after a failure")
     ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="started again")
+    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="restarted")
 
 
 def may_retry(task: Task) -> bool:
-    """Whether an ended batch task gets another run: a system failure is free up to its limit."""
+    """Whether an ended batch task gets another run: system failures up to a limit are free."""
     return task.free_try or task.failures < task.policy.max_failures
 
 
-_RUN_ON: Mapping[TaskGoals, TaskStep] = {
+_ON_HOST: Mapping[TaskGoals, TaskStep] = {
     TaskGoals.SUCCEEDED: wait,
     TaskGoals.RUNNING: wait,
     TaskGoals.KILLED: kill,
@@ -147,7 +145,7 @@ _RUN_ON: Mapping[TaskGoals, TaskStep] = {
 _ENDED_BADLY: Mapping[TaskGoals, TaskStep] = {
     TaskGoals.SUCCEEDED: retry,
     TaskGoals.RUNNING: run_again,
-    TaskGoals.KILLED: rest,
+    TaskGoals.KILLED: release_admission,
     TaskGoals.DELETED: forget,
 }
 
@@ -158,10 +156,10 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
         TaskGoals.KILLED: withdraw,
         TaskGoals.DELETED: withdraw,
     },
-    TaskStates.LAUNCHING: _RUN_ON,
-    TaskStates.LAUNCHED: _RUN_ON,
-    TaskStates.STARTING: _RUN_ON,
-    TaskStates.RUNNING: _RUN_ON,
+    TaskStates.LAUNCHING: _ON_HOST,
+    TaskStates.LAUNCHED: _ON_HOST,
+    TaskStates.STARTING: _ON_HOST,
+    TaskStates.RUNNING: _ON_HOST,
     TaskStates.KILLING: {
         TaskGoals.SUCCEEDED: wait,
         TaskGoals.RUNNING: wait,
@@ -169,9 +167,9 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
         TaskGoals.DELETED: wait,
     },
     TaskStates.SUCCEEDED: {
-        TaskGoals.SUCCEEDED: rest,
+        TaskGoals.SUCCEEDED: release_admission,
         TaskGoals.RUNNING: run_again,
-        TaskGoals.KILLED: rest,
+        TaskGoals.KILLED: release_admission,
         TaskGoals.DELETED: forget,
     },
     TaskStates.FAILED: _ENDED_BADLY,

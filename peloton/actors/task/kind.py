@@ -17,7 +17,7 @@ from peloton.actors.task.goals import pursue
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
 
-# What a message lacks stands in the parent's table of configs; the slice's class stays unknown.
+# Fields that a task leaves empty are filled in from the slice's table of configs (`specs`).
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
     Launch: lambda parent, message, spec: Launch(message.run, parent.specs[spec].run),
     Enqueue: lambda parent, message, spec: Enqueue(message.ticket, parent.specs[spec].lot_shape),

@@ -1,7 +1,7 @@
-"""What a task hears. All of it comes as sets: one message to many members of a crowd.
+"""Messages a task receives. All are sent to sets: one message to many members of a crowd.
 
-A task knows neither its own name nor its host; `run` and `ticket` are the natural keys by which a
-repeat or a late word is told from a new one.
+A task knows neither its own name nor its host; `run` and `ticket` are the natural keys that
+distinguish a repeated or late message from a new one.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class End(enum.IntEnum):
 
 
 class RunOutcome(Value, frozen=True, gc=False, array_like=True):
-    """The end of a run as its host saw it. `reason` is a short name, `message` is for people."""
+    """How a run ended on its host. `reason` is a short name, `message` is for people."""
 
     end: End
     exit_code: int | None = None
     signal: str = ""
     reason: str = ""
     message: str = ""
-    system: bool = False  # not the program's fault: the try is free
+    system: bool = False  # not the program's fault: it uses up no attempt
 
 
 class PastRun(Value, frozen=True, gc=False, array_like=True):
@@ -56,7 +56,7 @@ class PastRun(Value, frozen=True, gc=False, array_like=True):
 
 
 class Policy(Value, frozen=True, gc=False, array_like=True):
-    """What a task decides by, shared by all members with the same config."""
+    """The limits a task decides by, shared by all members with the same config."""
 
     max_failures: int = 0
     start_timeout_s: float = 180 * 60.0
@@ -64,7 +64,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: the goal, and for those that do not exist yet what they are."""
+    """Slice to tasks: the goal; the other fields create those that do not exist yet."""
 
     goal: TaskGoals
     policy: Policy
@@ -74,41 +74,41 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
 
 
 class Queued(Message, frozen=True, gc=False, array_like=True):
-    """Lot to tasks: your ask of this number stands in the queue."""
+    """Lot to tasks: the ticket of this number is in the queue."""
 
     ticket: int
 
 
 class Admitted(Message, frozen=True, gc=False, array_like=True):
-    """Lot to tasks: the pool has room for you under this ask."""
+    """Lot to tasks: the pool admitted this ticket."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
     ticket: int
 
     def replaced(self) -> Message:
-        """Who is admitted at once need not hear that it is queued."""
+        """A task that is admitted at once needs no separate `Queued`."""
         return Queued(self.ticket)
 
 
 class TicketReleased(Message, frozen=True, gc=False, array_like=True):
-    """Lot to tasks: nothing is held for you under this ask or a lower one."""
+    """Lot to tasks: the lot holds neither this ticket nor a lower one."""
 
     ticket: int
 
 
 class AssignHosts(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: launch; the values are the hosts, one for each."""
+    """Slice to tasks: launch; the values are the hosts, one for each member."""
 
 
 class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: no host there could ever run you, so hold no room; or: one could now."""
+    """Slice to tasks: no host could run you, so release your ticket; or one could now."""
 
     unschedulable: bool
 
 
 class Accepted(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: there is room for this run, and it is held."""
+    """Host to tasks: resources are granted to this run."""
 
     run: int
 
@@ -120,17 +120,17 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
 
     run: int
     reason: str
-    summary: HostSummary | None = None  # the host's room as of the refusal
+    summary: HostSummary | None = None  # what the host has free as of the refusal
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run's process runs."""
+    """Host to tasks: this run's process has started."""
 
     run: int
 
 
 class Ended(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run is over. `at` is when it ended, where that is long ago."""
+    """Host to tasks: this run ended. `at` is when, where that is long ago."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 

@@ -1,9 +1,9 @@
 """The state of a task, and how facts change it.
 
-Only what `decide` reads is state; what differs from member to member (host, times, the end of the
-last run) stands in columns, so that a thousand tasks in step are one value. The ask number and
-what became of the ask (`admission`) are state and not columns of the slice: they differ only where
-runs do, and so the whole way of an instance through queue, host and end is one table.
+Only what `decide` reads is state; what differs from member to member (host, times, the outcome of
+the last run) is kept in columns, so that a thousand tasks in equal states are one value. `ticket`
+and `admission` are not columns: they differ only where runs do, and as state they let one table
+cover an instance from queue to end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TaskStates(enum.IntEnum):
     WAITING = 1
     LAUNCHING = 2
     LAUNCHED = 3
-    STARTING = 4  # for backends that tell a start under way from a run; none of ours does yet
+    STARTING = 4  # for backends that report a start in progress; none of ours does yet
     RUNNING = 5
     KILLING = 6
     SUCCEEDED = 7
@@ -39,7 +39,7 @@ class TaskStates(enum.IntEnum):
 
 
 class Admission(enum.IntEnum):
-    """What became of the current ask for room in the pool."""
+    """How far the current ticket is in the pool."""
 
     NONE = 0
     REQUESTED = 1
@@ -61,7 +61,7 @@ ON_HOST = frozenset(
 
 
 class Task(Value, frozen=True, gc=False, array_like=True):
-    """One instance, or a thousand in step."""
+    """One instance, or all instances of a slice that are in equal states."""
 
     goal: TaskGoals
     state: TaskStates
@@ -71,9 +71,9 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     admission: Admission = Admission.NONE
     failures: int = 0
     system_failures: int = 0
-    free_try: bool = False  # the last run failed by no fault of the program
-    because: str = ""  # why it is being killed, or why its last launch came to nothing
-    unschedulable: bool = False  # no host there could ever run it: it asks for no room
+    free_try: bool = False  # the last failure was no fault of the program: it uses no attempt up
+    because: str = ""  # why it is being killed, or why its last launch was refused
+    unschedulable: bool = False  # no host could run it: it requests no admission
 
 
 _STATE_OF_END = {
@@ -102,10 +102,10 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
     if task.goal in (TaskGoals.KILLED, TaskGoals.DELETED) and state != TaskStates.SUCCEEDED:
         return replace(task, state=TaskStates.KILLED)
     if task.state == TaskStates.KILLING and state == TaskStates.KILLED:
-        # Killed by us with another goal: it did not start in time, which is nobody's failure.
+        # Killed by us though it should run: it did not start in time, which is a system failure.
         state = TaskStates.LOST
     if state == TaskStates.SUCCEEDED:
-        # A service that ends has failed, however well it ended.
+        # A service must not end, so every end counts as a failure.
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
     if outcome.system or state == TaskStates.LOST:
@@ -115,7 +115,7 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
     return replace(task, state=state, failures=task.failures + 1, free_try=False, because="")
 
 
-def _asked(task: Task, fact: f.AdmissionRequested) -> Task:
+def _requested(task: Task, fact: f.AdmissionRequested) -> Task:
     return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 
@@ -129,12 +129,12 @@ def _retried(task: Task, fact: f.TaskRetried) -> Task:
     )
 
 
-def _shelved(task: Task, fact: f.TaskUnschedulable) -> Task:
+def _marked_unschedulable(task: Task, fact: f.TaskUnschedulable) -> Task:
     return replace(task, unschedulable=fact.unschedulable)
 
 
-def _room(room: Admission) -> Callable[[Task, Any], Task]:
-    return lambda task, fact: replace(task, admission=room)
+def _admission(admission: Admission) -> Callable[[Task, Any], Task]:
+    return lambda task, fact: replace(task, admission=admission)
 
 
 def _state(state: TaskStates) -> Callable[[Task, Any], Task]:
@@ -144,11 +144,11 @@ def _state(state: TaskStates) -> Callable[[Task, Any], Task]:
 EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskCreated: _created,
     f.TaskGoalSet: lambda task, fact: replace(task, goal=fact.goal),
-    f.AdmissionRequested: _asked,
-    f.AdmissionQueued: _room(Admission.QUEUED),
-    f.AdmissionGranted: _room(Admission.ADMITTED),
-    f.AdmissionReleasing: _room(Admission.RELEASING),
-    f.AdmissionReleased: _room(Admission.NONE),
+    f.AdmissionRequested: _requested,
+    f.AdmissionQueued: _admission(Admission.QUEUED),
+    f.AdmissionGranted: _admission(Admission.ADMITTED),
+    f.AdmissionReleasing: _admission(Admission.RELEASING),
+    f.AdmissionReleased: _admission(Admission.NONE),
     f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,
@@ -158,7 +158,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskRetried: _retried,
     f.TaskThrottled: _state(TaskStates.THROTTLED),
     f.TaskWithdrawn: _state(TaskStates.KILLED),
-    f.TaskUnschedulable: _shelved,
+    f.TaskUnschedulable: _marked_unschedulable,
     f.TaskForgotten: lambda task, fact: None,
 }
 
@@ -190,12 +190,12 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
 }
 
 
-def _put_run_away(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
+def _archive_run(task: Task, read: Callable[[str], Any]) -> Mapping[str, Any]:
     outcome = read("outcome")
     past = PastRun(task.run, read("host"), read("started_at"), read("ended_at"), outcome)
     return {"runs": ((*(read("runs") or ()), past))[-RUNS_KEPT_MAX:]}
 
 
 ARCHIVE: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {
-    f.TaskRetried: _put_run_away
+    f.TaskRetried: _archive_run
 }

@@ -1,7 +1,7 @@
 """The keeper: a small program that starts, watches and reaps real tasks and outlives the daemon.
 
 It turns launches and kills read from a Unix socket into process groups, and their ends into
-records that are safe on disk before anybody hears of them. It must use nothing but the standard
+records that are safe on disk before they are reported. It must use nothing but the standard
 library and import nothing of the package around it: it runs for as long as the longest task, so
 it must start fast, stay small, and never depend on what an upgrade of the package replaces.
 
@@ -10,11 +10,11 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     service    sockets and the loop
     runs       every run from its launch to its acknowledged end
     adoption   what a successor makes of a killed keeper's runs
-    kinds      the records: runs, ends, the words for how a run ended
+    kinds      the records: runs, ends, the reasons of an end
     journal    the durable lines
     identity   who the keeper is, and which cluster it serves
     processes  fork, /proc, signals
-    watch      what is looked at now and then
+    watch      periodic checks
     sandboxes  the folders of the runs
     calling    the daemon's side: reach it, start it
     wire       lines of JSON

@@ -1,7 +1,7 @@
-"""Adoption: what a keeper makes of the runs of one that was killed.
+"""Adoption: how a keeper takes over the runs of one that was killed.
 
 Turns journaled runs into those still alive, to watch and kill, and those that are over; kills
-what the dead ones left behind. It must not invent an exit status: only a parent learns it.
+what ended runs left behind. It must not invent an exit status: only a parent receives it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from . import kinds, processes
 from .kinds import KeeperRun, Memory
 
 # Each pass kills what it sees; a process that forks meanwhile is seen by the next pass.
-_HUNT_PASSES_MAX = 40
-_HUNT_PAUSE_S = 0.005
+_KILL_PASSES_MAX = 40
+_KILL_PAUSE_S = 0.005
 
 
 def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
-    """The runs that still live. A process number of before a restart of the machine means
-    nothing, so the boot must be the same one."""
+    """The runs that are still alive. A pid from before a restart of the machine means nothing, so
+    the boot id must be the same."""
     boot = processes.boot_id()
     same_boot = memory.boot_id == boot
     memory.boot_id = boot
@@ -33,9 +33,9 @@ def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
             alive.append(run)
         else:
             run.end = _lost(run, same_boot=same_boot, now=now)
-            run.told = True
+            run.end_safe = True
     keep = {run.run_id for run in alive}
-    hunt(folder, lambda run_id: run_id not in keep)
+    kill_marked(folder, lambda run_id: run_id not in keep)
     return alive
 
 
@@ -45,35 +45,35 @@ def _lost(run: KeeperRun, *, same_boot: bool, now: float) -> kinds.Record:
     return kinds.end_of(kinds.LOST, reason=reason, message=message, at=now)
 
 
-def hunt(folder: str, doomed: Callable[[str], bool]) -> None:
-    """Kills every process born for a doomed run of this folder, wherever it has gone."""
+def kill_marked(folder: str, selected: Callable[[str], bool]) -> None:
+    """Kill every process started for a selected run of this folder, in whatever session it is."""
     _until_none(
         lambda: [
             pid
-            for pid, found in processes.everybody()
-            if found.state not in "ZX"
+            for pid, info in processes.all_processes()
+            if info.state not in "ZX"
             and (run_id := processes.marked_run(pid, folder)) is not None
-            and doomed(run_id)
+            and selected(run_id)
         ]
     )
 
 
-def hunt_session(leader: int) -> None:
-    """Only for a leader seen alive a moment ago: later its number might be somebody else's."""
+def kill_session(leader: int) -> None:
+    """Only for a leader seen alive a moment ago: later its pid may be another process's."""
     _until_none(
         lambda: [
             pid
-            for pid, found in processes.everybody()
-            if found.session == leader and found.state not in "ZX"
+            for pid, info in processes.all_processes()
+            if info.session == leader and info.state not in "ZX"
         ]
     )
 
 
-def _until_none(seek: Callable[[], list[int]]) -> None:
-    for _ in range(_HUNT_PASSES_MAX):
-        quarry = seek()
-        if not quarry:
+def _until_none(find: Callable[[], list[int]]) -> None:
+    for _ in range(_KILL_PASSES_MAX):
+        found = find()
+        if not found:
             return
-        for pid in quarry:
+        for pid in found:
             processes.signal_one(pid, signal.SIGKILL)
-        time.sleep(_HUNT_PAUSE_S)
+        time.sleep(_KILL_PAUSE_S)

@@ -1,7 +1,7 @@
-"""Calling the keeper: reach it, start it, remember what it was asked.
+"""The daemon's side of the keeper: reach it, start it, remember unanswered requests.
 
-Turns a folder into a connected socket and unanswered questions into what a successor is to be
-asked again. It must not read answers' meaning beyond what they settle, nor hold a thread.
+Turns a folder into a connected socket, and unanswered requests into those to repeat to a
+successor. It must not read more of an answer than which request it settles, nor own a thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import wire
 START_TIMEOUT_S = 20.0
 _KEEPER = Path(__file__).parent / "__main__.py"
 _READY_STATUS, _HELD_STATUS = 0, 3
-# The daemon's environment may hold secrets, and a task's parent shows its own to the task.
+# The daemon's environment may hold secrets, and a task can read the one of its parent.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 
@@ -26,19 +26,19 @@ class KeeperUnavailable(Exception):
     """No keeper answers and none could be started, for now."""
 
 
-class Book:
-    """What was asked and not answered yet, and under which epoch. Bounded by what its host's
-    ledger holds."""
+class UnansweredRequests:
+    """Requests without an answer, with the epoch of their host. Bounded by the ledgers of the
+    hosts."""
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
         self._launches: dict[str, wire.KeeperMessage] = {}
         self._kills: dict[str, wire.KeeperMessage] = {}
 
-    def note(self, message: wire.KeeperMessage) -> wire.KeeperMessage | None:
-        """The message as it is to be said, or None while nobody owns its host here."""
-        question = message["q"]
-        if question == "ack":
+    def record(self, message: wire.KeeperMessage) -> wire.KeeperMessage | None:
+        """The message as it is to be sent, or None while nobody owns its host here."""
+        request = message["q"]
+        if request == "ack":
             return message
         host = message["host"]
         if "epoch" in message:
@@ -47,15 +47,15 @@ class Book:
             return None
         else:
             message["epoch"] = self._epochs[host]
-        if question == "launch":
+        if request == "launch":
             for run in message["runs"]:
                 self._launches[run["run"]] = {**message, "runs": [run]}
-        elif question == "kill":
+        elif request == "kill":
             for pair in message["runs"]:
                 self._kills[pair[0]] = {**message, "runs": [pair]}
         return message
 
-    def strike(self, message: wire.KeeperMessage) -> None:
+    def settle(self, message: wire.KeeperMessage) -> None:
         """`started` answers a launch, an end answers all; a refusal ends all of its host."""
         answer = message["a"]
         if answer in ("started", "ended"):
@@ -68,19 +68,19 @@ class Book:
     def _forget(self, host: str, epoch: int) -> None:
         if self._epochs.get(host, -1) <= epoch:
             self._epochs.pop(host, None)
-        for book in (self._launches, self._kills):
-            for run_id in [r for r, m in book.items() if m["host"] == host]:
-                if book[run_id]["epoch"] <= epoch:
-                    del book[run_id]
+        for requests in (self._launches, self._kills):
+            for run_id in [r for r, m in requests.items() if m["host"] == host]:
+                if requests[run_id]["epoch"] <= epoch:
+                    del requests[run_id]
 
-    def forget_questions(self) -> None:
-        """One of them was refused as nonsense; said again it would be refused for ever. Their
-        hosts ask again for what is missing in the next listing."""
+    def forget_requests(self) -> None:
+        """One of them was refused as invalid; repeated, it would be refused for ever. The hosts
+        order again what is missing in the next listing."""
         self._launches.clear()
         self._kills.clear()
 
-    def again(self) -> Iterator[wire.KeeperMessage]:
-        """The lists last: one that overtook a launch would say that its run does not exist."""
+    def repeats(self) -> Iterator[wire.KeeperMessage]:
+        """All of them. Lists come last: one that overtook a launch would not list its run."""
         for host, epoch in self._epochs.items():
             yield {"q": "hello", "host": host, "epoch": epoch}
         yield from self._launches.values()
@@ -90,9 +90,9 @@ class Book:
 
 
 def dial(folder: Path) -> socket.socket:
-    """Through a descriptor of the folder: a socket's path has room for 107 bytes only.
+    """Through a descriptor of the folder: a socket's path is limited to 107 bytes.
 
-    It never waits: where too many wait already, nobody takes them in, and that is a trouble.
+    It never blocks: if the backlog of the keeper is full, it raises OSError.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -108,8 +108,8 @@ def dial(folder: Path) -> socket.socket:
 
 
 def start_keeper(folder: Path, settings: Sequence[str]) -> None:
-    """It detaches by itself and leaves a status behind. No fork of this process: gRPC's threads
-    would not survive one."""
+    """Start the keeper; it detaches by itself. Raises KeeperUnavailable. This process must not
+    fork: gRPC's threads would not survive it."""
     command = [sys.executable, "-I", "-S", str(_KEEPER), str(folder), *settings]
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,6 +127,6 @@ def start_keeper(folder: Path, settings: Sequence[str]) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired as late:
-            raise KeeperUnavailable("the keeper does not start in time") from late
+            raise KeeperUnavailable("the keeper did not start in time") from late
     if done.returncode not in (_READY_STATUS, _HELD_STATUS):
-        raise KeeperUnavailable(f"the keeper does not start; see {folder / 'keeper.log'}")
+        raise KeeperUnavailable(f"the keeper did not start; see {folder / 'keeper.log'}")

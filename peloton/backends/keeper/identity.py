@@ -1,8 +1,8 @@
-"""Who a keeper is, and for which cluster it works: two small files in its folder, each made once.
+"""A keeper's identity and its cluster: two small files in its folder, each made once.
 
-Turns a folder into the keeper's identity, drawn by whoever asks first, and into the cluster that
-claimed it first. It must never change a file that is there: hosts have written the identity down,
-and know their runs by it. A folder that is moved keeps both; a copy of it would have both as well.
+Turns a folder into the keeper's identity, drawn at the first call, and into the cluster that
+claimed it first. It must never change an existing file: hosts have journaled the identity, and
+know their runs by it. A folder that is moved keeps both; a copy of it would have both as well.
 
 Both sides use this module, the keeper and a daemon, so that a folder whose keeper is of an earlier
 version has an identity too.
@@ -29,8 +29,8 @@ def cluster_of(folder: str, mark: str) -> str:
 
 
 def _made_once(path: str, text: str) -> str:
-    """What the file says; it says `text` if it is new. Of several that make it at once, one wins:
-    a link is made of a whole file, and only where there is none."""
+    """The content of the file; a new file gets `text`. Of concurrent writers one wins: the link
+    is made to a complete file, and only if there is none."""
     found = _read(path)
     if found is not None:
         return found
@@ -43,7 +43,7 @@ def _made_once(path: str, text: str) -> str:
         try:
             os.link(draft, path)
         except FileExistsError:
-            pass  # somebody was quicker: theirs counts
+            pass  # another process was first: its content counts
     finally:
         if os.path.exists(draft):
             os.unlink(draft)

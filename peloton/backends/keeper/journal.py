@@ -5,9 +5,9 @@ It must not know what a record means.
 
 One file instead of one per run: a whole batch of launches or ends then costs one sync.
 
-After a failed write or sync nothing is appended any more: what the file holds is unknown, and a
-second fsync after a failed one reports success for bytes that are gone. Only `rewrite`, which
-makes a new file from what memory knows, heals it.
+After a failed write or sync nothing is appended any more: the content of the file is unknown, and
+a second fsync after a failed one reports success for bytes that are gone. Only `rewrite`, which
+makes a new file from memory, repairs it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JournalRecord = dict[str, Any]
 
 
 class KeeperJournalFailed(Exception):
-    """Not written, or perhaps not: nothing that rests on these records may be said."""
+    """Perhaps not written: nothing that depends on these records may be reported."""
 
 
 class KeeperJournal:
@@ -34,7 +34,7 @@ class KeeperJournal:
 
     def read(self) -> list[JournalRecord]:
         """Everything up to the first line that is not whole: a keeper killed in the middle of a
-        write leaves such a tail, and nothing was said on the strength of it."""
+        write leaves such a tail, and nothing was reported because of it."""
         try:
             with open(self._path, "rb") as file:
                 data = file.read()

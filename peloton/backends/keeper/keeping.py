@@ -23,15 +23,15 @@ READY_STATUS, HELD_STATUS = 0, 3
 _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
 
 
-def keep(folder: str, arguments: list[str], *, teller: int) -> None:
+def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S]
-    numbers = [float(word) for word in arguments] + defaults[len(arguments) :]
+    numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
     settings = ServiceSettings(
         idle_s=numbers[0], sandboxes_kept_max=int(numbers[1]), round_s=numbers[2]
     )
     lock_fd = _lock()
     if lock_fd < 0:
-        os.write(teller, bytes([HELD_STATUS]))
+        os.write(status_fd, bytes([HELD_STATUS]))
         return
     become_subreaper()
     journal = KeeperJournal("journal")
@@ -44,8 +44,8 @@ def keep(folder: str, arguments: list[str], *, teller: int) -> None:
     runs = Runs(folder, memory, journal=journal, boxes=boxes)
     runs.adopted = {run.run_id: run for run in alive}
     service = Service(runs, settings, lock_fd=lock_fd)
-    os.write(teller, bytes([READY_STATUS]))
-    os.close(teller)
+    os.write(status_fd, bytes([READY_STATUS]))
+    os.close(status_fd)
     # Fewer pages to copy per fork, and nothing here makes cycles.
     gc.collect()
     gc.freeze()

@@ -18,7 +18,7 @@ SUCCEEDED, FAILED, KILLED, LOST = "SUCCEEDED", "FAILED", "KILLED", "LOST"
 
 EXITED = "exited"
 SIGNALLED = "ended by a signal"
-KILL_ASKED = "killed"
+KILL_REQUESTED = "killed"
 OVER_MEMORY = "memory limit exceeded"
 NOT_RUNNABLE = "command cannot be run"
 NOT_STARTED = "could not be started"
@@ -30,13 +30,13 @@ MACHINE_RESTARTED = "machine restarted, exit status unknown"
 class KeeperRun:
     """One run, from its launch to its acknowledgement.
 
-    `end` is set when it is over, `told` once that end is safe on disk: until then nobody may
-    hear of it, or a keeper killed at that moment would have given its word for nothing.
+    `end` is set when it is over, `end_safe` once that end is safe on disk: before that it must not
+    be reported, as a keeper killed at that moment would lose an end that was reported.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
-        "kill_asked", "over_memory", "adopted", "end", "told", "recorded",
+        "kill_requested", "over_memory", "adopted", "end", "end_safe", "recorded",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -47,11 +47,11 @@ class KeeperRun:
         self.pid = 0
         self.birth = 0
         self.started_at = 0.0
-        self.kill_asked = False
+        self.kill_requested = False
         self.over_memory = ""
         self.adopted = False
         self.end: Record | None = None
-        self.told = False
+        self.end_safe = False
         self.recorded = False
 
     @property
@@ -111,7 +111,7 @@ def boot_record(boot_id: str) -> Record:
 
 
 class Memory:
-    """All that a keeper must not forget: the fold of its journal."""
+    """The durable state of a keeper: the fold of its journal."""
 
     def __init__(self, boot_id: str) -> None:
         self.boot_id = boot_id
@@ -140,7 +140,7 @@ class Memory:
             run.pid, run.birth, run.started_at = record["pid"], record["birth"], record["at"]
         elif kind == "end":
             run = self.runs[record["run"]]
-            run.end, run.told = record["end"], True
+            run.end, run.end_safe = record["end"], True
         elif kind == "ack":
             self.runs.pop(record["run"], None)
         else:
@@ -170,8 +170,8 @@ def ended_event(run_id: str, end: Record) -> Record:
 
 
 def listed(run: KeeperRun) -> Record:
-    """An end not yet safe is shown as running: it may still be unknown to a successor."""
-    if run.told:
+    """An end that is not safe yet is listed as running: a successor may not know it."""
+    if run.end_safe:
         state = "ended"
     elif run.pid:
         state = "running"
@@ -179,5 +179,5 @@ def listed(run: KeeperRun) -> Record:
         state = "queued"
     return {
         "run": run.run_id, "state": state, "pid": run.pid, "at": run.started_at,
-        "end": run.end if run.told else None,
+        "end": run.end if run.end_safe else None,
     }  # fmt: skip

@@ -1,17 +1,17 @@
-"""Processes: forking a run behind a gate, signals to its group, and what /proc tells.
+"""Processes: forking a run behind a gate, signals to its group, and reading /proc.
 
-Turns a command into a process group and a process number into facts. It must not know what a
-run is, decide when one is to die, or wait for anything.
+Turns a command into a process group, and a pid into facts. It must not know what a run is,
+decide when one is to be killed, or wait for anything.
 
-Why a gate: a keeper killed between the fork and the note of its process number would leave a
-task behind that its successor knows nothing of.
+Why a gate: a keeper killed between the fork and the record of its pid would leave a task that
+its successor does not know.
 
 1. The keeper forks; the child makes its session and reads one byte from the gate.
-2. The keeper writes the numbers of the whole batch to its journal.
-3. Only then it writes to the gate, and the children become their commands.
+2. The keeper writes the pids of the whole batch to its journal.
+3. Only then it writes to the gate, and the children exec their commands.
 
-Killed before 3, the gate closes with the keeper and the children leave without having done
-anything; killed after 2, the successor finds their numbers.
+Killed before 3, the gate closes with the keeper and the children exit without having done
+anything; killed after 2, the successor finds their pids.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEEPER_MARK = "PELOTON_KEEPER"
 NOT_FOUND_STATUS, NOT_RUNNABLE_STATUS, NEVER_STARTED_STATUS = 127, 126, 125
 
 _PR_SET_CHILD_SUBREAPER = 36
-_COMPLAINT_CHARS_MAX = 500
+_EXEC_ERROR_CHARS_MAX = 500
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ALL_SIGNALS = signal.valid_signals()
 # Python ignores these two and a child would inherit that: a task in a pipe would never end.
@@ -55,24 +55,24 @@ class Stat(NamedTuple):
 
 
 def become_subreaper() -> None:
-    """Orphans of our runs come to us instead of to init, so none escapes by a double fork."""
+    """Orphans of runs are reparented to the keeper, not to init: none escapes by a double fork."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot become a subreaper")
 
 
-class Nursery:
+class ForkBatch:
     """One batch of forks behind one gate.
 
-    The complaints pipe outlives the batch: a child that cannot become its command says why
-    before it leaves, so the reason is there when its exit is seen.
+    The pipe for exec errors outlives the batch: a child that cannot exec its command writes the
+    reason before it exits, so the reason is there when its exit is seen.
     """
 
-    def __init__(self, complaints: int) -> None:
-        self._complaints = complaints
-        self._born = 0
+    def __init__(self, exec_errors: int) -> None:
+        self._exec_errors = exec_errors
+        self._forked = 0
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL_SIGNALS)
         try:
-            self._gate, self._opener = os.pipe()
+            self._gate, self._gate_write = os.pipe()
         except OSError:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             raise
@@ -81,23 +81,23 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             self._child(program)
-        self._born += 1
+        self._forked += 1
         return pid
 
     def open(self) -> None:
         """A batch is far smaller than a pipe, so this cannot block."""
-        os.write(self._opener, b"g" * self._born)
+        os.write(self._gate_write, b"g" * self._forked)
 
     def close(self) -> None:
         os.close(self._gate)
-        os.close(self._opener)
+        os.close(self._gate_write)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _child(self, program: Program) -> NoReturn:
         status = NOT_RUNNABLE_STATUS
         try:
             os.setsid()
-            os.close(self._opener)
+            os.close(self._gate_write)
             for number in _RESET_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
@@ -108,16 +108,16 @@ class Nursery:
             os.execvpe(program.value, program.arguments, program.environment)
         except FileNotFoundError as trouble:
             status = NOT_FOUND_STATUS
-            self._complain(program, trouble)
-        except BaseException as trouble:  # a copy of the keeper must not live on
-            self._complain(program, trouble)
+            self._write_exec_error(program, trouble)
+        except BaseException as trouble:  # a copy of the keeper must not survive
+            self._write_exec_error(program, trouble)
         finally:
             os._exit(status)
 
-    def _complain(self, program: Program, trouble: BaseException) -> None:
+    def _write_exec_error(self, program: Program, trouble: BaseException) -> None:
         why = os.strerror(trouble.errno or 0) if isinstance(trouble, OSError) else repr(trouble)
-        text = f"cannot run {program.value!r}: {why}"[:_COMPLAINT_CHARS_MAX]
-        os.write(self._complaints, json.dumps([os.getpid(), text]).encode() + b"\n")
+        text = f"cannot run {program.value!r}: {why}"[:_EXEC_ERROR_CHARS_MAX]
+        os.write(self._exec_errors, json.dumps([os.getpid(), text]).encode() + b"\n")
 
 
 def _enter(sandbox: str) -> None:
@@ -131,8 +131,8 @@ def _enter(sandbox: str) -> None:
 
 
 def signal_group(pid: int, number: int) -> None:
-    """To the whole group of an unreaped child or a process just seen alive: its number is then
-    nobody else's. A child that has no group yet is alone, and gets the signal itself."""
+    """To the whole group of an unreaped child or a process just seen alive: its pid cannot be
+    reused then. A child that has no group yet is alone, and gets the signal itself."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
@@ -167,12 +167,12 @@ def stat(pid: int) -> Stat | None:
 
 
 def is_alive(pid: int, birth: int) -> bool:
-    """The same process, not another one with its number; a zombie has ended."""
+    """Whether this very process lives, not another one with its pid; a zombie has ended."""
     found = stat(pid)
     return found is not None and found.birth == birth and found.state not in "ZX"
 
 
-def everybody() -> Iterator[tuple[int, Stat]]:
+def all_processes() -> Iterator[tuple[int, Stat]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             found = stat(int(name))
@@ -181,36 +181,36 @@ def everybody() -> Iterator[tuple[int, Stat]]:
 
 
 def children() -> list[int]:
-    """Our own: runs, helpers, and orphans that came to us."""
+    """Of the keeper: runs, helpers, and reparented orphans."""
     me = os.getpid()
     try:
         with open(f"/proc/{me}/task/{me}/children", "rb") as file:
-            return [int(word) for word in file.read().split()]
+            return [int(pid) for pid in file.read().split()]
     except FileNotFoundError:  # a kernel built without this file
-        return [pid for pid, found in everybody() if found.parent == me]
+        return [pid for pid, found in all_processes() if found.parent == me]
 
 
 def marked_run(pid: int, keeper: str) -> str | None:
-    """The run a process was started for, by the environment it was given at its birth."""
+    """The run a process was started for, by its initial environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            words = file.read().split(b"\0")
+            variables = file.read().split(b"\0")
     except OSError:
         return None
-    if f"{KEEPER_MARK}={keeper}".encode() not in words:
+    if f"{KEEPER_MARK}={keeper}".encode() not in variables:
         return None
     start = f"{RUN_MARK}=".encode()
-    for word in words:
-        if word.startswith(start):
-            return word[len(start) :].decode(errors="replace")
+    for variable in variables:
+        if variable.startswith(start):
+            return variable[len(start) :].decode(errors="replace")
     return None
 
 
 def rss_by_session(wanted: Mapping[int, object]) -> dict[int, int]:
     """Resident bytes per session, for those wanted. Shared pages count once per process, which
-    is why limits compared with this sum must leave room."""
+    is why limits compared with this sum must leave a margin."""
     sums: dict[int, int] = {}
-    for _, found in everybody():
+    for _, found in all_processes():
         if found.session in wanted:
             sums[found.session] = sums.get(found.session, 0) + found.rss_bytes
     return sums

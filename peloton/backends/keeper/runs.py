@@ -1,7 +1,8 @@
 """All runs of one keeper, from launch to acknowledged end.
 
 Turns requests and the deaths of processes into journal records and events, in that order:
-nothing is told before it is safe. It must not read a socket or wait for anything but the disk.
+nothing is reported before it is safe on disk. It must not read a socket or wait for anything but
+the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .sandboxes import SandboxFolders
 
 # So many launches share one sync of the journal; kills and ends are served between batches.
 LAUNCH_BATCH_MAX = 64
-# What a task inherits of the keeper's environment: enough to find a shell, and no secret.
+# What a task inherits from the keeper's environment: enough to find a shell, and no secret.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 _PIPE_READ_BYTES = 65536
 
@@ -35,10 +36,10 @@ class EpochRefused(Exception):
 
 
 class BadRequest(Exception):
-    """The sender said something no honest one says."""
+    """The request is malformed."""
 
 
-# What reading a request raises that lacks a field, or has another thing in its place.
+# What reading a malformed request may raise.
 _MALFORMED = (BadRequest, KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -57,14 +58,14 @@ class Runs:
         self._ending: list[KeeperRun] = []
         self._notes: list[Record] = []
         self._kills: list[tuple[float, str]] = []
-        self._complaints: dict[int, str] = {}
-        self.complaints_fd, self._complain_fd = os.pipe()
-        os.set_blocking(self.complaints_fd, False)
+        self._exec_errors: dict[int, str] = {}
+        self.exec_errors_fd, self._exec_errors_write_fd = os.pipe()
+        os.set_blocking(self.exec_errors_fd, False)
 
-    # What the daemon asks.
+    # Requests of the daemon.
 
     def hello(self, host: str, epoch: int) -> None:
-        """Raises the host's epoch for good, or refuses one that was overtaken."""
+        """Raise the host's epoch durably; raises EpochRefused if a higher one is known."""
         known = self.memory.epochs.get(host, -1)
         if epoch < known:
             raise EpochRefused(known)
@@ -73,7 +74,7 @@ class Runs:
             self.memory.epochs[host] = epoch
 
     def launch(self, host: str, requests: Iterable[Record]) -> None:
-        """A repeat is answered from what is known; nonsense fails its own run only."""
+        """A repeat is answered from the records; a malformed request fails its own run only."""
         for request in requests:
             known = self.memory.runs.get(request["run"])
             if known is None:
@@ -85,7 +86,7 @@ class Runs:
                 self.memory.runs[run.run_id] = run
                 self._queue.append(run)
             elif known.host == host:
-                self._tell_again(known)
+                self._report_again(known)
             else:
                 self._refuse_used(host, known.run_id)
 
@@ -94,19 +95,19 @@ class Runs:
         if run is None or run.host != host:
             self.events.append((host, {"a": "unknown", "run": run_id}))
         elif run.end is not None:
-            self._tell_again(run)
+            self._report_again(run)
         else:
-            first, run.kill_asked = not run.kill_asked, True
+            first, run.kill_requested = not run.kill_requested, True
             if run.pid and first:
                 self._signal(run, signal.SIGTERM)
             if run.pid:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
     def ack(self, run_ids: Iterable[str]) -> None:
-        """Forgets ended runs; their folders stay, so their ids stay taken."""
+        """Delete ended runs; their folders stay, so their ids stay taken."""
         for run_id in run_ids:
             run = self.memory.runs.get(run_id)
-            if run is not None and run.told:
+            if run is not None and run.end_safe:
                 del self.memory.runs[run_id]
                 self._notes.append(kinds.ack_record(run_id))
                 self.sandboxes.finish(run_id)
@@ -114,8 +115,8 @@ class Runs:
     def listing(self, host: str) -> list[Record]:
         return [kinds.listed(run) for run in self.memory.runs.values() if run.host == host]
 
-    def _tell_again(self, run: KeeperRun) -> None:
-        if run.told and run.end is not None:
+    def _report_again(self, run: KeeperRun) -> None:
+        if run.end_safe and run.end is not None:
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end)))
         elif run.live:
             self.events.append((run.host, kinds.started_event(run)))
@@ -124,7 +125,7 @@ class Runs:
 
     @property
     def busy(self) -> bool:
-        """Ends nobody acknowledged do not count: they are safe in the journal."""
+        """Unacknowledged ends do not count: they are safe in the journal."""
         return bool(self.by_pid or self.adopted or self._queue or self._ending)
 
     @property
@@ -152,9 +153,9 @@ class Runs:
     def start_some(self) -> None:
         batch = [self._queue.popleft() for _ in range(min(len(self._queue), LAUNCH_BATCH_MAX))]
         if batch:
-            self._fork(self._intend(batch))
+            self._fork(self._record_launches(batch))
 
-    def _intend(self, batch: list[KeeperRun]) -> list[KeeperRun]:
+    def _record_launches(self, batch: list[KeeperRun]) -> list[KeeperRun]:
         """The folders, then their records, then one sync for all: from here on no keeper can
         start these ids again."""
         made: list[KeeperRun] = []
@@ -176,29 +177,31 @@ class Runs:
             for run in made:
                 self._not_started(run, f"journal: {trouble}")
         for run in made:
-            if run.kill_asked and run.end is None:
-                self._finish(run, kinds.KILLED, reason=kinds.KILL_ASKED, message="not started yet")
+            if run.kill_requested and run.end is None:
+                self._finish(
+                    run, kinds.KILLED, reason=kinds.KILL_REQUESTED, message="not started yet"
+                )
         return [run for run in made if run.end is None]
 
     def _fork(self, batch: list[KeeperRun]) -> None:
         if not batch:
             return
         try:
-            nursery = processes.Nursery(self._complain_fd)
+            forks = processes.ForkBatch(self._exec_errors_write_fd)
         except OSError as trouble:
             for run in batch:
                 self._not_started(run, str(trouble))
             return
         try:
-            self._fork_behind_gate(batch, nursery)
+            self._fork_behind_gate(batch, forks)
         finally:
-            nursery.close()
+            forks.close()
 
-    def _fork_behind_gate(self, batch: list[KeeperRun], nursery: processes.Nursery) -> None:
+    def _fork_behind_gate(self, batch: list[KeeperRun], forks: processes.ForkBatch) -> None:
         born = []
         for run in batch:
             try:
-                run.pid = nursery.fork(self._program(run))
+                run.pid = forks.fork(self._program(run))
             except OSError as trouble:
                 self._not_started(run, f"fork: {trouble}")
                 continue
@@ -214,10 +217,10 @@ class Runs:
                 run.pid = 0
                 self._not_started(run, f"journal: {trouble}")
             return
-        nursery.open()
+        forks.open()
         for run in born:
             self.by_pid[run.pid] = run
-            self._complaints.pop(run.pid, None)  # of an earlier owner of this number
+            self._exec_errors.pop(run.pid, None)  # of an earlier process with this pid
             self.events.append((run.host, kinds.started_event(run)))
             run.command.pop("environment", None)
 
@@ -234,8 +237,8 @@ class Runs:
         return processes.Program(value, arguments or [value], environment, sandbox)
 
     def reap(self) -> None:
-        """The group dies while its leader's number is still taken: the zombie holds it, so the
-        signal cannot hit a stranger."""
+        """The group is killed while its leader's pid is still taken: the zombie holds it, so the
+        signal cannot reach another process."""
         while True:
             try:
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -253,13 +256,13 @@ class Runs:
                 self.sandboxes.helper_pid = 0
 
     def lose(self, run: KeeperRun) -> None:
-        """An adopted run is gone, and how it ended nobody can know."""
+        """An adopted run has ended; its exit status cannot be known."""
         del self.adopted[run.run_id]
-        message = "killed on request" if run.kill_asked else run.over_memory
+        message = "killed on request" if run.kill_requested else run.over_memory
         self._finish(run, kinds.LOST, reason=kinds.KEEPER_DIED, message=message)
 
     def commit(self) -> None:
-        """Makes ends safe, then tells them. A failed write is tried again with a new file."""
+        """Make ends safe, then report them. A failed write is retried with a new file."""
         if not (self._ending or self._notes or self._journal.broken):
             return
         try:
@@ -271,7 +274,7 @@ class Runs:
         except KeeperJournalFailed:
             return
         for run in self._ending:
-            run.told = True
+            run.end_safe = True
             self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
         self._ending, self._notes = [], []
 
@@ -285,27 +288,27 @@ class Runs:
     # Ends.
 
     def _exited(self, run: KeeperRun, status: int) -> None:
-        self.hear_complaints()
-        complaint = self._complaints.pop(run.pid, "")
-        if complaint:
-            outcome, reason, message = kinds.FAILED, kinds.NOT_RUNNABLE, complaint
+        self.read_exec_errors()
+        exec_error = self._exec_errors.pop(run.pid, "")
+        if exec_error:
+            outcome, reason, message = kinds.FAILED, kinds.NOT_RUNNABLE, exec_error
         elif run.over_memory:
             outcome, reason, message = kinds.FAILED, kinds.OVER_MEMORY, run.over_memory
         else:
             outcome = kinds.SUCCEEDED if status == 0 else kinds.FAILED
             reason = kinds.EXITED if status >= 0 else kinds.SIGNALLED
             message = f"exit code {status}" if status >= 0 else f"signal {_signal_name(-status)}"
-            if run.kill_asked:
-                outcome, reason = kinds.KILLED, kinds.KILL_ASKED
+            if run.kill_requested:
+                outcome, reason = kinds.KILLED, kinds.KILL_REQUESTED
         self._finish(run, outcome, reason=reason, message=message, status=status)
 
-    def hear_complaints(self) -> None:
-        """Whole lines only: each was written at once and is shorter than a pipe's promise."""
+    def read_exec_errors(self) -> None:
+        """Whole lines only: each was written at once and is shorter than PIPE_BUF."""
         try:
-            while data := os.read(self.complaints_fd, _PIPE_READ_BYTES):
+            while data := os.read(self.exec_errors_fd, _PIPE_READ_BYTES):
                 for line in data.splitlines():
                     pid, text = json.loads(line)
-                    self._complaints[pid] = text
+                    self._exec_errors[pid] = text
         except BlockingIOError:
             return
 
@@ -314,12 +317,12 @@ class Runs:
             self._finish(run, kinds.LOST, reason=kinds.NOT_STARTED, message=message)
 
     def _refuse(self, host: str, run_id: str, *, why: str) -> None:
-        """Not recorded: said again, it is refused again."""
+        """Not recorded: a repeat is refused again."""
         end = kinds.end_of(kinds.FAILED, reason=kinds.NOT_RUNNABLE, message=why, at=time.time())
         self.events.append((host, kinds.ended_event(run_id, end)))
 
     def _refuse_used(self, host: str, run_id: str) -> None:
-        """Not recorded: what this id once was is known by whoever acknowledged it."""
+        """Not recorded: whoever acknowledged the first run of this id knows its end."""
         end = kinds.end_of(kinds.LOST, reason=kinds.USED_BEFORE, at=time.time())
         self.events.append((host, kinds.ended_event(run_id, end)))
 
@@ -333,7 +336,7 @@ class Runs:
         self._ending.append(run)
 
     def _signal(self, run: KeeperRun, number: int) -> None:
-        """A child not yet reaped keeps its number; an adopted process must be looked at first."""
+        """A child not yet reaped keeps its pid; an adopted process must be checked first."""
         if not run.adopted or processes.is_alive(run.pid, run.birth):
             processes.signal_group(run.pid, number)
 
@@ -345,7 +348,7 @@ def _run_of(host: str, request: Record) -> KeeperRun:
     command = {
         "value": str(request["value"]),
         "shell": bool(request["shell"]),
-        "arguments": [str(word) for word in request["arguments"]],
+        "arguments": [str(argument) for argument in request["arguments"]],
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
     return KeeperRun(run_id, host, command=command, memory_mb=float(request["memory_mb"]))

@@ -1,7 +1,7 @@
 """Sandboxes: the folders of the runs, made once, kept for a while, removed by a helper.
 
-Turns a run id into `runs/<run id>/sandbox`. The folder is the run's intent: as long as it stands
-the id cannot be started again, whatever the journal has forgotten. It must never remove the
+Turns a run id into `runs/<run id>/sandbox`. The folder records the id: as long as it exists the
+id cannot be started again, even if the journal has lost it. It must never remove the
 folder of a run whose end is not acknowledged.
 """
 
@@ -25,7 +25,7 @@ class SandboxFolders:
         self.helper_pid = 0
 
     def open(self, unfinished: Container[str]) -> None:
-        """Takes up the folders of runs that were acknowledged in an earlier keeper's time."""
+        """Take over the folders of runs that were acknowledged to an earlier keeper."""
         os.makedirs(_RUNS, mode=0o700, exist_ok=True)
         ages = []
         with os.scandir(_RUNS) as entries:
@@ -35,7 +35,7 @@ class SandboxFolders:
         self._finished.extend(name for _, name in sorted(ages))
 
     def make(self, run_id: str) -> None:
-        """FileExistsError: this id has been taken, now or ever."""
+        """Raises FileExistsError: this id is in use, or was."""
         os.mkdir(f"{_RUNS}/{run_id}", 0o700)
         os.mkdir(f"{_RUNS}/{run_id}/sandbox", 0o700)
 
@@ -46,7 +46,7 @@ class SandboxFolders:
         self._finished.append(run_id)
 
     def prune(self) -> None:
-        """Moves the oldest out of the way at once and lets one helper at a time remove them."""
+        """Move the oldest to the trash at once, and let one helper at a time delete them."""
         excess = min(len(self._finished) - self._kept_max, _TRASH_BATCH_MAX)
         if excess <= 0 or self.helper_pid:
             return
@@ -56,7 +56,7 @@ class SandboxFolders:
             try:
                 os.rename(f"{_RUNS}/{run_id}", f"{_TRASH}/{run_id}")
             except OSError:
-                # Somebody removed it, or a namesake in the trash could not be removed.
+                # It was removed by others, or the trash still has one of this name.
                 continue
         command = ["rm", "-rf", "--", f"{self._folder}/{_TRASH}"]
         environment = {"PATH": os.environ.get("PATH", os.defpath)}

@@ -1,7 +1,7 @@
-"""The keeper's door and loop: one thread, one selector, one Unix socket.
+"""The keeper's socket and loop: one thread, one selector, one Unix socket.
 
 Turns readable sockets and signals into calls of `Runs`, and its events into lines for the
-daemon that last said hello for the host. It must not wait anywhere but in the selector, and
+daemon that last sent a hello for the host. It must not wait anywhere but in the selector, and
 must not keep a daemon that stops reading.
 """
 
@@ -21,7 +21,7 @@ from .runs import BadRequest, EpochRefused, Runs
 
 SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-# Adopted runs send us no signal when they end.
+# Adopted runs are no children: no SIGCHLD reports their end.
 ADOPTED_ROUND_S = 0.2
 _READ_BYTES = 262144
 _LISTEN_BACKLOG = 16
@@ -49,7 +49,7 @@ class Service:
         self._selector = selectors.DefaultSelector()
         self._connections: set[ClientConnection] = set()
         self._owners: dict[str, ClientConnection] = {}
-        self._asked_to_leave = False
+        self._exit_requested = False
         self._folder_gone = False
         now = time.monotonic()
         self._idle_since = now
@@ -57,28 +57,28 @@ class Service:
         self._next_adopted_round = now
         self._alarm = self._catch_signals()
         self._listener = self._listen()
-        self._selector.register(runs.complaints_fd, selectors.EVENT_READ)
+        self._selector.register(runs.exec_errors_fd, selectors.EVENT_READ)
 
     def _catch_signals(self) -> int:
-        """The handlers do nothing: the wake-up descriptor makes the selector return, and what
-        happened is asked of the kernel."""
-        alarm, bell = os.pipe()
+        """The handlers do nothing: the wake-up descriptor makes the selector return, and the
+        kernel is asked what happened."""
+        alarm, wakeup = os.pipe()
         os.set_blocking(alarm, False)
-        os.set_blocking(bell, False)
-        signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._leave)
+        signal.signal(signal.SIGTERM, self._request_exit)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._selector.register(alarm, selectors.EVENT_READ)
         return alarm
 
-    def _leave(self, *_: object) -> None:
-        """Asked politely: as soon as no run needs us, and no sooner."""
-        self._asked_to_leave = True
+    def _request_exit(self, *_: object) -> None:
+        """SIGTERM: exit as soon as no run is alive, and no sooner."""
+        self._exit_requested = True
 
     def _listen(self) -> socket.socket:
-        """By a relative name, from within the folder: a socket's path has room for 107 bytes."""
+        """By a relative name, from within the folder: a socket's path is limited to 107 bytes."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.setblocking(False)
         try:
@@ -92,20 +92,20 @@ class Service:
 
     def serve(self) -> None:
         while not self._done():
-            self._turn(self._selector.select(self._timeout()))
+            self._step(self._selector.select(self._timeout()))
         if not self._folder_gone:
             os.unlink(SOCKET_NAME)
 
-    def _turn(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Deaths first: a run that ended before its kill was read ended by itself."""
+    def _step(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        """Ends first: a run that ended before its kill was read ended by itself."""
         self._runs.reap()
         for key, mask in ready:
             if key.fileobj is self._listener:
                 self._accept()
             elif key.fd == self._alarm:
                 _drain(self._alarm)
-            elif key.fd == self._runs.complaints_fd:
-                self._runs.hear_complaints()
+            elif key.fd == self._runs.exec_errors_fd:
+                self._runs.read_exec_errors()
             elif mask & selectors.EVENT_READ:
                 self._read(key.data)
         now = time.monotonic()
@@ -113,23 +113,23 @@ class Service:
         self._runs.kill_overdue(now)
         self._rounds(now)
         self._runs.commit()
-        self._tell()
+        self._send_events()
         if self._runs.busy or self._connections:
             self._idle_since = now
 
     def _rounds(self, now: float) -> None:
         if now >= self._next_adopted_round:
             self._next_adopted_round = now + ADOPTED_ROUND_S
-            watch.look_after_adopted(self._runs)
+            watch.check_adopted(self._runs)
         if now >= self._next_round:
             self._next_round = now + self._settings.round_s
-            watch.look_around(self._runs)
-            if not self._folder_stands():
+            watch.check_all(self._runs)
+            if not self._folder_is_ours():
                 self._folder_gone = True
                 self._runs.kill_all()
 
-    def _folder_stands(self) -> bool:
-        """The lock's file stands for the folder: whoever sees another one holds another lock."""
+    def _folder_is_ours(self) -> bool:
+        """Whether the lock file at the folder's path is still the one this keeper locked."""
         try:
             seen = os.stat(f"{self._runs.folder}/lock")
         except OSError:
@@ -152,7 +152,7 @@ class Service:
         if self._runs.busy:
             return False
         idle = not self._connections
-        return self._asked_to_leave or (
+        return self._exit_requested or (
             idle and time.monotonic() - self._idle_since >= self._settings.idle_s
         )
 
@@ -186,7 +186,7 @@ class Service:
         except BlockingIOError:
             return
         except KeeperJournalFailed:
-            self._drop(connection)  # the epoch could not be kept; the daemon will come again
+            self._drop(connection)  # the epoch was not journaled; the daemon reconnects
         except OSError:
             self._drop(connection)
         except (wire.BadLine, BadRequest, KeyError, TypeError, ValueError, AttributeError) as bad:
@@ -195,8 +195,8 @@ class Service:
             self._drop(connection)
 
     def _answer(self, connection: ClientConnection, message: wire.KeeperMessage) -> None:
-        question = message["q"]
-        if question == "ack":
+        request = message["q"]
+        if request == "ack":
             self._runs.ack(message["runs"])
             return
         host, epoch = message["host"], message["epoch"]
@@ -207,20 +207,20 @@ class Service:
             self._send(connection, answer)
             return
         self._owners[host] = connection
-        if question == "hello":
+        if request == "hello":
             self._send(connection, {"a": "hello", "host": host, "epoch": epoch})
-        elif question == "launch":
+        elif request == "launch":
             self._runs.launch(host, message["runs"])
-        elif question == "kill":
+        elif request == "kill":
             for run_id, grace_s in message["runs"]:
                 self._runs.kill(host, run_id, grace_s=grace_s)
-        elif question == "list":
+        elif request == "list":
             listed = {"runs": self._runs.listing(host), "keeper": self._identity}
             self._send(connection, {"a": "listed", "host": host, "at": time.time(), **listed})
         else:
-            raise BadRequest(f"unknown question {question!r}")
+            raise BadRequest(f"unknown request {request!r}")
 
-    def _tell(self) -> None:
+    def _send_events(self) -> None:
         events, self._runs.events = self._runs.events, []
         for host, event in events:
             owner = self._owners.get(host)

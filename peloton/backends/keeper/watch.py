@@ -1,7 +1,7 @@
-"""The round: what is looked at now and then, because no kernel event tells of it.
+"""The round: periodic checks of what no kernel event reports.
 
-Turns /proc into limits enforced, adopted runs found gone, and strays killed. It must cost
-nothing while there is nothing to look at, and must not be what ends an ordinary run.
+Turns /proc into limits enforced, adopted runs found ended, and strays killed. It must cost
+nothing while there is nothing to check, and must not be what ends an ordinary run.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ MEMORY_LEEWAY = 1.25
 JOURNAL_COMPACT_BYTES_MIN = 4 * 1024 * 1024
 
 
-def look_around(runs: Runs) -> None:
+def check_all(runs: Runs) -> None:
     _watch_memory(runs)
     _end_strays(runs)
     runs.sandboxes.prune()
     runs.compact(JOURNAL_COMPACT_BYTES_MIN)
 
 
-def look_after_adopted(runs: Runs) -> None:
+def check_adopted(runs: Runs) -> None:
     """The leader's end ends the run, here as for our own children."""
     for run in list(runs.adopted.values()):
         if not processes.is_alive(run.pid, run.birth):
-            adoption.hunt_session(run.pid)
-            adoption.hunt(runs.folder, run.run_id.__eq__)
+            adoption.kill_session(run.pid)
+            adoption.kill_marked(runs.folder, run.run_id.__eq__)
             runs.lose(run)
 
 
 def _watch_memory(runs: Runs) -> None:
     """Polled, never RLIMIT_AS: address space is not memory, and a runtime that reserves much
-    and touches little would die of it."""
+    and touches little would be killed."""
     limited = {
         run.pid: run
         for run in [*runs.by_pid.values(), *runs.adopted.values()]
-        if run.memory_mb > 0 and not run.kill_asked and not run.over_memory
+        if run.memory_mb > 0 and not run.kill_requested and not run.over_memory
     }
     if not limited:
         return
@@ -54,10 +54,10 @@ def _watch_memory(runs: Runs) -> None:
 
 
 def _end_strays(runs: Runs) -> None:
-    """Orphans that came to us, their session left or their run over.
+    """Kill orphans reparented to the keeper, whose run has ended.
 
-    One whose birth cannot be told (it changed session and environment) is left in peace while
-    any run lives that may be its own, and not a round longer.
+    One whose run is unknown (it changed session and environment) is spared while any run is
+    alive that may be its own, and not a round longer.
     """
     live = {run.run_id for run in runs.by_pid.values()} | runs.adopted.keys()
     for pid in processes.children():

@@ -82,7 +82,7 @@ def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
                     yield f"{pool} is charged {index.use(pool)}"
         if core.turns.resolver.owed_sends:
             yield f"{shard} owes {[*core.turns.resolver.owed_sends]}"
-        if core.deferred.aside or core.deferred.retrying or core.deferred.quarantined:
+        if core.deferred.dead_letters or core.deferred.retrying or core.deferred.quarantined:
             yield f"{shard} keeps messages back: {core.deferred.dump()}"
         for line in core.turns.story._lines:
             if "failed:" in line.because or "not said" in line.because:

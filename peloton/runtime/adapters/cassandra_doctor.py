@@ -1,8 +1,8 @@
-"""What the journal demands of a Cassandra, and what of that a given one does not keep.
+"""The journal's requirements on Cassandra, and which of them a given cluster violates.
 
-`read_cluster` asks every server and the schema; `findings_of` turns what they said into findings,
-each with its consequence and its remedy. The server itself accepts nearly all of these mistakes in
-silence, and what they cost is found much later. It must not change anything.
+`read_cluster` reads every server and the schema; `findings_of` turns that into findings, each with
+its consequence and its remedy. The server itself accepts nearly all of these mistakes silently,
+and their cost shows much later. It must not change anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TIMEOUTS = ("write_request_timeout", "cas_contention_timeout")
 
 
 class ServerReading(Struct, frozen=True):
-    """One server, as it describes itself; no settings: it could not be asked."""
+    """One server, as it describes itself; no settings: it could not be read."""
 
     address: str
     data_centre: str
@@ -55,7 +55,7 @@ class ClusterReading(Struct, frozen=True):
     servers: tuple[ServerReading, ...]
     keyspace: str
     replication: dict[str, str] | None
-    """As the keyspace says it, class and all; None: there is no keyspace."""
+    """Options of the keyspace, with the class; None: there is no keyspace."""
     durable_writes: bool = True
     differences: tuple[str, ...] = ()
     """How the tables differ from `schema.cql`."""
@@ -63,7 +63,7 @@ class ClusterReading(Struct, frozen=True):
 
 
 class ServerFinding(Struct, frozen=True):
-    """`wrong`: the journal's promises do not hold. Otherwise they hold, with less to spare."""
+    """`wrong`: the journal's guarantees do not hold. Otherwise they hold, with less margin."""
 
     wrong: bool
     text: str
@@ -73,25 +73,25 @@ class ServerFinding(Struct, frozen=True):
 # ---- judging ---------------------------------------------------------------------------------
 
 
-def findings_of(looked: ClusterReading) -> list[ServerFinding]:
+def findings_of(reading: ClusterReading) -> list[ServerFinding]:
     """All findings, servers first."""
     return [
-        *(finding for server in looked.servers for finding in _server(server)),
-        *_agreement(looked),
-        *_keyspace(looked),
-        *_tables(looked),
+        *(finding for server in reading.servers for finding in _server(server)),
+        *_agreement(reading),
+        *_keyspace(reading),
+        *_tables(reading),
     ]
 
 
 def _server(server: ServerReading) -> Iterator[ServerFinding]:
     where = server.address
-    numbers = tuple(int(word) for word in re.findall(r"\d+", server.version)[:3])
+    numbers = tuple(int(number) for number in re.findall(r"\d+", server.version)[:3])
     if numbers < VERSION_MIN:
         least = ".".join(str(number) for number in VERSION_MIN)
         text = f"{where} runs version {server.version}: before {least} a stale commit may come back"
         yield ServerFinding(True, text, "upgrade, best to the newest 5.0")
     if server.settings is None:
-        yield ServerFinding(True, f"{where} could not be asked for its settings", "is it up?")
+        yield ServerFinding(True, f"{where} did not return its settings", "is it up?")
         return
     sync = server.settings.get("commitlog_sync", "unknown")
     if sync not in SAFE_SYNC:
@@ -108,57 +108,60 @@ def _server(server: ServerReading) -> Iterator[ServerFinding]:
     for name in TIMEOUTS:
         limit_ms = milliseconds(server.settings.get(name, ""))
         if limit_ms >= REQUEST_TIMEOUT_S * 1000:
-            text = f"{where}: {name} is {limit_ms:g} ms, and we wait for {REQUEST_TIMEOUT_S:g} s"
-            yield ServerFinding(False, text + ": its own answer comes too late", f"{name}: 2000ms")
+            text = (
+                f"{where}: {name} is {limit_ms:g} ms, but requests time out after "
+                f"{REQUEST_TIMEOUT_S:g} s: its own error arrives too late"
+            )
+            yield ServerFinding(False, text, f"{name}: 2000ms")
 
 
-def _agreement(looked: ClusterReading) -> Iterator[ServerFinding]:
-    schemas = {server.schema_version for server in looked.servers if server.schema_version}
+def _agreement(reading: ClusterReading) -> Iterator[ServerFinding]:
+    schemas = {server.schema_version for server in reading.servers if server.schema_version}
     if len(schemas) > 1:
         text = f"the servers have {len(schemas)} different schemas"
         yield ServerFinding(True, text, "wait until all are up; see `nodetool describecluster`")
-    versions = {server.version for server in looked.servers}
+    versions = {server.version for server in reading.servers}
     if len(versions) > 1:
         text = f"the servers run different versions: {', '.join(sorted(versions))}"
         yield ServerFinding(False, text, "finish the upgrade")
 
 
-def _keyspace(looked: ClusterReading) -> Iterator[ServerFinding]:
-    name = looked.keyspace
-    if looked.replication is None:
-        yield ServerFinding(True, f"there is no keyspace {name}", _apply(looked))
+def _keyspace(reading: ClusterReading) -> Iterator[ServerFinding]:
+    name = reading.keyspace
+    if reading.replication is None:
+        yield ServerFinding(True, f"there is no keyspace {name}", _apply(reading))
         return
-    if not looked.durable_writes:
+    if not reading.durable_writes:
         text = f"keyspace {name}: durable_writes is off: nothing goes to the commit log"
         yield ServerFinding(True, text, f"ALTER KEYSPACE {name} WITH durable_writes = true")
-    for centre, copies in _copies(looked).items():
-        place = f"keyspace {name}, data centre {centre}"
-        live = sum(server.data_centre == centre for server in looked.servers if server.settings)
+    for centre, copies in _copies(reading).items():
+        where = f"keyspace {name}, data centre {centre}"
+        live = sum(server.data_centre == centre for server in reading.servers if server.settings)
         if copies > live:
             text = (
-                f"{place}: {copies} copies, {live} servers: conditional writes "
+                f"{where}: {copies} copies, {live} servers: conditional writes "
                 "may succeed where plain ones cannot"
             )
             yield ServerFinding(True, text, "add servers, or keep fewer copies")
         elif copies < COPIES_MIN:
-            text = f"{place}: {_counted(copies)}: a lost server stops or loses the journal"
+            text = f"{where}: {_counted(copies)}: a lost server stops or loses the journal"
             yield ServerFinding(False, text, f"keep {COPIES_MIN} copies on as many servers")
 
 
-def _apply(looked: ClusterReading) -> str:
-    """What makes the tables, with as many copies as there are servers for."""
-    servers = Counter(server.data_centre for server in looked.servers)
-    words = [f"--replication {at}:{min(servers[at], COPIES_MIN)}" for at in sorted(servers)]
-    return " ".join(["peloton schema apply", *words])
+def _apply(reading: ClusterReading) -> str:
+    """The command that makes the tables, with as many copies as the servers allow."""
+    servers = Counter(server.data_centre for server in reading.servers)
+    options = [f"--replication {at}:{min(servers[at], COPIES_MIN)}" for at in sorted(servers)]
+    return " ".join(["peloton schema apply", *options])
 
 
-def _copies(looked: ClusterReading) -> dict[str, int]:
+def _copies(reading: ClusterReading) -> dict[str, int]:
     """Copies by data centre. The simple strategy knows none: then it is one for all servers."""
-    assert looked.replication is not None
-    options = {name: text for name, text in looked.replication.items() if name != "class"}
+    assert reading.replication is not None
+    options = {name: text for name, text in reading.replication.items() if name != "class"}
     if "replication_factor" in options:
         factor = int(options["replication_factor"].split("/")[0])
-        return dict.fromkeys(sorted({server.data_centre for server in looked.servers}), factor)
+        return dict.fromkeys(sorted({server.data_centre for server in reading.servers}), factor)
     return {name: int(text.split("/")[0]) for name, text in options.items()}
 
 
@@ -166,43 +169,43 @@ def _counted(copies: int) -> str:
     return "1 copy" if copies == 1 else f"{copies} copies"
 
 
-def _tables(looked: ClusterReading) -> Iterator[ServerFinding]:
-    if looked.replication is None:
+def _tables(reading: ClusterReading) -> Iterator[ServerFinding]:
+    if reading.replication is None:
         return
-    for difference in looked.differences:
+    for difference in reading.differences:
         missing = difference.startswith("table ") and difference.endswith(" is missing")
-        remedy = _apply(looked) if missing else "a person has to decide; see schema.cql"
+        remedy = _apply(reading) if missing else "a person has to decide; see schema.cql"
         yield ServerFinding(True, difference, remedy)
-    for name, options in looked.table_options.items():
+    for name, options in reading.table_options.items():
         if options.get("default_time_to_live", 0):
             text = f"table {name}: rows vanish after {options['default_time_to_live']} s"
             yield ServerFinding(True, text, f"ALTER TABLE {name} WITH default_time_to_live = 0")
-    grace_s = looked.table_options.get("register", {}).get("gc_grace_seconds")
+    grace_s = reading.table_options.get("register", {}).get("gc_grace_seconds")
     if grace_s is not None and grace_s < GC_GRACE_SECONDS_MIN:
-        text = f"table register: gc_grace_seconds is {grace_s}: a promise under way may expire"
+        text = f"table register: gc_grace_seconds is {grace_s}: a promise in flight may expire"
         remedy = f"ALTER TABLE register WITH gc_grace_seconds = {GC_GRACE_SECONDS_MIN}"
         yield ServerFinding(True, text, remedy)
 
 
 def milliseconds(text: str) -> float:
-    """A duration as the server says it; 0 if it says none."""
+    """A duration in the server's notation; 0 if there is none."""
     match = re.fullmatch(r"(\d+)\s*([a-zµ]+)", text)
     return float(match[1]) * UNITS_MS.get(match[2], 0.0) if match else 0.0
 
 
-# ---- looking ---------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------
 
 
 def read_cluster(connected: Connected, keyspace: str) -> ClusterReading:
-    """Ask every server that the cluster knows, and the schema. Raises Unreachable."""
+    """Read every server that the cluster knows, and the schema. Raises Unreachable."""
     with asking():
-        return _look(connected, keyspace)
+        return _read(connected, keyspace)
 
 
-def _look(connected: Connected, keyspace: str) -> ClusterReading:
+def _read(connected: Connected, keyspace: str) -> ClusterReading:
     session = connected.session
     hosts = sorted(connected.cluster.metadata.all_hosts(), key=lambda host: str(host.endpoint))
-    servers = tuple(_ask(session, host) for host in hosts)
+    servers = tuple(_read_server(session, host) for host in hosts)
     found = _rows(
         session,
         "SELECT replication, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = %s",
@@ -234,8 +237,8 @@ def _look(connected: Connected, keyspace: str) -> ClusterReading:
     )
 
 
-def _ask(session: Any, host: Any) -> ServerReading:
-    """One server's own words: its settings are in tables that only it can read."""
+def _read_server(session: Any, host: Any) -> ServerReading:
+    """One server: its settings are in virtual tables that only it can read."""
     address, centre = str(host.endpoint), str(host.datacenter)
     version = str(host.release_version or "unknown")
     one = ConsistencyLevel.ONE
@@ -248,13 +251,13 @@ def _ask(session: Any, host: Any) -> ServerReading:
         consistency_level=one,
     )
     try:
-        said = session.execute(local, execution_profile=CONDITIONAL, host=host).one()
-        told = session.execute(settings, execution_profile=CONDITIONAL, host=host)
+        row = session.execute(local, execution_profile=CONDITIONAL, host=host).one()
+        settings_rows = session.execute(settings, execution_profile=CONDITIONAL, host=host)
     except FAILURES:
         return ServerReading(address, centre, version)
-    pairs = {row["name"]: row["value"] or "" for row in told}
-    schema_version = str(said["schema_version"])
-    return ServerReading(address, centre, said["release_version"], schema_version, pairs)
+    pairs = {each["name"]: each["value"] or "" for each in settings_rows}
+    schema_version = str(row["schema_version"])
+    return ServerReading(address, centre, row["release_version"], schema_version, pairs)
 
 
 def _rows(session: Any, text: str, *values: object) -> list[dict[str, Any]]:

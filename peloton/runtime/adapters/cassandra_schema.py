@@ -1,8 +1,8 @@
 """The journal's tables on Cassandra: made under a lock, and compared with what they should be.
 
 Turns `schema.cql` into statements and sends each once, while this process holds the lock, and only
-for tables that are missing. It must not change or drop a table: what differs is told, and a person
-decides.
+for tables that are missing. It must not change or drop a table: differences are reported, and a
+person decides.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Table(Struct, frozen=True):
 
 
 def tables() -> list[Table]:
-    """What should be there."""
+    """The tables that should exist."""
     file = resources.files("peloton.runtime.adapters") / "schema.cql"
     bare = re.sub(r"--.*", "", file.read_text(encoding="utf-8"))
     return [_table(text.strip()) for text in bare.split(";") if text.strip()]
@@ -50,12 +50,12 @@ def _table(text: str) -> Table:
     match = TABLE.fullmatch(text)
     assert match is not None, f"schema.cql: no table: {text}"
     lines = (line.strip().rstrip(",") for line in match[2].splitlines())
-    words = [line.split() for line in lines if line and not line.startswith("PRIMARY KEY")]
-    return Table(match[1], text, {word[0]: word[1] for word in words})
+    columns = [line.split() for line in lines if line and not line.startswith("PRIMARY KEY")]
+    return Table(match[1], text, {name: kind for name, kind, *_ in columns})
 
 
 class SchemaApplied(Struct, frozen=True):
-    """What `apply` did: tables made now, tables that were there, and how those differ."""
+    """Result of `apply`: tables made now, tables that existed, and how those differ."""
 
     made: tuple[str, ...]
     there: tuple[str, ...]
@@ -63,9 +63,9 @@ class SchemaApplied(Struct, frozen=True):
 
 
 def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
-    """Make what is missing. Raises Refused (a wrong name, lock taken) or Unreachable.
+    """Make what is missing. Raises JournalRefused (a wrong name, lock taken) or Unreachable.
 
-    Why a lock, though each statement says IF NOT EXISTS:
+    Why a lock, though each statement has IF NOT EXISTS:
      1. commands A and B, at two servers, both see no table `journal`
      2. both create it; each server draws an id of its own for it
      3. the servers exchange their schemas: one name, two ids; half of them cannot read the rows
@@ -83,7 +83,7 @@ def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -
 
 def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
     parts = ", ".join(f"'{name}': {count}" for name, count in replication.items())
-    _say(
+    _change(
         session,
         f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = "
         f"{{'class': 'NetworkTopologyStrategy', {parts}}} AND durable_writes = true",
@@ -94,7 +94,7 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
         there = set(_columns(session, keyspace))
         missing = [table for table in tables() if table.name not in there]
         for table in missing:
-            _say(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+            _change(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
         differ = tuple(differences(session, keyspace))
     finally:
         session.execute(f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s", [holder])
@@ -106,15 +106,17 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
 def _check_names(keyspace: str, replication: dict[str, int]) -> None:
     """Names cannot be bound, so nothing but names may get into a statement."""
     if not KEYSPACE_NAME.fullmatch(keyspace):
-        raise JournalRefused(f"{keyspace!r} is no name of a keyspace: a-z, 0-9 and _, at most 48")
+        raise JournalRefused(
+            f"{keyspace!r} is not a valid keyspace name: a-z, 0-9 and _, at most 48"
+        )
     if not replication:
-        raise JournalRefused("say how many copies each data centre keeps")
+        raise JournalRefused("name how many copies each data centre keeps")
     for name, count in replication.items():
         if not DATA_CENTRE_NAME.fullmatch(name) or count < 1:
-            raise JournalRefused(f"{name}:{count} is no data centre with a number of copies")
+            raise JournalRefused(f"{name}:{count} is not a data centre with a number of copies ≥ 1")
 
 
-def _say(session: Any, text: str) -> None:
+def _change(session: Any, text: str) -> None:
     """Change the schema, and return when all servers have the same one."""
     try:
         result = session.execute(text, timeout=CHANGE_TIMEOUT_S)
@@ -127,13 +129,13 @@ def _say(session: Any, text: str) -> None:
 
 
 def _lock(session: Any, keyspace: str) -> uuid.UUID:
-    """Take the lock, or raise Refused with who has it.
+    """Take the lock, or raise JournalRefused.
 
     The lock's own table has an id that follows from the keyspace's name: two commands that create
     it at the same time create the same.
     """
     table_id = uuid.uuid5(LOCK_NAMESPACE, keyspace)
-    _say(
+    _change(
         session,
         f"CREATE TABLE IF NOT EXISTS {LOCK_TABLE} (one int PRIMARY KEY, holder uuid)"
         f" WITH ID = {table_id}",
@@ -144,20 +146,20 @@ def _lock(session: Any, keyspace: str) -> uuid.UUID:
         f" USING TTL {LOCK_TTL_S}"
     )
     row = session.execute(insert, [holder], execution_profile=CONDITIONAL).one()
-    # Our own name in a refusal: an earlier copy of this very statement was done.
+    # Our own id in a refusal: an earlier copy of this very statement was done.
     if not row["[applied]"] and row["holder"] != holder:
         raise JournalRefused(
-            f"another command changes the schema of {keyspace} now; if it died, "
+            f"another command is changing the schema of {keyspace}; if it died, "
             f"its lock lasts {LOCK_TTL_S} s"
         )
     return holder
 
 
 def differences(session: Any, keyspace: str) -> Iterator[str]:
-    """How the tables that are there differ from those that should be, in words."""
-    there = _columns(session, keyspace)
+    """How the existing tables differ from those that should exist, as text."""
+    existing = _columns(session, keyspace)
     for table in tables():
-        have = there.get(table.name)
+        have = existing.get(table.name)
         if have is None:
             yield f"table {table.name} is missing"
             continue

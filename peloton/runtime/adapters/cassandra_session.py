@@ -1,8 +1,8 @@
-"""A session with Cassandra under the one set of driver settings that the journal can live with.
+"""A session with Cassandra, with the only driver settings under which the journal is safe.
 
-Turns a `CassandraSettings` into an open session. Each setting below was paid for with a fault that
-the drivers' defaults brought; whoever opens a session in another way has those faults again. The
-module must not know a statement, and must not send anything a second time.
+Turns a `CassandraSettings` into an open session. Each setting below prevents a fault that the
+driver's default causes; a session opened in another way has those faults. The module must not know
+a statement, and must not send anything a second time.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from peloton.runtime.ports import Unreachable
 
 LEVEL = ConsistencyLevel.QUORUM
 SERIAL = ConsistencyLevel.SERIAL
-"""Fixed here once. SERIAL beside LOCAL_SERIAL is accepted by the server, and neither then sees
+"""Fixed here only. The server accepts SERIAL and LOCAL_SERIAL side by side, and neither then sees
 what the other decided."""
 PROTOCOL_VERSION = 5
 REQUEST_TIMEOUT_S = 3.0
-"""Longer than the server's own limits (2 s), whose answers say more than our silence does."""
+"""Longer than the server's own timeouts (2 s), whose errors are more precise than ours."""
 CONNECT_TIMEOUT_S = 5.0
 HEARTBEAT_INTERVAL_S = 1.0
 HEARTBEAT_TIMEOUT_S = 1.0
 RECONNECT_DELAY_S = 0.5
 CONDITIONAL = "conditional"
-"""Name of the profile whose answers come with the names of their columns."""
+"""Name of the profile whose rows are dicts by column name."""
 
 FAILURES = (NoHostAvailable, DriverException, ErrorMessage, ConnectionException)
-"""What a request outside of the journal's own may end with; the driver has no root for them."""
+"""Exceptions of requests that are not the journal's; the driver has no common base for them."""
 
 
 class CassandraSettings(Struct, frozen=True, kw_only=True):
-    """Where the store is. `data_centre` is the one our requests go to; None: there is just one."""
+    """Where the store is. Requests go to `data_centre`; None: there is only one."""
 
     contacts: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9042
@@ -71,7 +71,7 @@ class CassandraSettings(Struct, frozen=True, kw_only=True):
 
 
 class Connected(Struct, frozen=True):
-    """An open session and what has to be shut with it."""
+    """An open session and the cluster object to shut down with it."""
 
     cluster: Any
     session: Any
@@ -86,19 +86,19 @@ def connect(
     keyspace: bool = True,
     protocol_version: int = PROTOCOL_VERSION,
 ) -> Connected:
-    """Open a session, in the keyspace unless told otherwise.
+    """Open a session; in the keyspace, unless `keyspace` is False.
 
     Raises Unreachable, or the driver's InvalidRequest if there is no such keyspace.
     """
     try:
         cluster = _cluster(settings, protocol_version)
     except FAILURES as error:
-        raise Unreachable(f"{_where(settings)}: none of these names is known") from error
+        raise Unreachable(f"{_where(settings)}: no name can be resolved") from error
     try:
         session = cluster.connect()
         # A row and the deletion of its partition may come from two daemons. The servers' clocks
-        # stamp both, so that a daemon whose clock runs ahead cannot leave rows which no deletion
-        # reaches.
+        # stamp both, so that a daemon whose clock runs ahead cannot leave rows that no deletion
+        # covers.
         session.use_client_timestamp = False
         if keyspace:
             session.set_keyspace(settings.keyspace)
@@ -116,11 +116,11 @@ def connect(
 
 @contextlib.contextmanager
 def asking() -> Iterator[None]:
-    """Around a command's own requests, which may all be said again: failures are Unreachable."""
+    """Around a command's own requests, which may all be repeated: failures are Unreachable."""
     try:
         yield
     except FAILURES as error:
-        raise Unreachable(f"{error}; what was under way may have been done") from error
+        raise Unreachable(f"{error}; requests in flight may have been done") from error
 
 
 def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
@@ -144,17 +144,17 @@ def _cluster(settings: CassandraSettings, protocol_version: int) -> Cluster:
         auth_provider=auth,
         ssl_context=tls,
         # (The default's name is an object of the driver's; under any other name a profile would
-        # stand beside a default that writes to one replica and repeats itself.)
+        # be added to a default that writes to one replica and retries.)
         execution_profiles={EXEC_PROFILE_DEFAULT: plain, CONDITIONAL: named},
-        # Pinned: otherwise a server that refuses once brings the whole session down a version.
+        # Pinned: otherwise one refusal by a server downgrades the whole session.
         protocol_version=protocol_version,
-        # Without it a 64 KiB row waits 40 ms for an acknowledgement of the kernel's.
+        # Without it a 64 KiB row waits 40 ms for a delayed ACK of the kernel.
         sockopts=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
-        # A cut that makes no sound is noticed by asking. At the default of 30 s one cut server
-        # of three takes nearly all commits with it for as long.
+        # A silent partition is detected by heartbeats only. At the default of 30 s one cut server
+        # of three stalls nearly all commits for as long.
         idle_heartbeat_interval=HEARTBEAT_INTERVAL_S,
         idle_heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
-        # The default backs off to ten minutes; a shard is given up after 15 s.
+        # The default backs off to ten minutes; a shard is abandoned after 15 s.
         reconnection_policy=ConstantReconnectionPolicy(RECONNECT_DELAY_S, max_attempts=None),
         connect_timeout=settings.connect_s,
         control_connection_timeout=settings.connect_s,
@@ -166,12 +166,12 @@ def _profile(settings: CassandraSettings) -> ExecutionProfile:
     if settings.data_centre is not None:
         child = DCAwareRoundRobinPolicy(local_dc=settings.data_centre)
     return ExecutionProfile(
-        # One shard, one coordinator: two that propose for one register make each other wait.
+        # One shard, one coordinator: two that propose for one register contend.
         # (For this the driver follows the schema; without, it knows no replicas.)
         load_balancing_policy=TokenAwarePolicy(child, shuffle_replicas=False),
         # The default sends a conditional write again, to another server, when the connection drops
-        # or the server is in trouble. If the first copy had been done, the second is refused, and
-        # our success comes back as "not applied".
+        # or the server fails. If the first copy had been done, the second is refused, and
+        # our success is reported as "not applied".
         retry_policy=FallthroughRetryPolicy(),
         speculative_execution_policy=NoSpeculativeExecutionPolicy(),
         consistency_level=LEVEL,

@@ -1,8 +1,8 @@
 """The statements of port `Rows` as CQL: one text each, its values, and its answer.
 
 Turns a statement into what a prepared one is bound with, and the rows that come back into a
-`StatementReply`. The texts are the whole of what is ever said to the tables. It must not send
-anything, and an answer whose shape is not the expected one must not be guessed at: it is in doubt.
+`StatementReply`. No other text is ever sent to the tables. It must not send anything itself, and
+must not interpret a result of unexpected shape: such a statement is unclear.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CQL: dict[type, str] = {
     " IF NOT EXISTS",
     ReadRegister: "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
     f" FROM register WHERE {SHARD_CONDITION}",
-    # `op != ?` is always true of a new op: it is there so that a refusal carries the op that is.
+    # `op != ?` is always true of a new op: with it a refusal carries the current op.
     Bump: f"UPDATE register SET epoch = ?, op = ?, owner = ? WHERE {SHARD_CONDITION}"
     " IF epoch = ? AND op != ?",
     Advance: f"UPDATE register SET last_position = ?, last_chain = ?, op = ? {OURS}",
@@ -97,7 +97,7 @@ def text_of(statement: Statement) -> type:
 
 
 def values(statement: Statement) -> Sequence[Any]:
-    """What the text is bound with."""
+    """The values to bind to the text."""
     if isinstance(statement, InsertRow):
         return _row(statement.shard, statement.row)
     if isinstance(statement, CreateCluster):
@@ -113,6 +113,20 @@ def values(statement: Statement) -> Sequence[Any]:
     if isinstance(statement, ReadCluster | ReadName):
         return ()
     shard = (statement.shard.group, statement.shard.number)
+    if isinstance(statement, CreateRegister | Bump | Advance | MoveFloor | Free):
+        return _register_values(statement, shard)
+    if isinstance(statement, (ReadSegment, DeleteSegment)):
+        return (*shard, statement.segment)
+    if isinstance(statement, (ReadBucket, DeleteBucket)):
+        return (*shard, statement.position, statement.epoch, statement.bucket)
+    if isinstance(statement, ReadEnded):
+        return (*shard, statement.kind, statement.key)
+    return shard
+
+
+def _register_values(
+    statement: CreateRegister | Bump | Advance | MoveFloor | Free, shard: tuple[str, int]
+) -> Sequence[Any]:
     if isinstance(statement, CreateRegister):
         return (*shard, statement.op, GENESIS)
     if isinstance(statement, Bump):
@@ -142,15 +156,7 @@ def values(statement: Statement) -> Sequence[Any]:
             statement.epoch,
             statement.expected,
         )
-    if isinstance(statement, Free):
-        return (statement.op, *shard, statement.epoch, statement.expected)
-    if isinstance(statement, (ReadSegment, DeleteSegment)):
-        return (*shard, statement.segment)
-    if isinstance(statement, (ReadBucket, DeleteBucket)):
-        return (*shard, statement.position, statement.epoch, statement.bucket)
-    if isinstance(statement, ReadEnded):
-        return (*shard, statement.kind, statement.key)
-    return shard
+    return (statement.op, *shard, statement.epoch, statement.expected)
 
 
 def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
@@ -168,15 +174,15 @@ def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
 
 
 def size_bytes(statement: Statement) -> int:
-    """About how much of the wire it takes, to bound what is under way at once."""
+    """Approximate size on the wire, to bound what is in flight."""
     return 256 + (len(statement.row.body) if isinstance(statement, InsertRow) else 0)
 
 
 def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> StatementReply:
-    """What one row with `[applied]` says. The server names the columns of the condition only."""
+    """The reply in a row with `[applied]`. It has the columns of the condition only."""
     if len(rows) != 1 or not isinstance(rows[0].get(APPLIED), bool):
         return StatementFailed(
-            f"an answer to {type(statement).__name__} of another shape: {rows!r}"
+            f"a reply to {type(statement).__name__} of unexpected shape: {rows!r}"
         )
     row = rows[0]
     if row[APPLIED]:
@@ -186,7 +192,7 @@ def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> Stat
     epoch, op = row.get("epoch"), row.get("op")
     if (epoch is None) != (op is None):
         return StatementFailed(
-            f"an answer to {type(statement).__name__} with half of its columns: {row!r}"
+            f"a reply to {type(statement).__name__} with half of its columns: {row!r}"
         )
     return NotApplied(epoch, op)
 
@@ -200,7 +206,7 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
     if isinstance(statement, ReadName):
         return RowsFound(tuple(json.loads(row[0])["name"] for row in rows))
     if isinstance(statement, ReadRegister):
-        # A row whose epoch is empty is none: what a refused write of ours may leave behind.
+        # A row without an epoch does not count: a refused write of ours may leave one behind.
         return RowsFound(tuple(RegisterRow(*row) for row in rows if row[0] is not None))
     if isinstance(statement, ReadSegment):
         return RowsFound(tuple(FrameRow(*row) for row in rows))

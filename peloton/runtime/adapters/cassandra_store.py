@@ -1,8 +1,8 @@
-"""Port `Rows` on Cassandra, through its driver, which here sends every statement once.
+"""Port `Rows` on Cassandra, through its driver, configured to send every statement once.
 
-`run` has many statements on the wire at a time and waits for all of them. However a request ends,
-if not with rows, its statement is in doubt: `StatementFailed`. It must not send anything again,
-look into a body, or take one error for proof that nothing happened.
+`run` has many statements in flight at a time and waits for all of them. If a request ends in any
+way but with rows, its statement is unclear: `StatementFailed`. It must not send anything again,
+read a body, or take an error as proof that nothing happened.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from peloton.runtime.ports import (
     Unreachable,
 )
 
-STATEMENTS_UNDER_WAY_MAX = 64
-BYTES_UNDER_WAY_MAX = 4 * 1024 * 1024
-"""More at once, and a server refuses requests as overloaded, each of which is then in doubt."""
-NO_END_S = 3 * cassandra_session.REQUEST_TIMEOUT_S
-"""The driver ends each request by a timer. Should one never end, nobody waits for ever."""
+STATEMENTS_IN_FLIGHT_MAX = 64
+BYTES_IN_FLIGHT_MAX = 4 * 1024 * 1024
+"""With more, a server refuses requests as overloaded, and each of them is then unclear."""
+SILENT_MAX_S = 3 * cassandra_session.REQUEST_TIMEOUT_S
+"""The driver ends each request by a timer; this limits the wait for one that never ends."""
 LARGE_PAGE_ROWS = 16
 """Rows of 256 KiB a page: four times as fast as the default of 5,000, which is one huge page."""
 APPLY = "peloton schema apply"
@@ -70,19 +70,19 @@ READS = (ReadCluster, ReadName, ReadRegister, ReadSegment, ReadBucket, ReadEnded
 
 
 class PendingStatement:
-    """One statement under way: gathers its pages, on the driver's thread, until it has ended."""
+    """One statement in flight: collects its pages, on the driver's thread, until it has ended."""
 
-    def __init__(self, ask: Statement, future: Any) -> None:
-        self.ask = ask
-        self.size_bytes = size_bytes(ask)
+    def __init__(self, statement: Statement, future: Any) -> None:
+        self.statement = statement
+        self.size_bytes = size_bytes(statement)
         self._future = future
         self._rows: list[Any] = []
         self._failure: BaseException | None = None
-        # No `Event`: that is a condition, two locks and a list, twice a commit: a tenth of what a
-        # commit costs this process. A second word, should one come, is left lying.
+        # No `Event`: that is a condition, two locks and a list, twice a commit: a tenth of the
+        # cost of a commit in this process. A second item, should one come, stays in the queue.
         self._ended: SimpleQueue[None] = SimpleQueue()
-        # Callbacks, and not a `try`: whatever the driver raises or will come to raise is a value
-        # here, so no kind of failure can be forgotten in a list.
+        # Callbacks, and not a `try`: any exception of the driver, also of later versions, is a
+        # value here, so no list of exception types can miss one.
         future.add_callbacks(self._page, self._failed)
 
     def _page(self, rows: Any) -> None:
@@ -97,24 +97,26 @@ class PendingStatement:
         self._ended.put(None)
 
     def reply(self) -> StatementReply:
-        """Wait for the end, and say what it means."""
-        seen = -1
+        """Wait for the end; returns the reply."""
+        rows_before = -1
         while not self._has_ended():
-            # Of many pages each has its own time; the driver has a timer for the first only.
-            if len(self._rows) == seen:
-                return StatementFailed(f"{type(self.ask).__name__}: silence for {NO_END_S} s")
-            seen = len(self._rows)
+            # Each page has its own time limit; the driver has a timer for the first only.
+            if len(self._rows) == rows_before:
+                return StatementFailed(
+                    f"{type(self.statement).__name__}: no reply for {SILENT_MAX_S} s"
+                )
+            rows_before = len(self._rows)
         if self._failure is not None:
             return StatementFailed(f"{type(self._failure).__name__}: {self._failure}")
-        if isinstance(self.ask, CONDITIONALS):
-            return verdict(self.ask, self._rows)
-        if isinstance(self.ask, READS):
-            return found(self.ask, self._rows)
+        if isinstance(self.statement, CONDITIONALS):
+            return verdict(self.statement, self._rows)
+        if isinstance(self.statement, READS):
+            return found(self.statement, self._rows)
         return WriteStored()
 
     def _has_ended(self) -> bool:
         try:
-            self._ended.get(timeout=NO_END_S)
+            self._ended.get(timeout=SILENT_MAX_S)
         except Empty:
             return False
         return True
@@ -129,7 +131,7 @@ class CassandraRows:
 
     @classmethod
     def open(cls, settings: CassandraSettings) -> CassandraRows:
-        """Raises Unreachable, or Refused if the tables are not there."""
+        """Raises Unreachable, or JournalRefused if the tables are missing."""
         try:
             connected = cassandra_session.connect(settings)
         except InvalidRequest as error:
@@ -146,9 +148,9 @@ class CassandraRows:
         except InvalidRequest as error:
             raise _no_schema(self._connected.session.keyspace, error) from error
         except cassandra_session.FAILURES as error:
-            raise Unreachable(f"the store went away while it was joined: {error}") from error
+            raise Unreachable(f"the store became unreachable while connecting: {error}") from error
         if kind in LINEARIZABLE:
-            # The profile's serial level reaches conditional writes only.
+            # The profile's serial level applies to conditional writes only.
             prepared.consistency_level = SERIAL
         if kind in LARGE:
             prepared.fetch_size = LARGE_PAGE_ROWS
@@ -157,33 +159,33 @@ class CassandraRows:
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """All of them, as many at once as the limits allow; replies in order."""
         replies: list[StatementReply] = []
-        under_way: deque[PendingStatement] = deque()
-        under_way_bytes = 0
-        for ask in statements:
-            request = self._send(ask)
-            under_way.append(request)
-            under_way_bytes += request.size_bytes
+        in_flight: deque[PendingStatement] = deque()
+        in_flight_bytes = 0
+        for statement in statements:
+            request = self._send(statement)
+            in_flight.append(request)
+            in_flight_bytes += request.size_bytes
             while (
-                len(under_way) >= STATEMENTS_UNDER_WAY_MAX or under_way_bytes > BYTES_UNDER_WAY_MAX
+                len(in_flight) >= STATEMENTS_IN_FLIGHT_MAX or in_flight_bytes > BYTES_IN_FLIGHT_MAX
             ):
-                first = under_way.popleft()
-                under_way_bytes -= first.size_bytes
+                first = in_flight.popleft()
+                in_flight_bytes -= first.size_bytes
                 replies.append(first.reply())
-        replies += [request.reply() for request in under_way]
+        replies += [request.reply() for request in in_flight]
         return replies
 
-    def _send(self, ask: Statement) -> PendingStatement:
-        bound = self._prepared[text_of(ask)].bind(values(ask))
-        if isinstance(ask, CONDITIONALS):
+    def _send(self, statement: Statement) -> PendingStatement:
+        bound = self._prepared[text_of(statement)].bind(values(statement))
+        if isinstance(statement, CONDITIONALS):
             future = self._connected.session.execute_async(bound, execution_profile=CONDITIONAL)
         else:
             future = self._connected.session.execute_async(bound)
-        return PendingStatement(ask, future)
+        return PendingStatement(statement, future)
 
     def sizes(self, shard: ShardId) -> Sizes:
-        """What the shard's own names lead to; a store without an index of partitions knows no more.
+        """Sizes of what the register leads to; the store has no index of a shard's partitions.
 
-        Reads all that it measures, so ask rarely. Ended rows are found by key only: not counted.
+        Reads all that it measures, so call it rarely. Ended rows are not counted.
         """
         register = self._one(ReadRegister(shard))
         if not isinstance(register, RegisterRow):
@@ -214,22 +216,22 @@ class CassandraRows:
                 break
         return parts
 
-    def _one(self, ask: Statement) -> object:
-        rows = self._read(ask)
+    def _one(self, statement: Statement) -> object:
+        rows = self._read(statement)
         return rows[0] if rows else None
 
-    def _read(self, ask: Statement) -> tuple[object, ...]:
-        (reply,) = self.run([ask])
+    def _read(self, statement: Statement) -> tuple[object, ...]:
+        (reply,) = self.run([statement])
         if isinstance(reply, RowsFound):
             return reply.rows
         raise Unreachable(reply.text if isinstance(reply, StatementFailed) else repr(reply))
 
     def close(self) -> None:
-        """Let go of all connections; what is under way ends as failed."""
+        """Close all connections; requests in flight end as failed."""
         self._connected.close()
 
 
 def _no_schema(keyspace: str | None, error: InvalidRequest) -> JournalRefused:
     return JournalRefused(
-        f"keyspace {keyspace} has not the journal's tables ({error}): run `{APPLY}`"
+        f"keyspace {keyspace} lacks the journal's tables ({error}): run `{APPLY}`"
     )

@@ -1,13 +1,12 @@
-"""What lies in a data folder: ours, or somebody else's; it must never delete what is not ours.
+"""The files of a data folder: claims it, empties it; must never delete a file that is not ours.
 
-Turns a path that a person typed into a folder that may be used. One that holds files and no journal
-was meant for something else: a lock and a journal among somebody's photographs are a nuisance, and
-to begin anew there would be a disaster. So strangers' files are refused before anything is
-written, and beginning anew removes our own names, one by one.
+Turns a path that a person typed into a folder that may be used. A folder that holds files and no
+journal is used for something else: it is refused before anything is written. `--fresh` removes
+only the names that Peloton makes, one by one.
 
-What the runs in a folder are made by is written down beside the journal. The journal remembers
-runs as running; another maker knows nothing of them, would declare them ended, and the real ones
-would live on unseen.
+The backend of the runs in a folder is recorded beside the journal. The journal has runs as
+running; another backend does not know them, would declare them ended, and the real ones would go
+on unnoticed.
 """
 
 from __future__ import annotations
@@ -24,35 +23,35 @@ OWN = (
     KEEPER, MAKER, f"{MAKER}.new",
 )  # fmt: skip
 """All that is ever made at the top of a data folder, but for the lock, which stays."""
-NOBODYS = ("lost+found",)
-"""What a file system puts there by itself."""
-STRANGERS_TOLD_MAX = 3
+IGNORED = ("lost+found",)
+"""Made by a file system itself."""
+FOREIGN_SHOWN_MAX = 3
 
 
 class NotOurs(Exception):
-    """The folder cannot be used as it is; the text says why, and what to do."""
+    """The folder cannot be used; the text has the reason and the remedy."""
 
 
 def check_ours(path: Path) -> None:
     """Refuse a folder that holds other files and no journal of ours. Raises NotOurs, OSError."""
     if not path.is_dir() or (path / JOURNAL).is_file():
         return
-    known = (*OWN, LOCK, *NOBODYS)
-    strangers = sorted(name for name in os.listdir(path) if name not in known)
-    if strangers:
-        told = ", ".join(strangers[:STRANGERS_TOLD_MAX])
-        rest = len(strangers) - STRANGERS_TOLD_MAX
-        told += f" and {rest} more" if rest > 0 else ""
+    known = (*OWN, LOCK, *IGNORED)
+    foreign = sorted(name for name in os.listdir(path) if name not in known)
+    if foreign:
+        shown = ", ".join(foreign[:FOREIGN_SHOWN_MAX])
+        rest = len(foreign) - FOREIGN_SHOWN_MAX
+        shown += f" and {rest} more" if rest > 0 else ""
         raise NotOurs(
-            f"data folder {path} holds files of somebody else ({told}) and no journal: "
+            f"data folder {path} holds files of somebody else ({shown}) and no journal: "
             "name a folder that is empty or does not exist"
         )
 
 
 def empty_folder(path: Path) -> None:
-    """Remove our own names, and nothing else. The folder must be held."""
+    """Remove our own names, and nothing else. The folder's lock must be held."""
     for child in _own(path):
-        # A link is removed, never followed: what it points to may be anybody's.
+        # A link is removed, never followed: its target may not be ours.
         if child.is_dir() and not child.is_symlink():
             shutil.rmtree(child)
         else:
@@ -60,15 +59,15 @@ def empty_folder(path: Path) -> None:
 
 
 def claim_folder(path: Path, maker: str) -> None:
-    """Write down what makes the runs of this folder, at its first use. Raises NotOurs for another.
+    """Record the backend of this folder at its first use. Raises NotOurs for another backend.
 
-    The folder must be held.
+    The folder's lock must be held.
     """
     mark = path / MAKER
     if mark.is_file():
         known = mark.read_text(encoding="utf-8").strip()
     else:
-        # A folder from before this was written down: only real runs leave a keeper behind.
+        # A folder from before this was recorded: only real runs leave a keeper behind.
         known = "process" if (path / KEEPER).is_dir() else ""
     if known and known != maker:
         raise NotOurs(
@@ -88,7 +87,7 @@ def _own(path: Path) -> Iterator[Path]:
 
 
 def _write(mark: Path, text: str) -> None:
-    """Whole or not at all, also through a crash: half a word would refuse every start."""
+    """Atomically, also in a crash: a partial name would refuse every start."""
     draft = mark.with_name(f"{mark.name}.new")
     with draft.open("w", encoding="utf-8") as file:
         file.write(f"{text}\n")

@@ -1,9 +1,9 @@
-"""The data folder of a process, held by a lock; it must not be what keeps writers apart.
+"""The data folder of a process, held by a lock; it must not be relied on to fence writers.
 
-The lock is a courtesy: it turns the commonest mistake, a second daemon on the same folder, into a
-clear text at once. What really fences is the register. The lock goes with the process, however
-that ends; its descriptor is closed on exec, because a program that we start (the keeper outlives
-us by design) would otherwise hold the folder for ever.
+The lock turns the commonest mistake, a second daemon on the same folder, into a clear error at
+once. The register of the journal fences. The lock ends with the process, however that ends; its
+descriptor is closed on exec, because a child process (the keeper outlives the daemon by design)
+would otherwise hold the folder for ever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FolderHeld(Exception):
 
 
 class DataFolder:
-    """Makes the folder if need be and holds it until `close`. Raises FolderHeld."""
+    """Create the folder if missing and hold it until `close`. Raises FolderHeld."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -45,8 +45,8 @@ class DataFolder:
         return self.path / "journal.sqlite"
 
     def close(self) -> None:
-        """Let the folder go. The lock file stays: removing it would let two processes lock two
-        files of one name."""
+        """Release the folder. The lock file stays: if it were removed, two processes could lock
+        two files of one name."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

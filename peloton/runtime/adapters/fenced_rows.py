@@ -1,11 +1,13 @@
-"""Journal over any store of rows: drives the talks of `core/fencing.py`, all shards abreast.
+"""Journal over any store of rows: drives the protocol coroutines of `core/fencing.py`.
 
-A talk whose answer is in doubt is parked, and `settle` lets it go on. The module must not judge
-an answer, and must not send anything that the talk did not say.
+The coroutines of all shards run concurrently. One whose reply is unclear becomes pending, and
+`settle` continues it. The module must not judge a reply, and must not send a statement that no
+coroutine asked for.
 
-One thread commits and others claim, so a shard may be claimed anew while the last talk of the claim
-before is still on its way. What that talk comes to is that claim's affair: it may neither be parked
-under the younger hold, which would have to settle what it never said, nor take that hold along.
+One thread commits and others claim, so a shard may be claimed again while the last coroutine of
+the earlier claim is still running. Its outcome belongs to that earlier claim: it must neither
+become pending under the younger hold, which would have to settle a write that is not its own, nor
+drop that hold.
 """
 
 from __future__ import annotations
@@ -58,10 +60,10 @@ CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
 
 
 class PendingWork(NamedTuple):
-    """A talk, and the hold it speaks for."""
+    """A coroutine, and the hold it runs for."""
 
     hold: Hold
-    talk: CommitCoroutine
+    coroutine: CommitCoroutine
 
 
 BOOTSTRAP_SHARDS_AT_ONCE = 64
@@ -74,8 +76,8 @@ class FencedRows:
         self.rows = rows
         self._ops = OpNames(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._parked: dict[ShardId, PendingWork] = {}
-        self._lock = threading.Lock()  # of the two, for the moment of a change
+        self._pending: dict[ShardId, PendingWork] = {}
+        self._lock = threading.Lock()  # guards the two dicts; never held during a statement
 
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
         self._run(CreateCluster(ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))))
@@ -97,7 +99,7 @@ class FencedRows:
     def _record(self) -> ClusterRecord:
         record = self._one(ReadCluster())
         if not isinstance(record, ClusterRecord):
-            raise Unreachable("the cluster record was written and is not there")
+            raise Unreachable("the cluster record was written and is missing")
         return replace(record, name=str(self._one(ReadName()) or ""), level=self.level())
 
     def _one(self, read: Statement) -> object:
@@ -112,69 +114,69 @@ class FencedRows:
         self._run(CreateRegister(FEATURES, self._ops.next()))
         now = self.level()
         while now < level:
-            # Not applied: somebody else raised it, or an earlier copy of this statement did.
+            # Not applied: another daemon raised it, or an earlier copy of this statement did.
             self._run(Bump(FEATURES, now, self._ops.next(), ""))
             now = self.level()
         return now
 
     def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
         self.drop(shard)
-        talk = fencing.claim(shard, op=self._ops.next(), owner=owner)
-        ask = next(talk)
+        coroutine = fencing.claim(shard, op=self._ops.next(), owner=owner)
+        ask = next(coroutine)
         while not isinstance(ask, Unclear):
             try:
-                ask = talk.send(tuple(self.rows.run(ask)))
+                ask = coroutine.send(tuple(self.rows.run(ask)))
             except StopIteration as end:
                 if isinstance(end.value, Hold):
                     with self._lock:
                         self._holds[shard] = end.value
-                        self._parked.pop(shard, None)
+                        self._pending.pop(shard, None)
                     return end.value.claimed()
                 fenced: Fenced = end.value
                 return fenced
         return ask
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        talks: dict[ShardId, PendingWork] = {}
+        started: dict[ShardId, PendingWork] = {}
         answers: dict[ShardId, Answer] = {}
         for work in works:
             with self._lock:
-                hold, parked = self._holds.get(work.shard), work.shard in self._parked
-            if parked:
+                hold, pending = self._holds.get(work.shard), work.shard in self._pending
+            if pending:
                 raise JournalRefused(f"{work.shard}: settle what is pending first")
-            if work.shard in talks:
-                raise JournalRefused(f"{work.shard} comes twice in one round")
+            if work.shard in started:
+                raise JournalRefused(f"{work.shard} is duplicate in one round")
             if hold is None or hold.epoch != work.epoch:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
                 answers[work.shard] = Fenced(text, definite=True)
             else:
                 plan = register.plan(hold, work, ops=self._ops)
-                talks[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
-        answers.update(self._drive(talks))
+                started[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
+        answers.update(self._drive(started))
         return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
         with self._lock:
-            parked = {shard: self._parked.pop(shard, None) for shard in shards}
-        answers = self._drive({shard: talk for shard, talk in parked.items() if talk is not None})
+            pending = {shard: self._pending.pop(shard, None) for shard in shards}
+        answers = self._drive({shard: work for shard, work in pending.items() if work is not None})
         return [answers[shard] if shard in answers else _nothing(shard) for shard in shards]
 
-    def _drive(self, talks: dict[ShardId, PendingWork]) -> dict[ShardId, Answer]:
-        """All talks step by step; what they ask in one step goes to the store together."""
+    def _drive(self, works: dict[ShardId, PendingWork]) -> dict[ShardId, Answer]:
+        """Run all coroutines step by step; the statements of one step go to the store together."""
         answers: dict[ShardId, Answer] = {}
         replies: dict[ShardId, tuple[StatementReply, ...]] = {}
-        while talks:
+        while works:
             asks: dict[ShardId, tuple[Statement, ...]] = {}
-            for shard, (hold, talk) in list(talks.items()):
+            for shard, (hold, coroutine) in list(works.items()):
                 try:
-                    ask = talk.send(replies[shard]) if shard in replies else next(talk)
+                    ask = coroutine.send(replies[shard]) if shard in replies else next(coroutine)
                 except StopIteration as end:
                     answers[shard] = self._ended(hold, end.value)
-                    del talks[shard]
+                    del works[shard]
                     continue
                 if isinstance(ask, Unclear):
                     answers[shard] = ask
-                    self._park(talks.pop(shard))
+                    self._keep_pending(works.pop(shard))
                 else:
                     asks[shard] = ask
             flat = self.rows.run([statement for ask in asks.values() for statement in ask])
@@ -184,11 +186,11 @@ class FencedRows:
                 at += len(ask)
         return answers
 
-    def _park(self, held: PendingWork) -> None:
-        shard = held.hold.shard
+    def _keep_pending(self, work: PendingWork) -> None:
+        shard = work.hold.shard
         with self._lock:
-            if self._holds.get(shard) is held.hold:
-                self._parked[shard] = held
+            if self._holds.get(shard) is work.hold:
+                self._pending[shard] = work
 
     def _ended(self, hold: Hold, answer: Committed | Fenced) -> Answer:
         if isinstance(answer, Fenced):
@@ -198,16 +200,16 @@ class FencedRows:
         return answer
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
-        hold, parked = self._let_go(shard, epoch)
-        if hold is None or parked is not None:
-            # While a write is in doubt no other may follow it: if it was done, ours would read
-            # as the store's loss. The next owner bumps the epoch anyway.
+        hold, pending = self._let_go(shard, epoch)
+        if hold is None or pending is not None:
+            # While a write is unclear no other may follow it: if it was done, a later statement
+            # would look as if the store had lost it. The next owner bumps the epoch anyway.
             return
-        talk = fencing.release(hold, self._ops.next())
-        ask = next(talk)
+        coroutine = fencing.release(hold, self._ops.next())
+        ask = next(coroutine)
         try:
             while not isinstance(ask, Unclear):
-                ask = talk.send(tuple(self.rows.run(ask)))
+                ask = coroutine.send(tuple(self.rows.run(ask)))
         except StopIteration:
             pass
 
@@ -215,12 +217,12 @@ class FencedRows:
         self._let_go(shard, epoch)
 
     def _let_go(self, shard: ShardId, epoch: int) -> tuple[Hold | None, PendingWork | None]:
-        """What was held; nothing where that is of a younger claim than the one that is meant."""
+        """What was held; nothing if it belongs to a younger claim than `epoch`."""
         with self._lock:
             hold = self._holds.get(shard)
             if hold is not None and hold.is_younger(epoch):
                 return None, None
-            return self._holds.pop(shard, None), self._parked.pop(shard, None)
+            return self._holds.pop(shard, None), self._pending.pop(shard, None)
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         for item in self._stream(fencing.load_checkpoint(register.hold_of(self._holds, shard))):
@@ -257,7 +259,7 @@ class FencedRows:
 
     def close(self) -> None:
         self._holds.clear()
-        self._parked.clear()
+        self._pending.clear()
         self.rows.close()
 
     def _run(self, statement: Statement) -> StatementReply:

@@ -1,20 +1,20 @@
-"""Streams between daemons over gRPC, with mutual TLS by choice: an `Exchange`.
+"""Streams between daemons over gRPC, with optional mutual TLS: an `Exchange`.
 
-Turns a dial into one call that both sides speak on until one of them ends it, and frames into the
+Turns a dial into one bidirectional call that lasts until one side ends it, and frames into the
 messages of that call. It must not read a frame, dial again by itself, or listen beyond loopback
-without TLS: whoever reaches this port may order machines about.
+without TLS: whoever reaches this port controls the cluster.
 
     exchange = GrpcExchange("10.0.0.7:5399", tls=Tls(ca, certificate, key))
-    exchange.listen(ears)
-    exchange.address                what peers dial, with the port that was got
+    exchange.listen(listener)
+    exchange.address                what peers dial, with the actual port
     exchange.stop()
 
-Every dial has a connection of its own, so that an old stream that hangs holds up no new one, and
-gRPC's own pauses between two tries stay out of the way of those of whoever dials. A call is never
-tried again beneath us either: its first frames could then arrive twice, on two streams.
+Every dial has a connection of its own, so that an old stream that hangs does not block a new one,
+and gRPC's own backoff does not interfere with that of the caller. gRPC must not retry a call
+either: its first frames could then arrive twice, on two streams.
 
-A peer that is cut off says nothing, and nor does its kernel. Both sides ping, and give the
-connection up when no pong comes within `2 * keepalive_s`.
+A partitioned peer sends nothing, and neither does its kernel. Both sides ping, and close the
+connection when no pong arrives within `2 * keepalive_s`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from peloton.runtime.ports import StreamListener
 
 KEEPALIVE_S = 5.0
 STREAMS_MAX = 256
-"""Streams from others at once; each has a thread. What comes beyond is refused."""
+"""Accepted streams at once; each has a thread. More are refused."""
 STOP_S_MAX = 2.0
 _SERVICE = exchange_pb2.DESCRIPTOR.services_by_name["Exchange"].full_name
 _CALL = "Carry"
 
 
 class CannotListen(Exception):
-    """Why there can be no exchange at this address; for a person."""
+    """There can be no exchange at this address; the text has the reason, for people."""
 
 
 class Tls(NamedTuple):
     """Files in PEM: both sides of a stream show a certificate, and accept those of this `ca`.
 
-    `server_name`: what a peer's certificate says instead of the address it was dialled at, where
-    all daemons share one name; empty: the address must be in the certificate.
+    `server_name`: the name in a peer's certificate, if all daemons share one, instead of the
+    address that was dialled; empty: the address must be in the certificate.
     """
 
     ca: Path
@@ -60,7 +60,7 @@ class Tls(NamedTuple):
 
 
 class _Pems(NamedTuple):
-    """What the files hold."""
+    """Content of the files."""
 
     ca: bytes
     certificate: bytes
@@ -98,34 +98,34 @@ class GrpcExchange:
     # ---- the port ----
 
     def listen(self, listener: StreamListener) -> None:
-        """As the port says."""
+        """See the port `Exchange`."""
         self._listener = listener
         self._server.start()
 
     def dial(self, address: str) -> int:
-        """As the port says: a thread does what could wait."""
+        """See the port `Exchange`; what may block is done on a thread."""
         stream = self._begin()
         thread = threading.Thread(
-            target=self._speak, args=(stream, address), name=f"dial-{address}", daemon=True
+            target=self._dial, args=(stream, address), name=f"dial-{address}", daemon=True
         )
         self._dials[stream.number] = thread
         thread.start()
         return stream.number
 
     def send(self, stream: int, data: bytes) -> None:
-        """As the port says."""
+        """See the port `Exchange`."""
         found = self._streams.get(stream)
         if found is not None:
             found.send(data)
 
     def close(self, stream: int) -> None:
-        """As the port says."""
+        """See the port `Exchange`."""
         found = self._streams.pop(stream, None)
         if found is not None:
             found.close()
 
     def stop(self) -> None:
-        """End all streams and listen no more; the ears hear nothing of it."""
+        """End all streams and stop listening; the listener gets no events of it."""
         for number in [*self._streams]:
             self.close(number)
         self._server.stop(grace=None).wait(STOP_S_MAX)
@@ -135,18 +135,21 @@ class GrpcExchange:
     # ---- threads ----
 
     def _carry(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Somebody dialled: on this thread we speak, on another we listen."""
+        """An accepted stream: this thread sends, another one receives."""
         stream = self._begin()
-        stream.stands(context.cancel)
+        stream.established(context.cancel)
         stream.accepted()
         reader = threading.Thread(
-            target=self._hear, args=(stream, requests), name=f"heard-{stream.number}", daemon=True
+            target=self._receive,
+            args=(stream, requests),
+            name=f"receive-{stream.number}",
+            daemon=True,
         )
         reader.start()
         yield from stream.messages(Frames)
 
-    def _speak(self, stream: Stream, address: str) -> None:
-        """We dial: here we listen, and gRPC has a thread that sends."""
+    def _dial(self, stream: Stream, address: str) -> None:
+        """A dialled stream: this thread receives, a thread of gRPC sends."""
         channel = self._channel(address)
         try:
             carry = channel.stream_stream(
@@ -155,14 +158,14 @@ class GrpcExchange:
                 response_deserializer=Frames.FromString,
             )
             call = carry(stream.messages(Frames))
-            stream.stands(call.cancel)
-            self._hear(stream, call)
+            stream.established(call.cancel)
+            self._receive(stream, call)
         finally:
             channel.close()
             self._dials.pop(stream.number, None)
 
-    def _hear(self, stream: Stream, messages: Iterator[Any]) -> None:
-        text = "broken here"
+    def _receive(self, stream: Stream, messages: Iterator[Any]) -> None:
+        text = "failed on this side"
         try:
             for message in messages:
                 stream.arrived(message.frames)
@@ -174,7 +177,7 @@ class GrpcExchange:
             stream.ended(text)
 
     def _begin(self) -> Stream:
-        assert self._listener is not None, "listen comes first"
+        assert self._listener is not None, "call listen first"
         stream = Stream(next(self._numbers), self._listener)
         self._streams[stream.number] = stream
         return stream
@@ -214,18 +217,18 @@ def _options(keepalive_s: float) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms),
-        # Without this a ping has a minute, whatever the line above says.
+        # Without this a ping times out after a minute, whatever the option above is.
         ("grpc.http2.ping_timeout_ms", keepalive_ms),
-        # So long may a connection take to stand: here alone it is no pause between two tries.
+        # The timeout for establishing a connection: nothing is retried here, so it is no pause.
         ("grpc.min_reconnect_backoff_ms", 2 * keepalive_ms),
-        # By default a server takes pings on a quiet stream for an attack, and hangs up.
+        # By default a server treats pings on an idle stream as abuse, and closes the connection.
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.max_pings_without_data", 0),
-        # Two servers on one port would share its peers, each with a part of them.
+        # Otherwise two servers could share one port, each with a part of the peers.
         ("grpc.so_reuseport", 0),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_retries", 0),
-        # A proxy is for the way out to the world, not to a daemon next door.
+        # A configured proxy is for outside traffic, not for daemons of the cluster.
         ("grpc.enable_http_proxy", 0),
     ]
 
@@ -241,8 +244,8 @@ def _only_loopback(listen: str) -> None:
         inside = False
     if not inside:
         raise CannotListen(
-            f"{host} is not a loopback address. Whoever reaches this port may order machines "
-            "about; other addresses are refused without TLS"
+            f"{host} is not a loopback address. Whoever reaches this port controls the "
+            "cluster; other addresses are refused without TLS"
         )
 
 
@@ -264,7 +267,7 @@ def _read(tls: Tls) -> _Pems:
 
 
 def _why(error: grpc.RpcError) -> str:
-    """What gRPC says of the end; on the accepting side it says nothing but that it came."""
+    """The reason of the end; on the accepting side gRPC has none."""
     if isinstance(error, grpc.Call):
         code = error.code()
         return f"{code.name if code is not None else 'UNKNOWN'}: {error.details()}"

@@ -1,9 +1,9 @@
-"""Journal in memory: the reference every other journal is compared with, and the simulated one.
+"""Journal in memory: the reference for all other journals, and the one of simulations.
 
 A `MemoryStore` outlives the journals on it, as a disk outlives processes; each `MemoryJournal` is
-one process's view. Every step of the port calls a hook before and after, so that a world can lose
-an answer (raise `AnswerLost`) or end the process (raise anything else) at each of them in turn. It
-must not be clever: what it does is what the port says, in as few words as will do.
+one process's view. Every step of the port calls a hook before and after, so that a simulation can
+lose a reply (raise `AnswerLost`) or end the process (raise anything else) at each of them. It must
+not be optimized: it does what the port demands, in as little code as possible.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoreCall(NamedTuple):
 
 
 class AnswerLost(Exception):
-    """Raised by a hook: the step's answer got lost, before it was done or after."""
+    """Raised by a hook: the reply of the step was lost, before it was done or after."""
 
 
 class _Superseded(Exception):
@@ -65,7 +65,7 @@ class ShardFiles:
 
 
 class MemoryStore:
-    """What is left when every process is gone."""
+    """What survives when every process is gone."""
 
     def __init__(self) -> None:
         self.cluster: ClusterRecord | None = None
@@ -161,7 +161,7 @@ class MemoryJournal:
         begun: dict[ShardId, Answer | deque[StoreStep]] = {}
         for work in works:
             if work.shard in begun:
-                raise JournalRefused(f"{work.shard} comes twice in one round")
+                raise JournalRefused(f"{work.shard} is duplicate in one round")
             begun[work.shard] = self._begin(work)
         return [
             self._run(shard, steps, repeated=False) if isinstance(steps, deque) else steps
@@ -232,7 +232,7 @@ class MemoryJournal:
             return
         rows = self._read(shard, "read_checkpoint", read=lambda: files.checkpoints.get(key))
         if not rows or rows[-1].parts != len(rows) or not all(map(chain.intact, rows)):
-            self._trouble(hold, f"{shard}: checkpoint {position} is not what was written")
+            self._raise_damage(hold, f"{shard}: checkpoint {position} is not what was written")
         hold.checkpoint_read(chain.unpack_manifest(rows[0].body), len(rows))
         yield from [row.body for row in rows[1:]]
 
@@ -253,7 +253,7 @@ class MemoryJournal:
                 yield Frame(position, body)
             walk.finish(last_position, last_chain)
         except chain.Mismatch as mismatch:
-            self._trouble(hold, str(mismatch))
+            self._raise_damage(hold, str(mismatch))
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         rows = self._read(
@@ -290,7 +290,7 @@ class MemoryJournal:
             raise JournalRefused(f"{shard} was never bootstrapped")
         return files
 
-    def _trouble(self, hold: Hold, text: str) -> NoReturn:
+    def _raise_damage(self, hold: Hold, text: str) -> NoReturn:
         if self._files(hold.shard).register.epoch != hold.epoch:
             raise Overtaken(text)
         raise Damaged(text)

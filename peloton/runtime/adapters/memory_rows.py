@@ -1,6 +1,6 @@
-"""Rows in memory, free of faults: the plainest store that the fencing protocol can run on.
+"""Rows in memory, without faults: the simplest store that the fencing protocol can run on.
 
-It must not be kinder than a real one where that would hide a mistake: a refusal carries the
+It must not be more lenient than a real one where that would hide a bug: a refusal carries the
 columns of its condition only, a plain insert overwrites, a read finds losers' rows too.
 """
 
@@ -176,7 +176,7 @@ class MemoryRows:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Nothing to let go of; the tables stay, as a server's would."""
+        """Nothing to release; the tables stay, as a server's would."""
 
 
 def _moved(row: RegisterRow, statement: Bump | Advance | MoveFloor | Free) -> RegisterRow:

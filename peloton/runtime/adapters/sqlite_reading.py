@@ -1,11 +1,11 @@
-"""Reads the SQLite journal of a data folder without owning it, beside a running cluster or none.
+"""Reads the SQLite journal of a data folder without owning it; its cluster may be running.
 
 Answers the reads of port `Rows`, and no write. It must not create or change a file, which SQLite
 does when a write-ahead log is read in the usual way: a reader writes its marks into `-shm`, and
 makes both files anew where they were removed at the end of a clean stop. So:
 
-  no `-wal`           nobody has the journal open: the file is read as one that never changes;
-                      should somebody open it meanwhile, what was read is read again
+  no `-wal`           no process has the journal open: the file is read as immutable;
+                      if a process opens it meanwhile, the read is repeated
   `-wal` and `-shm`   both are opened read-only
   `-wal` alone        a copy without its index, as some backups are: read from a copy of our own
 """
@@ -61,24 +61,24 @@ T = TypeVar("T")
 
 
 class SqliteRows:
-    """The journal in a folder. Raises Refused if there is none."""
+    """The journal in a folder. Raises JournalRefused if there is none."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL
         if not self.path.is_file():
             raise JournalRefused(f"{folder} is no data folder: it has no {JOURNAL}")
         self._copy: tempfile.TemporaryDirectory[str] | None = None
-        self._still = False  # opened as a file that never changes
+        self._immutable = False  # opened as a file that never changes
         self._db: sqlite3.Connection | None = None
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """Answers of reads. Raises Damaged where the file is none of SQLite's."""
+        """Replies of reads. Raises Damaged if the file is no SQLite database."""
         return [self._run(statement) for statement in statements]
 
     def snapshot(self, read: Callable[[], T]) -> T:
         """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.
 
-        The log cannot start over while that lasts, so it should be a shard, not a cluster.
+        The log cannot be truncated meanwhile, so read a shard, not a cluster.
         """
         self._read("BEGIN", ())
         try:
@@ -99,14 +99,14 @@ class SqliteRows:
             after = found[-1][:3]
 
     def sizes(self, shard: ShardId) -> Sizes:
-        """What the shard takes. Raises Unreachable, Damaged."""
+        """Rows and bytes of the shard. Raises Unreachable, Damaged."""
         counts: list[int] = []
         for table in ("journal", "checkpoint", "ended"):
             counts += self._read(f"{sql.SELECT_SIZES} {table} WHERE {sql.SHARD_CLAUSE}", shard)[0]
         return Sizes(*counts)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         db, self._db = self._db, None
         if db is not None:
             db.close()
@@ -116,47 +116,52 @@ class SqliteRows:
 
     # ---- inside ----
 
-    def _run(self, ask: Statement) -> StatementReply:
+    def _run(self, statement: Statement) -> StatementReply:
         try:
-            return RowsFound(tuple(self._rows(ask)))
+            return RowsFound(tuple(self._rows(statement)))
         except Unreachable as error:
             return StatementFailed(str(error))
 
-    def _rows(self, ask: Statement) -> list[Any]:
-        if isinstance(ask, ReadCluster):
+    def _rows(self, statement: Statement) -> list[Any]:
+        if isinstance(statement, ReadCluster):
             found = self._read(READ_CLUSTER, ())
             return [ClusterRecord(row[0], row[1], json.loads(row[2])) for row in found]
-        if isinstance(ask, ReadName):
+        if isinstance(statement, ReadName):
             there = self._read(FIND_NAMES, ())
             return [row[0] for row in self._read(sql.READ_NAME, ())] if there else []
-        if isinstance(ask, ReadRegister):
-            return [RegisterRow(*row) for row in self._read(sql.READ_REGISTER, ask.shard)]
-        if isinstance(ask, ReadSegment):
-            first = ask.segment * SEGMENT_FRAMES
-            values = (*ask.shard, first, first + SEGMENT_FRAMES)
+        if isinstance(statement, ReadRegister):
+            return [RegisterRow(*row) for row in self._read(sql.READ_REGISTER, statement.shard)]
+        if isinstance(statement, ReadSegment):
+            first = statement.segment * SEGMENT_FRAMES
+            values = (*statement.shard, first, first + SEGMENT_FRAMES)
             return [FrameRow(*row) for row in self._read(sql.READ_FRAMES, values)]
-        if isinstance(ask, ReadBucket):
-            where = (ask.position, ask.epoch, ask.bucket * BUCKET_PARTS, BUCKET_PARTS)
-            return [PartRow(*row) for row in self._read(sql.READ_PARTS, (*ask.shard, *where))]
-        if isinstance(ask, ReadEnded):
-            found = self._read(sql.READ_ENDED, (*ask.shard, ask.kind, ask.key))
+        if isinstance(statement, ReadBucket):
+            where = (
+                statement.position,
+                statement.epoch,
+                statement.bucket * BUCKET_PARTS,
+                BUCKET_PARTS,
+            )
+            return [PartRow(*row) for row in self._read(sql.READ_PARTS, (*statement.shard, *where))]
+        if isinstance(statement, ReadEnded):
+            found = self._read(sql.READ_ENDED, (*statement.shard, statement.kind, statement.key))
             return [EndedRow(row[0], row[1], row[2], row[3], bool(row[4])) for row in found]
-        raise JournalRefused(f"{type(ask).__name__}: the journal is only read here")
+        raise JournalRefused(f"{type(statement).__name__}: this journal is read-only")
 
-    def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
+    def _read(self, query: str, values: Sequence[object]) -> list[Any]:
         while True:
             try:
                 if self._db is None:
                     self._db = self._open()
-                found = self._db.execute(statement, values).fetchall()
+                found = self._db.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 self.close()
                 if sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE):
                     raise Damaged(f"{self.path}: {error}") from error
                 raise Unreachable(f"{self.path}: {error}") from error
-            if not self._still or not self._log.exists():
+            if not self._immutable or not self._log.exists():
                 return found
-            self.close()  # somebody has opened it since: it does change
+            self.close()  # another process has opened it since, so it changes
 
     @property
     def _log(self) -> Path:
@@ -164,8 +169,8 @@ class SqliteRows:
 
     def _open(self) -> sqlite3.Connection:
         path, index = self.path.absolute(), self.path.with_name(f"{JOURNAL}-shm")
-        self._still = not self._log.exists()
-        if self._still:
+        self._immutable = not self._log.exists()
+        if self._immutable:
             return _connect(path, "mode=ro&immutable=1")
         if index.exists():
             return _connect(path, "mode=ro&readonly_shm=1")

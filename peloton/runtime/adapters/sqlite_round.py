@@ -1,7 +1,7 @@
 """What one shard writes within a round of the SQLite journal, inside its savepoint.
 
-The conditional update comes first: it tells at once whether the rest may be written. The module
-must not begin, commit or roll back; that is the round's.
+The conditional update comes first: its result shows whether the rest may be written. The module
+must not begin, commit or roll back; the round does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Superseded(Exception):
 
 
 def write(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
-    """All of the plan; True if there is more to cut. Raises Superseded, Broken."""
+    """Write the whole plan; True if there is more to cut. Raises Superseded, JournalBroken."""
     work, shard = plan.work, hold.shard
     if work.frame is not None:
         key = (*shard, hold.epoch, plan.op_before)
@@ -84,7 +84,7 @@ def _expect_one(
 def _refused(db: sqlite3.Connection, hold: Hold) -> NoReturn:
     found = db.execute(sql.READ_REGISTER, hold.shard).fetchone()
     if found is None:
-        raise JournalBroken(f"{hold.shard}: the register is gone")
+        raise JournalBroken(f"{hold.shard}: the register is missing")
     if found[0] > hold.epoch:
         raise Superseded(f"{hold.shard}: epoch {found[0]} has begun")
     raise JournalBroken(f"{hold.shard}: the file lost acknowledged writes of our epoch")
@@ -119,7 +119,7 @@ def _cut(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
 def _obsolete(
     db: sqlite3.Connection, shard: ShardId, *, kept: set[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """The oldest checkpoint that nobody needs."""
+    """The oldest checkpoint that is not needed."""
     at = (0, 0)
     while True:
         found: tuple[int, int] | None = db.execute(sql.NEXT_CHECKPOINT, (*shard, *at)).fetchone()
@@ -129,7 +129,7 @@ def _obsolete(
 
 
 def vacuum(db: sqlite3.Connection) -> None:
-    """Give a little of the file back if much of it is free; the rest will be written again."""
+    """Shrink the file a little if much of it is free; the rest is reused."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     if free > max(FREE_PAGES_KEPT, pages // 4):

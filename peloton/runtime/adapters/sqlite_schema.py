@@ -1,8 +1,8 @@
 """Schema and connections of the SQLite journal. It must not know what is written when.
 
-`FULL` is not a matter of taste: with `NORMAL` the last commits, acknowledged ones, may be gone
-after a power cut. The WAL is moved into the file by a connection of its own, so that no commit
-waits for that; the writer's own automatic move is switched off.
+`synchronous = FULL` is required: with `NORMAL` the last acknowledged commits may be lost in a
+power cut. The WAL is moved into the file by a connection of its own, so that no commit waits for
+it; the writer's automatic checkpoint is switched off.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ MOVE_FLOOR = (
 )
 FREE = f"UPDATE register SET owner = '', op = ? WHERE {SHARD_CLAUSE} AND epoch = ? AND op = ?"
 INSERT_FRAME = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-# Repeats of these two carry the same bytes; a position of the journal is never said twice.
+# Repeats of these two carry the same bytes; a position of the journal is never written twice.
 INSERT_PART = "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 INSERT_ENDED = "INSERT INTO ended VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 READ_FRAMES = (
@@ -100,7 +100,7 @@ def error_code(error: sqlite3.Error) -> int:
 
 
 def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Connection:
-    """The connection that commits. Its file is made, with its tables, if it is not there."""
+    """The connection that commits. Creates the file and its tables if missing."""
     connection = _open(f"file:{path}?mode=rwc")
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

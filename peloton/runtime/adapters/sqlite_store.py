@@ -1,13 +1,13 @@
 """Journal in one SQLite file: a round is one transaction over all shards that have work.
 
-The round is what carries: the one fsync of its COMMIT serves every shard in it. Each shard writes
-under a SAVEPOINT, so that a fenced one leaves the others as they are. It must not let anything
-wait between BEGIN and COMMIT, and must not use a connection again that failed:
+The one fsync of a round's COMMIT serves every shard in it. Each shard writes under a SAVEPOINT, so
+that a fenced one does not affect the others. It must not block between BEGIN and COMMIT, and must
+not use a connection again that failed:
 
- 1. COMMIT fails (disk full, I/O error); whether the frame is in the file is not known
- 2. the same connection is asked; it answers from its page cache, which shows the frame
- 3. we acknowledge; a crash; the file never had it
-So after a failure: close, open anew, and let `op` in the register say what happened.
+ 1. COMMIT fails (disk full, I/O error); it is unknown whether the frame is in the file.
+ 2. The same connection is read; it answers from its page cache, which shows the frame.
+ 3. The frame is acknowledged; the process crashes; the file never had it.
+So after a failure: close, open again, and decide by `op` in the register.
 No connection may cross a fork.
 """
 
@@ -61,7 +61,7 @@ class SqliteJournal:
     ) -> None:
         self.path = path
         self.page_count_max = page_count_max
-        """Limit of the file, applied whenever it is opened; reaching it is a full disk."""
+        """Limit of the file in pages, applied at each open; reaching it counts as a full disk."""
         self._ops = OpNames(process or uuid.uuid4().bytes)
         self._lock = threading.Lock()  # the writer
         self._reader_lock = threading.Lock()
@@ -195,7 +195,7 @@ class SqliteJournal:
         return [self._settle(shard) for shard in shards]
 
     def _settle(self, shard: ShardId) -> Answer:
-        """Open anew and read op: ours = committed, our previous = not, and so written again."""
+        """Open again and read op: ours = committed; our previous one = not, so write again."""
         with self._lock:
             plan, hold = self._pending.get(shard), self._holds.get(shard)
             if plan is None or hold is None:
@@ -205,7 +205,7 @@ class SqliteJournal:
             except sqlite3.Error as error:
                 return Unclear(self._failed(error))
             if found is None:
-                raise JournalBroken(f"{shard}: the register is gone")
+                raise JournalBroken(f"{shard}: the register is missing")
             row = RegisterRow(*found)
             if row.epoch == hold.epoch and row.op == plan.last_op != plan.op_before:
                 del self._pending[shard]
@@ -214,7 +214,7 @@ class SqliteJournal:
             return self._round({shard: plan}, repeated=True)[shard]
 
     def _round(self, plans: dict[ShardId, RoundPlan], *, repeated: bool) -> dict[ShardId, Answer]:
-        """One transaction; if it fails, every shard in it is in doubt."""
+        """One transaction; if it fails, every shard in it is unclear."""
         answers: dict[ShardId, Answer] = {}
         committing = False
         try:
@@ -259,15 +259,17 @@ class SqliteJournal:
         position, epoch, _ = hold.floor
         manifest, number, total = None, 0, 0
         while position and not total:
-            ask = (*shard, position, epoch, number, READ_PARTS_AT_ONCE)
-            rows = [PartRow(*found) for found in self._read(sql.READ_PARTS, ask)]
+            values = (*shard, position, epoch, number, READ_PARTS_AT_ONCE)
+            rows = [PartRow(*found) for found in self._read(sql.READ_PARTS, values)]
             if not rows:
-                self._trouble(hold, f"{shard}: checkpoint {position} is not whole")
+                self._raise_damage(hold, f"{shard}: checkpoint {position} is not whole")
             for row in rows:
                 if row.number != number or row.parts not in (0, number + 1):
-                    self._trouble(hold, f"{shard}: checkpoint {position} is not whole")
+                    self._raise_damage(hold, f"{shard}: checkpoint {position} is not whole")
                 if not chain.intact(row):
-                    self._trouble(hold, f"{shard}: checkpoint {position}: part {number} differs")
+                    self._raise_damage(
+                        hold, f"{shard}: checkpoint {position}: part {number} differs"
+                    )
                 number, total = number + 1, row.parts
                 if manifest is None:
                     manifest = chain.unpack_manifest(row.body)
@@ -289,7 +291,7 @@ class SqliteJournal:
                 yield from sqlite_round.frames(walk, [FrameRow(*row) for row in found], upto=upto)
             walk.finish(last_position, last_chain)
         except chain.Mismatch as mismatch:
-            self._trouble(hold, str(mismatch))
+            self._raise_damage(hold, str(mismatch))
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         for found in self._read(sql.READ_ENDED, (*shard, kind, key)):
@@ -305,7 +307,7 @@ class SqliteJournal:
 
     def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
         """On the read-only connection, from any thread; all rows at once, so that no snapshot
-        stays open (it would keep the WAL from starting over)."""
+        stays open (it would keep the WAL from being truncated)."""
         with self._reader_lock:
             try:
                 if self._reader is None:
@@ -317,8 +319,8 @@ class SqliteJournal:
                     raise Damaged(f"{self.path}: {error}") from error
                 raise Unreachable(f"{self.path}: {error}") from error
 
-    def _trouble(self, hold: Hold, text: str) -> NoReturn:
-        """Trouble in loading is damage only if the shard is still ours."""
+    def _raise_damage(self, hold: Hold, text: str) -> NoReturn:
+        """An error in loading is damage only if the shard is still ours."""
         for epoch, *_ in self._read(sql.READ_REGISTER, hold.shard):
             if epoch != hold.epoch:
                 raise Overtaken(f"{text}, but epoch {epoch} has begun")
@@ -337,7 +339,7 @@ class SqliteJournal:
         return db
 
     def _failed(self, error: sqlite3.Error) -> str:
-        """Closes the connection for good. Raises Broken where the process must not go on."""
+        """Close the connection for good. Raises JournalBroken if the process must not go on."""
         self._discard()
         code = sql.error_code(error)
         text = f"{self.path}: {error}"

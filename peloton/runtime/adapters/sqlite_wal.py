@@ -1,7 +1,7 @@
 """Moves the write-ahead log of the SQLite journal into its file, on a thread of its own.
 
 A commit should wait for its own fsync and for nothing else; so the move is made here. It must not
-fail a commit: trouble here leaves a longer log, and is tried again.
+fail a commit: an error here leaves a longer log, and the move is retried.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class WalMover:
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         if self._log.stat().st_size > RESTART_BYTES:
             # A writer that never pauses is always a little ahead of PASSIVE, and the log would
-            # grow for ever. With the bulk moved, the rest is short enough to make it wait.
+            # grow for ever. With most of it moved, the rest is short enough to block the writer.
             with self._writer_lock:
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 

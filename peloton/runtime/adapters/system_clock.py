@@ -1,7 +1,7 @@
 """The clock of the machine: wall time that never falls.
 
-Turns the wall time read once and the monotonic time since into seconds since the epoch. It must
-not follow the wall clock later: an operator who sets it back would make deadlines start anew.
+Turns the wall time read once, plus the monotonic time since, into seconds since the epoch. It must
+not follow the wall clock later: if an operator sets it back, deadlines must not start over.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 
 class SystemClock:
-    """Seconds since the epoch as of its making, plus what has passed since."""
+    """Wall time as of its construction, plus the monotonic time since."""
 
     def __init__(self) -> None:
         self._offset_s = time.time() - time.monotonic()

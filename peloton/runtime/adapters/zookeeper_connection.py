@@ -1,15 +1,31 @@
-"""A line to ZooKeeper: one kazoo client for one session, whose every word goes into one queue.
+"""A connection to ZooKeeper: one kazoo client for one session, its lease and its heartbeat.
 
 Turns kazoo's threads (connection, completions, watches, listeners) into calls that one thread
-makes in the order things happened, each answer with the position it is as of. It must not wait,
-and must not outlive its session: kazoo would silently begin another one, under which nodes would
-be made that nobody knows of.
+makes in the order of events, each reply with the zxid it is as of. It must not block, and must not
+outlive its session: kazoo would silently begin another one and create nodes that nobody tracks.
+
+The lease is a lower bound for how long the session lives: up to then no other member can learn
+that it ended. It is derived from the send times of committed writes. A reply to a ping proves
+nothing:
+
+1. A member is connected to server F, which follows leader L. Only L ends sessions.
+2. F is cut off from L, and finds out only after `syncLimit` ticks.
+3. Until then F answers pings and reads by itself.
+4. L receives nothing from the member and ends its session; another member takes its shards.
+5. The member, whose last ping was answered a moment ago, still believes its session alive.
+
+A write is committed by L and a majority, so F and L were connected then. The session is kept alive
+at L not by the write but by F's report of its clients, every half tick. ZooKeeper demands sessions
+of at least two ticks, so L knows of all that F received a quarter of a session before the write;
+what F received later is not certain.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,13 +36,11 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import Callback, KazooState
 from kazoo.retry import KazooRetry
 
-from peloton.runtime.adapters.zookeeper_lease import now_s
-
 REDIAL_FIRST_S = 0.05
 REDIAL_S_MAX = 1.0
 
 LOG = logging.getLogger("peloton.zookeeper")
-# Without a handler Python would print each broken connection on the terminal; health tells it.
+# Without a handler Python would print each broken connection to stderr; health reports them.
 LOG.addHandler(logging.NullHandler())
 
 Put = Callable[[Callable[[], None]], None]
@@ -34,7 +48,7 @@ Then = Callable[["RequestOutcome"], None]
 
 
 class RequestOutcome(AsyncResult):  # type: ignore[misc]  # kazoo has no types
-    """What became of a request: a value or kazoo's exception, and where history stood."""
+    """Outcome of a request: a value or kazoo's exception, and the zxid it is as of."""
 
     def __init__(self, handler: QueueHandler) -> None:
         super().__init__(handler)
@@ -44,22 +58,22 @@ class RequestOutcome(AsyncResult):  # type: ignore[misc]  # kazoo has no types
         self._connection = handler.connection
 
     def set(self, value: Any = None) -> None:
-        """By kazoo, on its connection thread, which has noted the position just before."""
+        """Called by kazoo, on its connection thread, which has set the zxid just before."""
         self.zxid = self._connection.zxid
         super().set(value)
         self._connection.arrived(self)
 
     def set_exception(self, exception: Exception) -> None:
-        """Likewise."""
+        """Called likewise."""
         self.zxid = self._connection.zxid
         super().set_exception(exception)
         self._connection.arrived(self)
 
 
 class QueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Kazoo's threads, but nothing is told on another thread than it was learned on.
+    """Kazoo's threads, but each callback runs on the thread that received its event.
 
-    Else a watch could overtake the answer before it, and a suspension the answers that it lost.
+    Otherwise a watch could overtake the reply before it, and a suspension the replies that it lost.
     """
 
     lost = False
@@ -75,18 +89,18 @@ class QueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         callback.func(*callback.args)
 
     def create_connection(self, *args: Any, **options: Any) -> socket.socket:
-        """Refused when the session is over: kazoo would begin a new one."""
+        """Refuse after the session has ended: kazoo would begin a new one."""
         if self.lost:
             raise ConnectionRefusedError("the session is over")
-        # Kazoo would try one server for a whole session, and the others too late.
-        options["timeout"] = self.connection.dial_s_max
-        self.connection.dialled_s = now_s()
+        # Kazoo would try one server for the whole session timeout, and the others too late.
+        options["timeout"] = self.connection.connect_s_max
+        self.connection.connect_sent_s = now_s()
         self.connection.socket = super().create_connection(*args, **options)
         return self.connection.socket
 
 
 class TimedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """Kazoo's, which keeps to itself how long the server lets the session last."""
+    """Kazoo's, which does not expose the session timeout that the server granted."""
 
     session_s = 0.0
 
@@ -97,9 +111,9 @@ class TimedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
 
 class ZooKeeperConnection:
-    """To be used by the one thread that runs what is `put`; `zxid` and `lost` by any.
+    """Used only by the thread that runs what is `put`; `zxid` and `lost` by any thread.
 
-    `on_state` is told kazoo's states; the last one is LOST.
+    `on_state` receives kazoo's states; the last one is LOST.
     """
 
     def __init__(
@@ -113,7 +127,7 @@ class ZooKeeperConnection:
     ) -> None:
         self._put = put
         self._on_state = on_state
-        self.dialled_s = 0.0
+        self.connect_sent_s = 0.0
         self.socket: socket.socket | None = None
         self.handler = QueueHandler(self)
         retry = KazooRetry(
@@ -133,63 +147,63 @@ class ZooKeeperConnection:
         old = self.client._connection
         self._connection = TimedConnection(self.client, old.retry_sleeper, logger=LOG)
         self.client._connection = self._connection
-        self.dial_s_max = session_s / 3 / len(self.client.hosts)
+        self.connect_s_max = session_s / 3 / len(self.client.hosts)
         self.client.add_listener(self._state)
 
     def start(self) -> None:
-        """Begin to dial; returns at once."""
+        """Begin to connect; returns at once."""
         self.client.start_async()
 
     def stop(self) -> None:
-        """End the session, if it stands and can be reached. Takes its time."""
+        """End the session, if there is one and a server is reachable. Blocks."""
         self.handler.lost = True
         try:
             self.client.stop()
             self.client.close()
         except (KazooException, OSError):
-            pass  # out of reach: the session ends by its own time
+            pass  # unreachable: the session ends by its timeout
 
     def cut(self) -> None:
-        """Hang up: this server is silent, another may not be."""
+        """Close the socket: this server is silent, another may not be."""
         if self.socket is not None:
             try:
                 self.socket.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # it is closed already
+                pass  # already closed
 
     @property
     def lost(self) -> bool:
-        """Whether the session is over; may be so before `on_state` is told."""
+        """Whether the session has ended; may be true before `on_state` is called."""
         return self.handler.lost
 
     @property
     def zxid(self) -> int:
-        """The newest position this line has seen; whatever is read from now on contains it."""
+        """The newest zxid this connection has seen; all later reads include it."""
         return int(self.client.last_zxid)
 
     @property
     def session_s(self) -> float:
-        """How long the server lets the session last; 0 until it is known."""
+        """The session timeout granted by the server; 0 until it is known."""
         return self._connection.session_s
 
     @property
     def session_id(self) -> int:
-        """What the server calls the session: the owner of its nodes."""
+        """The id of the session: the `ephemeralOwner` of its nodes."""
         known = self.client.client_id
         return known[0] if known else 0
 
     def request(self, request: Callable[[KazooClient], RequestOutcome], then: Then) -> None:
-        """Send a request; its reply is handed over later, exactly once."""
+        """Send a request; `then` is called with its reply later, exactly once."""
         sent_s = now_s()
         reply = request(self.client)
-        # The reply may be here already, but what it put comes after what runs now.
+        # The reply may have arrived already, but what it put runs after the current call.
         reply.sent_s, reply.then = sent_s, then
 
     def arrived(self, reply: RequestOutcome) -> None:
-        """On any thread."""
-        self._put(lambda: self._hand_over(reply))
+        """Called on any thread."""
+        self._put(lambda: self._deliver(reply))
 
-    def _hand_over(self, reply: RequestOutcome) -> None:
+    def _deliver(self, reply: RequestOutcome) -> None:
         then, reply.then = reply.then, None  # kazoo may fail a request twice
         if then is not None:
             then(reply)
@@ -198,3 +212,110 @@ class ZooKeeperConnection:
         if state == KazooState.LOST:
             self.handler.lost = True
         self._put(lambda: self._on_state(state))
+
+
+REPORTED_SHARE = 1 / 4
+"""Of a session: within this time a server has reported its clients to its leader."""
+SURE_SHARE = 2 / 3
+BEATS_PER_SESSION = 12
+"""Heartbeats per session: the last one reported is then a third of a session old at most."""
+
+
+def now_s() -> float:
+    """Seconds of a monotonic clock that also counts while the machine is suspended."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Lease:
+    """Of one session that lasts `session_s` from the last report of it to the leader."""
+
+    def __init__(self) -> None:
+        self.until_s = 0.0
+        self._sent_s: deque[float] = deque()
+
+    def reopened(self, sent_s: float) -> None:
+        """The leader itself created or confirmed the session; the request was sent then."""
+        self._sent_s.clear()
+        self._sent_s.append(sent_s)
+
+    def committed(self, sent_s: float, session_s: float) -> None:
+        """A write that was sent then is committed."""
+        sent = self._sent_s
+        while len(sent) > 1 and sent[1] <= sent_s - session_s * REPORTED_SHARE:
+            sent.popleft()
+        if sent:
+            self.until_s = min(sent_s + session_s * SURE_SHARE, sent[0] + session_s)
+        sent.append(sent_s)
+
+    def end(self) -> None:
+        """Nothing is guaranteed any more."""
+        self._sent_s.clear()
+        self.until_s = 0.0
+
+
+SILENT_SHARE = 1 / 3
+"""Of a session: after such a silence the connection to the server is closed, while there is time
+to find another."""
+
+
+class Heartbeat:
+    """Small writes that keep the lease up to date, and detect a silent server.
+
+    From `begin` until `stop`, which is final. `write` sends one write that changes nothing and
+    calls back with whether it was committed; `at` schedules a call. Never two writes at once.
+    Kazoo's pings are not enough: a server that lost its leader answers them, and kazoo postpones
+    them while other requests are in flight, even if nobody answers those.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        *,
+        write: Callable[[Callable[[bool], None]], None],
+        at: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._connection = connection
+        self._write = write
+        self._at = at
+        self._stopped = False
+        self._sent = 0
+        self._answered = 0
+
+    def begin(self) -> None:
+        """The connection is established."""
+        self._beat()
+
+    def stop(self) -> None:
+        """The connection is broken."""
+        self._stopped = True
+
+    def _beat(self) -> None:
+        if self._stopped:
+            return
+        self._sent += 1
+        number, session_s = self._sent, self._connection.session_s
+        every_s = session_s / BEATS_PER_SESSION
+        sent_s = now_s()
+
+        def answered(committed: bool) -> None:
+            self._answered = number
+            if committed:
+                self._at(sent_s + every_s, self._beat)
+
+        def check(due_s: float) -> None:
+            if self._answered >= number or self._stopped:
+                return
+            late_s = now_s() - due_s
+            if late_s > every_s:  # this process was suspended: the reply may be here, unread
+                self._check_at(now_s() + every_s, check)
+            else:
+                self._connection.cut()
+
+        self._write(answered)
+        self._check_at(sent_s + session_s * SILENT_SHARE, check)
+
+    def _check_at(self, due_s: float, check: Callable[[float], None]) -> None:
+        self._at(due_s, lambda: check(due_s))

@@ -1,7 +1,7 @@
-"""Membership on ZooKeeper, through kazoo: a session for each `join`, and nothing that waits.
+"""Membership on ZooKeeper, through kazoo: a session for each `join`; no call blocks but `close`.
 
-Turns the port's calls into those of the session there is. It must not hold anything that outlives
-a session: what a lost one knew is worth nothing.
+Passes the port's calls to the current session. It must not hold anything that outlives a session:
+what a lost one knew is void.
 
     membership = ZooKeeperMembership(Config(hosts="zk1:2181,zk2:2181", cluster="west"))
 
@@ -28,8 +28,8 @@ class ZooKeeperMembership:
     def __init__(self, config: ZooKeeperConfig) -> None:
         self._config = config
         self.refused: Future[str] = Future()
-        """Done with the reason when the root belongs to another cluster: we never become a
-        member there, and a person has to look."""
+        """Set to the reason if the root belongs to another cluster: then this never becomes a
+        member, and a person has to fix it."""
         self._tell: Callable[[MembershipNews], object] = lambda news: None
         self._session: MemberSession | None = None
         self._ending: list[MemberSession] = []
@@ -46,7 +46,7 @@ class ZooKeeperMembership:
         session.start()
 
     def _refuse(self, why: str) -> None:
-        if not self.refused.done():  # an older session may say it, too
+        if not self.refused.done():  # an older session may report it, too
             self.refused.set_result(why)
 
     def sure_for_s(self) -> float:
@@ -76,9 +76,9 @@ class ZooKeeperMembership:
             self._ending = [one for one in self._ending if one.ending] + [session]
 
     def close(self, timeout_s: float = CLOSE_S_MAX) -> None:
-        """Leave, and wait until the service knows: the last thing a process does here.
+        """Leave, and wait until ZooKeeper has ended the session: the last call of a process.
 
-        Else the others would wait for the session to end by its own time.
+        Otherwise the others would wait for the session timeout.
         """
         self.leave()
         for session in self._ending:

@@ -1,8 +1,9 @@
-"""Where a cluster's nodes are in ZooKeeper, and what stands in them.
+"""The nodes of a cluster in ZooKeeper: their paths, their data, and how to read all of them.
 
-Turns members, shards and owners into paths and bytes, and back. It must not trust what it reads:
-an operator can write anything there, and a node that says nothing sensible is no member and no
-owner, rather than the end of every daemon that looks at it.
+Turns members, shards and owners into paths and bytes, and back; claims the root for one cluster;
+reads all nodes into a view. It must not trust what it reads: an operator can write anything there,
+and a node with invalid data is no member and no owner, but must not crash every daemon that reads
+it. It creates no member or owner node (`zookeeper_session`, `zookeeper_owners`).
 
     /peloton/<cluster>/members/<member>          JSON of the member; ephemeral
     /peloton/<cluster>/owners/<group>-<number>   the owner's member id; ephemeral
@@ -12,16 +13,24 @@ owner, rather than the end of every daemon that looks at it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
 import msgspec
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 from msgspec import Struct
 
-from peloton.runtime.ports import MemberNode, ShardId
+from peloton.runtime.adapters.zookeeper_connection import RequestOutcome, ZooKeeperConnection
+from peloton.runtime.ports import MemberNode, MembershipView, ShardId, Unreachable
 
 DEFAULT_ROOT = "/peloton"
 
 
 class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grpc"}):
-    """What clients that look for a leader find: they dial `ip` and `grpc_port`."""
+    """Data of a leader node, for existing clients: they dial `ip` and `grpc_port`."""
 
     hostname: str
     ip: str
@@ -31,16 +40,16 @@ class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grp
 
 
 class Paths:
-    """Of one cluster."""
+    """Node paths of one cluster."""
 
     def __init__(self, cluster: str, *, root: str = DEFAULT_ROOT) -> None:
         self.root = root
         self.mark = f"{root}/.cluster"
-        """No cluster is called so: a dot is not allowed in a name."""
+        """No clash with a cluster: a name must not contain a dot."""
         self.members = f"{root}/{cluster}/members"
         self.owners = f"{root}/{cluster}/owners"
         self.nowhere = f"{root}/{cluster}/nowhere"
-        """Never made: to delete it is a write that changes nothing."""
+        """Never created: deleting it is a write that changes nothing."""
 
     def member(self, member: str) -> str:
         return f"{self.members}/{member}"
@@ -64,7 +73,7 @@ def mark_bytes(mark: Mark) -> bytes:
 
 
 def mark_of(data: bytes) -> Mark | None:
-    """The cluster; None where what stands there names none."""
+    """The cluster; None if the data are invalid."""
     try:
         return msgspec.json.decode(data, type=Mark)
     except msgspec.DecodeError:
@@ -72,7 +81,7 @@ def mark_of(data: bytes) -> Mark | None:
 
 
 def shard_of(name: str) -> ShardId | None:
-    """The shard whose owner node is called so."""
+    """The shard of an owner node's name; None if the name is invalid."""
     group, dash, number = name.rpartition("-")
     if not dash or not group or not (number.isascii() and number.isdecimal()):
         return None
@@ -85,10 +94,10 @@ def member_bytes(node: MemberNode) -> bytes:
 
 
 def member_of(data: bytes) -> MemberNode | None:
-    """What a member says of itself; fields of a later version are left out."""
+    """The member's data, without fields of a later version; None if they are invalid."""
     try:
         return msgspec.json.decode(data, type=MemberNode)
-    except msgspec.DecodeError:  # what is no JSON, no UTF-8, or lacks a field
+    except msgspec.DecodeError:  # no JSON, no UTF-8, or a field is missing
         return None
 
 
@@ -97,9 +106,213 @@ def owner_bytes(member: str) -> bytes:
 
 
 def owner_of(data: bytes) -> str:
-    """The owner's member id; of rubbish it is nobody's."""
+    """The owner's member id; invalid data give an id that no member has."""
     return data.decode(errors="replace")
 
 
 def leader_bytes(leader: Leader) -> bytes:
     return msgspec.json.encode(leader)
+
+
+class RootClaim(NamedTuple):
+    """`refused` is why the root is not ours, empty if it is. If `trouble` is set: unknown."""
+
+    refused: str = ""
+    trouble: KazooException | None = None
+
+
+def claim_root(
+    connection: ZooKeeperConnection, paths: Paths, *, ours: Mark, done: Callable[[RootClaim], None]
+) -> None:
+    """Claim the root for this cluster, unless another has it; before any other node is made there.
+
+    A mark that exists is never changed: two clusters below one root would write each other's
+    leader nodes, and two journals under one name would share members and owners. Only a person
+    knows that a cluster no longer exists.
+    """
+
+    def root_made(reply: RequestOutcome) -> None:
+        if reply.exception is None:
+            connection.request(lambda c: c.create_async(paths.mark, mark_bytes(ours)), created)
+        else:
+            done(RootClaim(trouble=reply.exception))
+
+    def created(reply: RequestOutcome) -> None:
+        if reply.exception is None:
+            done(RootClaim())
+        elif isinstance(reply.exception, NodeExistsError):
+            connection.request(lambda c: c.get_async(paths.mark), read)
+        else:
+            done(RootClaim(trouble=reply.exception))
+
+    def read(reply: RequestOutcome) -> None:
+        if reply.exception is not None:  # also if it was removed just now: the caller retries
+            done(RootClaim(trouble=reply.exception))
+        else:
+            done(RootClaim(_difference(mark_of(reply.value[0]), paths=paths, ours=ours)))
+
+    connection.request(lambda c: c.ensure_path_async(paths.root), root_made)
+
+
+def _difference(known: Mark | None, *, paths: Paths, ours: Mark) -> str:
+    if known is not None and known.id == ours.id:
+        return ""
+    whose = "a cluster that cannot be read"
+    if known is not None:
+        whose = f"cluster {known.name!r} (journal {known.id})"
+    return (
+        f"zookeeper.root {paths.root} belongs to {whose}, this daemon is of cluster {ours.name!r} "
+        f"(journal {ours.id}). Name another root; or, if the other cluster no longer exists, "
+        f"remove the node {paths.mark}"
+    )
+
+
+class ViewReading:
+    """One reading of all nodes, made into a view; leaves watches behind.
+
+    `done` receives the view, or None if the connection broke meanwhile. A view is no snapshot:
+    what changes while it is read may be in it or not, and a node that vanished between the list
+    and its own reading is left out.
+
+    A view is dated by the last change of what it shows, which is the same for everybody who sees
+    the same, and not by the reader's position in the history of ZooKeeper. Otherwise:
+
+    1. A owns a shard under a view that it read at 100, a position its heartbeats had reached.
+    2. B saw the same nodes at position 90; nothing that it watches changes, so it reads no more.
+    3. A refuses the mail of B for ever, as sent under a view from before A owned the shard.
+    """
+
+    def __init__(
+        self,
+        connection: ZooKeeperConnection,
+        *,
+        paths: Paths,
+        watch: Callable[[Any], None],
+        done: Callable[[ViewReading, MembershipView | None], None],
+    ) -> None:
+        self.folder_missing = False
+        """There is no watch on a folder that does not exist."""
+        self.torn = False
+        """Something changed during the reading, perhaps before it was watched: read again."""
+        self._connection = connection
+        self._paths = paths
+        self._watch = watch
+        self._done = done
+        self._waits = 0
+        self._broken = False
+        self._member = ""
+        self._members: dict[str, MemberNode] = {}
+        self._owners: dict[ShardId, str] = {}
+        self._complete_zxid = 0  # up to it nothing can be missing
+        self._changed_zxid = 0  # of the last change of anything that was read
+
+    def begin(self, member: str) -> None:
+        """Read, on behalf of this member."""
+        self._member = member
+        # A server replies in order: all later replies are at least as new as this one.
+        self._read(partial(_exists, path=self._paths.nowhere), self._positioned)
+        self._read(partial(_list, path=self._paths.members, watch=self._watch), self._got_members)
+        self._read(partial(_list, path=self._paths.owners, watch=self._watch), self._got_owners)
+
+    def _positioned(self, nothing: None) -> None:
+        """The one request that only determines the zxid."""
+
+    def _got_members(self, found: tuple[list[str], Any]) -> None:
+        names, stat = found
+        self._saw(stat.pzxid)  # of the last child created or removed
+        for name in names:
+            path = self._paths.member(name)
+            # Members change the data of their node; owner nodes are only created and removed.
+            self._read(partial(_get, path=path, watch=self._watch), partial(self._member_is, name))
+
+    def _got_owners(self, found: tuple[list[str], Any]) -> None:
+        names, stat = found
+        self._saw(stat.pzxid)
+        for name in names:
+            shard = shard_of(name)
+            if shard is not None:
+                path = self._paths.owner(shard)
+                self._read(partial(_get, path=path), partial(self._owner_is, shard))
+
+    def _saw(self, changed: int) -> None:
+        self._changed_zxid = max(self._changed_zxid, changed)
+
+    def _member_is(self, name: str, found: tuple[bytes, Any]) -> None:
+        self._saw(found[1].mzxid)
+        node = member_of(found[0])
+        if node is not None:
+            self._members[name] = node
+
+    def _owner_is(self, shard: ShardId, found: tuple[bytes, Any]) -> None:
+        self._saw(found[1].mzxid)
+        self._owners[shard] = owner_of(found[0])
+
+    def _read(self, request: Callable[[Any], RequestOutcome], use: Callable[[Any], None]) -> None:
+        self._waits += 1
+        self._connection.request(request, partial(self._arrived, use))
+
+    def _arrived(self, use: Callable[[Any], None], reply: RequestOutcome) -> None:
+        self._waits -= 1
+        if use == self._positioned:
+            self._complete_zxid = reply.zxid
+        if reply.exception is None:
+            use(reply.value)
+        elif isinstance(reply.exception, NoNodeError):
+            self.folder_missing |= use in (self._got_members, self._got_owners)
+        else:
+            assert isinstance(reply.exception, KazooException), reply.exception
+            self._broken = True
+        if not self._waits:
+            self.torn = self._changed_zxid > self._complete_zxid
+            version = (
+                self._complete_zxid if self.torn or self.folder_missing else self._changed_zxid
+            )
+            view = MembershipView(self._member, version, self._members, self._owners)
+            self._done(self, None if self._broken else view)
+
+
+def _exists(client: Any, *, path: str) -> RequestOutcome:
+    reply: RequestOutcome = client.exists_async(path)
+    return reply
+
+
+def _list(client: Any, *, path: str, watch: Callable[[Any], None]) -> RequestOutcome:
+    reply: RequestOutcome = client.get_children_async(path, watch, include_data=True)
+    return reply
+
+
+def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) -> RequestOutcome:
+    reply: RequestOutcome = client.get_async(path, watch)
+    return reply
+
+
+def members(
+    hosts: str, cluster: str, *, root: str, timeout_s: float
+) -> dict[str, MemberNode | None]:
+    """Members by their ids, read once, for commands; None for a node with invalid data.
+
+    Does not join, watch or change anything. Raises Unreachable.
+    """
+    client, paths = KazooClient(hosts=hosts, timeout=timeout_s), Paths(cluster, root=root)
+    try:
+        client.start(timeout=timeout_s)
+        found: dict[str, MemberNode | None] = {}
+        for name in sorted(_children(client, paths.members)):
+            try:
+                found[name] = member_of(client.get(paths.member(name))[0])
+            except NoNodeError:
+                pass  # it left between the two requests
+        return found
+    except (KazooTimeoutError, KazooException, OSError) as error:
+        text = f"ZooKeeper at {hosts}: {type(error).__name__} {error}".rstrip()
+        raise Unreachable(text) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _children(client: KazooClient, path: str) -> list[str]:
+    try:
+        return list(client.get_children(path))
+    except NoNodeError:
+        return []

@@ -1,13 +1,13 @@
-"""One member's session with ZooKeeper: its node, its watches, its beats, and what becomes of it.
+"""One member's session with ZooKeeper: its node, its watches, its heartbeat, and its state.
 
-Turns the port's calls, and what the line hears, into news, all on one thread of its own. Nobody
-waits for it. It must not outlive its session: whoever lost it joins anew, with a new one of these.
-What goes wrong otherwise, in four steps:
+Turns the port's calls, and events of the connection, into news, all on one thread of its own. No
+caller blocks on it. It must not outlive its session: after a loss the member joins again, with a
+new object. What goes wrong otherwise:
 
-1. The session of A ends while A cannot be reached; B makes the owner node of a shard.
-2. A is back. Its client has a new session, and everything looks as it did.
-3. A trusts what it believed under the old one, and goes on as the owner beside B.
-4. Only the journal's fence is left to stop it, and readers of A are told old news as current.
+1. The session of A ends while A is unreachable; B creates the owner node of a shard.
+2. A reconnects. Its client has a new session, and everything looks as before.
+3. A trusts what it knew under the old one, and goes on as owner beside B.
+4. Only the journal's fence stops it, and readers of A get stale data as current.
 """
 
 from __future__ import annotations
@@ -22,20 +22,28 @@ from typing import Any
 from kazoo.protocol.states import KazooState
 from msgspec import Struct
 
-from peloton.runtime.adapters import zookeeper_mark
-from peloton.runtime.adapters.zookeeper_connection import ZooKeeperConnection
-from peloton.runtime.adapters.zookeeper_heartbeat import Heartbeat
-from peloton.runtime.adapters.zookeeper_lease import Lease, now_s
+from peloton.runtime.adapters.zookeeper_connection import (
+    Heartbeat,
+    Lease,
+    ZooKeeperConnection,
+    now_s,
+)
 from peloton.runtime.adapters.zookeeper_nodes import (
     DEFAULT_ROOT,
     Leader,
     Mark,
     Paths,
+    RootClaim,
+    ViewReading,
+    claim_root,
     member_bytes,
 )
-from peloton.runtime.adapters.zookeeper_owners import OwnerNodeContext, Owners
-from peloton.runtime.adapters.zookeeper_reading import ViewReading
-from peloton.runtime.adapters.zookeeper_writes import NodeStatus, Writes
+from peloton.runtime.adapters.zookeeper_owners import (
+    NodeStatus,
+    OwnerNodeContext,
+    Owners,
+    Writes,
+)
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
@@ -46,17 +54,17 @@ from peloton.runtime.ports import (
 )
 
 RECONNECT_PAUSE_S = 0.5
-"""Pause after ZooKeeper refused what it should not, such as a folder made by an operator."""
+"""Pause after ZooKeeper refused unexpectedly, for instance because of a node of an operator."""
 VIEW_EVERY_S = 0.05
-"""At most so often: of many changes in a row each daemon would else read everything each time."""
+"""Least time between views: else each daemon would read everything for each of many changes."""
 
 
 class ZooKeeperConfig(Struct, frozen=True):
     """Which ZooKeeper, and where in it. `options` go to kazoo's client (TLS, credentials).
 
-    `leaders` says what to write for existing clients, and under which role, while this daemon
-    owns the first shard of a group: group → (role, what they find). `cluster_id` is that of the
-    journal: the root is used by one only. Without it nobody asks whose the root is.
+    `leaders`: what to write for existing clients, and under which role, while this daemon owns
+    the first shard of a group: group → (role, leader). `cluster_id` is that of the journal: a root
+    is used by one only. Without it the root is not checked.
     """
 
     hosts: str
@@ -69,7 +77,7 @@ class ZooKeeperConfig(Struct, frozen=True):
 
 
 class MemberSession:
-    """Begun by `start`; every other method may be called from any thread and returns at once."""
+    """Begun by `start`; all methods but `wait` return at once and may be called by any thread."""
 
     def __init__(
         self,
@@ -90,61 +98,61 @@ class MemberSession:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
-        self._speaking = threading.RLock()
+        self._news_lock = threading.RLock()
         self._over = False
-        self._told: SessionState | None = None
-        self._through = False  # the line stands
-        self._settled = False  # and our node is there: requests are taken
+        self._reported: SessionState | None = None
+        self._connected = False
+        self._registered = False  # connected, and the member node exists: requests are accepted
         self._reading: ViewReading | None = None
         self._read_again = False
         self._read_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"zk-{member}", daemon=True)
-        self._connection = self._new_line()
+        self._connection = self._new_connection()
         self._writes = self._new_writes()
-        self._pulse = self._new_pulse()
+        self._heartbeat = self._new_heartbeat()
         self._owners = self._new_owners()
 
     # ---- the port's calls ----
 
     def start(self) -> None:
-        """Begin to dial."""
+        """Begin to connect."""
         self._thread.start()
 
     def end(self) -> None:
-        """No news from now on; the session ends as soon as the service hears of it."""
-        with self._speaking:
+        """No news from now on; the session ends as soon as ZooKeeper can be reached."""
+        with self._news_lock:
             self._over = True
         self._put(lambda: None)
 
     def wait(self, timeout_s: float) -> None:
-        """Until an ended session is through with it, or the time is up."""
+        """Block until an ended session is closed, or for `timeout_s`."""
         self._thread.join(timeout_s)
 
     @property
     def ending(self) -> bool:
-        """Whether it still takes its leave."""
+        """Whether it is still being closed."""
         return self._thread.is_alive()
 
     def sure_for_s(self) -> float:
-        """As the port says."""
+        """See the port `Membership`."""
         if self._over or self._connection.lost:
             return 0.0
         return self._lease.until_s - now_s()
 
     def announce(self, node: MemberNode) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(lambda: self._announce(node))
 
     def look(self) -> None:
-        """As the port says."""
-        self._put(self._look)
+        """See the port `Membership`."""
+        self._put(self._read_view)
 
     def create_owner(self, shard: ShardId) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(lambda: self._owners.create(shard))
 
     def remove_owner(self, shard: ShardId) -> None:
-        """As the port says."""
+        """See the port `Membership`."""
         self._put(lambda: self._owners.remove(shard))
 
     # ---- the thread ----
@@ -161,7 +169,7 @@ class MemberSession:
             while not self._over:
                 self._step()
         finally:
-            # Also when this code is wrong: then nothing here can be trusted any more.
+            # Also after a bug here: then no state of this object can be trusted.
             self._lose()
             self._connection.stop()
 
@@ -174,14 +182,14 @@ class MemberSession:
         while self._timers and self._timers[0][0] <= now_s() and not self._over:
             heapq.heappop(self._timers)[2]()
 
-    def _say(self, news: MembershipNews) -> None:
-        with self._speaking:
+    def _send_news(self, news: MembershipNews) -> None:
+        with self._news_lock:
             if not self._over:
                 self._tell(news)
 
-    # ---- the line ----
+    # ---- the connection ----
 
-    def _new_line(self) -> ZooKeeperConnection:
+    def _new_connection(self) -> ZooKeeperConnection:
         config = self._config
         connection: ZooKeeperConnection
 
@@ -204,72 +212,77 @@ class MemberSession:
             connection, committed=lambda sent_s: lease.committed(sent_s, connection.session_s)
         )
 
-    def _new_pulse(self) -> Heartbeat:
-        return Heartbeat(
-            self._connection, writes=self._writes, path=self._paths.nowhere, at=self._at
-        )
+    def _new_heartbeat(self) -> Heartbeat:
+        writes, path = self._writes, self._paths.nowhere
+
+        def write(done: Callable[[bool], None]) -> None:
+            writes.heartbeat(path, lambda found: done(found.trouble is None))
+
+        return Heartbeat(self._connection, write=write, at=self._at)
 
     def _new_owners(self) -> Owners:
-        scene = OwnerNodeContext(
+        context = OwnerNodeContext(
             self._connection,
             member=self._member,
             paths=self._paths,
             writes=self._writes,
             put=self._put,
         )
-        return Owners(scene, roles=self._config.leaders, say=self._say, unsure=self._look)
+        return Owners(
+            context, roles=self._config.leaders, answer=self._send_news, unsure=self._read_view
+        )
 
     def _state(self, state: str) -> None:
-        self._through = state == KazooState.CONNECTED and not self._connection.lost
-        self._settled = False
+        self._connected = state == KazooState.CONNECTED and not self._connection.lost
+        self._registered = False
         self._reading, self._read_again = None, False
-        self._pulse.stop()
+        self._heartbeat.stop()
         self._owners.shut()
-        if self._through:
-            self._pulse = self._new_pulse()
-            self._lease.reopened(self._connection.dialled_s)
-            self._settle()
+        if self._connected:
+            self._heartbeat = self._new_heartbeat()
+            self._lease.reopened(self._connection.connect_sent_s)
+            self._register()
         elif state == KazooState.LOST:
-            if self._told is None:
+            if self._reported is None:
                 self._at(now_s() + RECONNECT_PAUSE_S, self._begin_again)
             else:
                 self._lose()
-        elif self._told is SessionState.CONNECTED:
-            self._say_state(SessionState.SUSPENDED)
+        elif self._reported is SessionState.CONNECTED:
+            self._report_state(SessionState.SUSPENDED)
 
     def _begin_again(self) -> None:
-        """The session ended before our node stood, so nobody was told that it ever began."""
+        """The session ended before the member node existed: its begin was never reported."""
         self._connection.stop()
         self._lease = Lease()
-        self._connection = self._new_line()
+        self._connection = self._new_connection()
         self._writes = self._new_writes()
         self._owners = self._new_owners()
         self._connection.start()
 
     def _lose(self) -> None:
-        if self._told is SessionState.CONNECTED:
-            self._say_state(SessionState.SUSPENDED)
+        if self._reported is SessionState.CONNECTED:
+            self._report_state(SessionState.SUSPENDED)
         if not self._over:
-            self._say_state(SessionState.LOST)
+            self._report_state(SessionState.LOST)
         self._over = True
         self._lease.end()
 
-    def _say_state(self, state: SessionState, version: int = 0) -> None:
-        if state is not self._told:
-            self._told = state
-            self._say(Session(self._member, state, version))
+    def _report_state(self, state: SessionState, version: int = 0) -> None:
+        if state is not self._reported:
+            self._reported = state
+            self._send_news(Session(self._member, state, version))
 
     # ---- our node ----
 
-    def _settle(self) -> None:
-        """Make the folders and our node; then we are a member."""
+    def _register(self) -> None:
+        """Create the folders and the member node; after that this is a member."""
         connection = self._connection
 
         def again() -> None:
-            if connection is self._connection and self._through and not self._settled:
-                self._settle()
+            if connection is self._connection and self._connected and not self._registered:
+                self._register()
 
-        def root_claimed(found: zookeeper_mark.Found) -> None:
+        def root_claimed(found: RootClaim) -> None:
             if found.refused:
                 self._refuse(found.refused)
             elif found.trouble is not None:
@@ -287,38 +300,38 @@ class MemberSession:
         def written(found: NodeStatus) -> None:
             if found.trouble is not None or not found.ours:
                 self._at(now_s() + RECONNECT_PAUSE_S, again)
-            elif self._through and not self._settled:
-                self._settled = True
+            elif self._connected and not self._registered:
+                self._registered = True
                 if node != self._node:
                     self._announce(self._node)
-                self._say_state(SessionState.CONNECTED, found.zxid)
-                self._pulse.begin()
+                self._report_state(SessionState.CONNECTED, found.zxid)
+                self._heartbeat.begin()
                 self._owners.open()
-                self._look()
+                self._read_view()
 
         node = self._node
         self._claim_root(root_claimed)
 
-    def _claim_root(self, then: Callable[[zookeeper_mark.Found], None]) -> None:
-        """Before any node of ours is made below it."""
+    def _claim_root(self, then: Callable[[RootClaim], None]) -> None:
+        """Before any other node is created below it."""
         config = self._config
         if config.cluster_id:
             ours = Mark(config.cluster_id, config.cluster)
-            zookeeper_mark.claim(self._connection, self._paths, ours=ours, tell=then)
+            claim_root(self._connection, self._paths, ours=ours, done=then)
         else:
-            then(zookeeper_mark.Found())
+            then(RootClaim())
 
     def _refuse(self, why: str) -> None:
-        """We are not to be a member here: nothing more is said or done."""
-        with self._speaking:
+        """This must not become a member: no more news, no more requests."""
+        with self._news_lock:
             self._over = True
         self._refused(why)
 
     def _folders(self, then: Callable[[Exception | None], None]) -> None:
-        ask, paths = self._connection.request, self._paths
-        ask(
+        request, paths = self._connection.request, self._paths
+        request(
             lambda c: c.ensure_path_async(paths.members),
-            lambda one: ask(
+            lambda one: request(
                 lambda c: c.ensure_path_async(paths.owners),
                 lambda other: then(one.exception or other.exception),
             ),
@@ -326,20 +339,20 @@ class MemberSession:
 
     def _announce(self, node: MemberNode) -> None:
         self._node = node
-        if self._settled:
-            # What becomes of it a view tells; if the line breaks, our node is written again.
+        if self._registered:
+            # A view shows the outcome; after a reconnect the node is written again.
             path = self._paths.member(self._member)
             self._writes.change(path, member_bytes(node), tell=lambda found: None)
 
     # ---- views ----
 
     def _changed(self, event: Any) -> None:  # noqa: ARG002
-        """A watch fired, on the line's thread."""
-        self._put(self._look)
+        """A watch fired, on the connection's thread."""
+        self._put(self._read_view)
 
-    def _look(self) -> None:
-        if not self._settled:
-            return  # a view follows by itself
+    def _read_view(self) -> None:
+        if not self._registered:
+            return  # registering reads a view
         if self._reading is not None:
             self._read_again = True
             return
@@ -363,17 +376,17 @@ class MemberSession:
             return
         self._reading = None
         if view is None:
-            return  # broken: the line's next state says how it goes on
+            return  # broken: the next state of the connection decides
         self._owners.leaders.seen(view)
-        self._say(view)
+        self._send_news(view)
         if reading.folder_missing:
             self._folders(self._folders_again)
         elif self._read_again or reading.torn:
-            self._look()
+            self._read_view()
 
     def _folders_again(self, trouble: Exception | None) -> None:
-        """Somebody emptied the service; until the folders are there, nothing is watched."""
+        """The folders were deleted by others; until they exist, nothing is watched."""
         if trouble is None:
-            self._look()
+            self._read_view()
         else:
-            self._at(now_s() + RECONNECT_PAUSE_S, self._look)
+            self._at(now_s() + RECONNECT_PAUSE_S, self._read_view)

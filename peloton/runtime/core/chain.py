@@ -1,9 +1,9 @@
 """The hash chain over a shard's frames, and digests of checkpoints: detection, not protection.
 
 Every frame's chain value covers the one before it, so two histories that differ anywhere differ
-at the end, and the register, which holds the end, tells which of them is real. A store that lost
-or mixed rows is found here and the shard stops, instead of diverging. The module must not read or
-write anything, and must not decide what a mismatch means: that takes a look at the epoch first.
+at the end, and the register, which has the last value, decides which of them is real. If a store
+lost or mixed up rows, the shard stops instead of diverging. The module must not read or write
+anything, nor decide what a mismatch means: for that the epoch has to be read first.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ OP_BYTES = 24
 
 
 def op_name(process: bytes, count: int) -> bytes:
-    """Name of a conditional write, unique for ever: without the process in it, two claimers
-    would each see "their" bump."""
+    """Name of a conditional write, never reused. It contains the process: else two claimers would
+    each take the other's bump for their own."""
     if len(process) != OP_BYTES - 8:
-        raise ValueError(f"a process is named by 16 bytes, got {len(process)}")
+        raise ValueError(f"the name of a process has 16 bytes, got {len(process)}")
     return process + count.to_bytes(8, "big")
 
 
 def shard_bytes(shard: ShardId) -> bytes:
-    """Name of a shard with its length in front, so that no two shards' inputs can coincide."""
+    """Name of a shard after its length, so that the inputs of two shards are never equal."""
     name = f"{shard.group}-{shard.number}".encode()
     return len(name).to_bytes(2, "big") + name
 
 
 def link(previous: bytes, where: tuple[ShardId, int], *, op: bytes, body: bytes) -> bytes:
-    """Chain value of the frame at `where` (shard, position), whose commit is named `op`."""
+    """Chain value of the frame at `where` (shard, position), committed by the write `op`."""
     shard, position = where
     head = previous + shard_bytes(shard) + position.to_bytes(8, "big")
     return sha256(head + len(op).to_bytes(2, "big") + op + sha256(body).digest()).digest()
@@ -44,9 +44,8 @@ def link(previous: bytes, where: tuple[ShardId, int], *, op: bytes, body: bytes)
 class Manifest(Struct, frozen=True, array_like=True, gc=False):
     """First part of every checkpoint, written by the journal itself.
 
-    `chain` is the chain at the checkpoint's position: the tail continues from it. The previous
-    checkpoint is what a cut keeps, and what lies before that is what a cut drops. Segments below
-    `cut_to` were cut before.
+    `chain` is the chain value at the checkpoint's position, from which the tail continues. A cut
+    keeps the previous checkpoint and drops those before it. Segments below `cut_to` were cut.
     """
 
     chain: bytes
@@ -64,13 +63,13 @@ def unpack_manifest(body: bytes) -> Manifest:
 
 
 def part_row(key: tuple[int, int, int], *, parts: int, body: bytes) -> PartRow:
-    """A checkpoint's row; key is (position, epoch, number)."""
+    """A row of a checkpoint; key is (position, epoch, number)."""
     position, epoch, number = key
     return PartRow(position, epoch, number, parts, body, part_digest(key, parts=parts, body=body))
 
 
 def part_digest(key: tuple[int, int, int], *, parts: int, body: bytes) -> bytes:
-    """Digest of a part and of where it belongs, so that a row in a wrong place is noticed."""
+    """Digest of a part and its key, so that a row under a wrong key is detected."""
     head = b"".join(number.to_bytes(8, "big") for number in (*key, parts))
     return sha256(head + body).digest()
 
@@ -81,11 +80,11 @@ def intact(row: PartRow) -> bool:
 
 
 class Mismatch(Exception):
-    """Rows do not fit together; what that means depends on who owns the shard now."""
+    """Rows do not fit together; whether that is damage depends on who owns the shard now."""
 
 
 class Walk:
-    """Follows the chain over a tail, from a note at the floor to the register's last value."""
+    """Verifies the chain over a tail, from the value `note` at the floor to the register's."""
 
     def __init__(self, shard: ShardId, *, floor: int, note: bytes) -> None:
         self.shard = shard
@@ -93,19 +92,19 @@ class Walk:
         self.value = note
 
     def step(self, row: FrameRow, body: bytes) -> None:
-        """The next frame; `row` is any of its parts, `body` all of them. Raises Mismatch."""
+        """Verify the next frame; `row` is any of its parts, `body` all. Raises Mismatch."""
         position = self.position + 1
         if row.position != position:
             raise Mismatch(f"{self.shard}: no frame at position {position}")
         if row.prev_chain != self.value:
             raise Mismatch(f"{self.shard}: frame {position} does not continue the chain")
         if link(self.value, (self.shard, position), op=row.op, body=body) != row.chain:
-            raise Mismatch(f"{self.shard}: frame {position} is not what was written")
+            raise Mismatch(f"{self.shard}: frame {position} differs from what was written")
         self.position, self.value = position, row.chain
 
     def finish(self, last_position: int, last_chain: bytes) -> None:
-        """All frames were walked: are they what the register says? Raises Mismatch."""
+        """Compare the end of the walk with the register. Raises Mismatch."""
         if self.position != last_position:
             raise Mismatch(f"{self.shard}: the tail ends at {self.position}, not {last_position}")
         if self.value != last_chain:
-            raise Mismatch(f"{self.shard}: the register knows another frame {last_position}")
+            raise Mismatch(f"{self.shard}: the register names another frame {last_position}")

@@ -1,10 +1,10 @@
-"""The change feed of a shard: what was written down, in order, for those who watch.
+"""The change feed of a shard: what was journaled, in order, for readers.
 
 Turns committed frames into changes keyed by (position, k), k counting within a frame. A reader
-says where it stands and gets what came after; each change once and in order, or word that there is
-a gap, after which it has to look at the whole anew. It must never show what is not yet safe, and
-never waits for a reader: it keeps the newest frames, of `CHANGES_MAX` changes and
-`CHANGES_BYTES_MAX` together, and whoever is slower has a gap.
+gives its mark and gets the changes after it, each once and in order, or a gap marker, after which
+it has to read the whole state anew. It must never show what is not durable, and never waits for a
+reader: it keeps the newest frames, up to `CHANGES_MAX` changes and `CHANGES_BYTES_MAX` together,
+and a slower reader gets a gap.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ CHANGES_MAX = 4096
 CHANGES_BYTES_MAX = 16 * 1024 * 1024
 PAGE_MAX = 1000
 CHANGES_PAGE_BYTES_MAX = 1024 * 1024
-"""A page ends behind the change that makes it as large as that."""
+"""A page ends after the change with which it reaches this size."""
 
 
 class Mark(NamedTuple):
-    """A place in the feed: after the k-th change of the frame at `position`."""
+    """A point in the feed: after the k-th change of the frame at `position`."""
 
     position: int
     k: int
 
 
 class Change(NamedTuple):
-    """One entry of a frame: who, which members, what was said, the facts, and why."""
+    """One entry of a frame: key, members, message class, facts and reason, as a story line."""
 
     mark: Mark
     line: StoryLine
 
 
 class Page(NamedTuple):
-    """What came after a mark. `gap`: something before the first change is not kept any more."""
+    """The changes after a mark. `gap`: some before the first change are not kept any more."""
 
     changes: tuple[Change, ...]
     gap: bool
-    mark: Mark  # to go on from
+    mark: Mark  # to continue from
     more: bool
 
 
@@ -50,36 +50,36 @@ ALL = 1 << 31
 
 
 class Changes:
-    """The feed of one shard. Frames are kept whole, as the story's own lines: a watch is rare."""
+    """The feed of one shard. Frames are kept as the story's own lines, encoded only when read."""
 
     def __init__(
         self, changes_max: int = CHANGES_MAX, *, bytes_max: int = CHANGES_BYTES_MAX
     ) -> None:
         self._max, self._bytes_max = changes_max, bytes_max
-        self.dropped = 0  # for figures
+        self.dropped = 0  # changes, for metrics
         self._kept: deque[tuple[int, tuple[StoryLine, ...]]] = deque()
         self._count = self._bytes = 0
         self._next: tuple[int, tuple[StoryLine, ...]] | None = None
         self._before = self._end = Mark(0, ALL)
-        """`_before` is the newest change that is not kept: whoever stands before it has a gap."""
+        """`_before` is the newest change that is not kept: a mark before it means a gap."""
 
     def begin(self, position: int) -> None:
         """Recovery: nothing up to this frame is kept."""
         self._before = self._end = Mark(position, ALL)
 
     def framed(self, position: int, lines: list[StoryLine]) -> None:
-        """A frame is complete, and not yet safe."""
+        """A frame is complete, and not durable yet."""
         self._next = position, tuple(lines)
 
     def commit(self) -> tuple[int, tuple[StoryLine, ...]] | None:
-        """The frame is safe: its changes may be seen. Which frame that was, if there was one."""
+        """The frame is durable: publish its changes, and return it, if there was one."""
         safe, self._next = self._next, None
         if safe is not None:
             self.add(*safe)
         return safe
 
     def add(self, position: int, lines: tuple[StoryLine, ...]) -> None:
-        """The changes of a frame that is safe."""
+        """Add the changes of a durable frame."""
         self._end = Mark(position, ALL)
         if lines:
             self._kept.append((position, lines))
@@ -94,7 +94,7 @@ class Changes:
 
     @property
     def end(self) -> Mark:
-        """Behind all that is safe."""
+        """The mark after all durable changes."""
         return self._end
 
     def after(
@@ -104,14 +104,14 @@ class Changes:
         *,
         wanted: Callable[[StoryLine], bool] | None = None,
     ) -> Page:
-        """What came after a mark; None: from now on, which is a page without changes.
+        """The changes after a mark; None: from now on, which is a page without changes.
 
-        With `wanted` only changes that pass it; a gap does not say whether it held any of them.
+        With `wanted` only changes that pass it; a gap may have held any or none of them.
         """
         if mark is None:
             return Page((), gap=False, mark=self._end, more=False)
-        # A mark ahead of the feed is of frames that never became safe: the reader heard of them
-        # from nobody, or from a shard that lost its journal. Either way it has to look anew.
+        # A mark ahead of the feed was not given by this shard, or it has lost its journal. Either
+        # way the reader has to read the whole state anew.
         gap = mark < self._before or mark > self._end
         if gap:
             mark = self._before

@@ -1,10 +1,10 @@
-"""A shard's whole state, written in pieces while the shard goes on.
+"""Checkpoints: a shard's whole state, written in parts while the shard goes on.
 
-Turns "the tail has outgrown the last checkpoint" into parts, then a floor, then cuts. The cut is
-made at the end of a frame: states are values, so a shallow copy of the tables is enough, and a
-crowd is copied at its first change after. Writing begins when that frame is known safe. It holds
-cells, crowds, remembered answers and what is set aside; never mailboxes, timers, what is owed, or
-indexes: those are derived. It must never pause the shard for all of it at once.
+When the tail has outgrown the last checkpoint: parts, then the floor, then cuts of older frames.
+The checkpoint is cut at the end of a frame: states are immutable values, so a shallow copy of the
+tables is enough, and a crowd is copied at its first change after. Writing begins when that frame
+is durable. It holds cells, crowds, remembered replies and dead letters; never mailboxes, timers,
+owed sends or indexes, which are derived. It must never pause the shard for all of it at once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ CHECKPOINT_BYTES_MIN = 1024 * 1024
 PART_BYTES = 512 * 1024
 
 PIECE_BYTES_MAX = 256 * 1024
-"""Larger things are cut: a part holds up to PART_BYTES and the piece that passed it, no more."""
+"""Larger items are split: a part has up to PART_BYTES, and the piece that passed it, no more."""
 
 ENTITY, RECORD, MORE = 0, 1, 2
 
 
 class CheckpointItem(NamedTuple):
-    """One thing a checkpoint holds: an entity, or facts of the runtime about one.
+    """One item of a checkpoint: an entity, or facts of the runtime about one.
 
-    `MORE` is the beginning of a thing that the next piece goes on with.
+    A `MORE` is a first piece of an item that the next one continues.
     """
 
     form: int
@@ -68,10 +68,10 @@ class Checkpointer:
         self._crowds: dict[Key, Crowd] = {}
         self.tail_bytes = 0
         self.last_bytes = 0
-        self.counts = dict.fromkeys(("parts", "pieces"), 0)  # beyond the first of each, for figures
+        self.counts = dict.fromkeys(("parts", "pieces"), 0)  # beyond the first, for metrics
 
     def note(self, turns: Turns) -> bool:
-        """Whether a checkpoint is cut at the end of this frame; if so the frame says it."""
+        """Whether a checkpoint is cut at the end of this frame; if so, adds the fact to it."""
         if self._pieces is not None or self._floor_due or self._cutting or not turns.rows:
             return False
         if self.tail_bytes + turns.bytes <= max(self._bytes_min, self.last_bytes):
@@ -84,9 +84,9 @@ class Checkpointer:
         self.tail_bytes += size
 
     def cut(self, position: int, population: Population, *, records: list[Entry]) -> None:
-        """Keep all that there is as of the frame just completed, before the next turn.
+        """Keep the whole state as of the frame just completed, before the next turn.
 
-        `records` are the runtime's own facts: what was answered and what is set aside.
+        `records` are the runtime's own facts: remembered replies, dead letters, epochs.
         """
         self._position, self._number, self._written = position, 0, 0
         self._safe = False
@@ -109,7 +109,7 @@ class Checkpointer:
     def pieces(
         self, floor_may_move: bool = True
     ) -> tuple[tuple[CheckpointPart, ...], Floor | None, Cut | None]:
-        """What to put into the next round: a part, or the floor, or a cut."""
+        """What the next round writes: a part, or the floor, or a cut."""
         if self._pieces is not None and self._safe:
             return (self._part(),), None, None
         if self._floor_due:
@@ -120,7 +120,7 @@ class Checkpointer:
         return (), None, None
 
     def committed(self, more_to_cut: bool) -> None:
-        """The last round is safe."""
+        """The last round is durable."""
         if self._floor_due and self._floor_moves:
             self._floor_due = self._floor_moves = False
             self._cutting = True
@@ -167,7 +167,7 @@ class Checkpointer:
 def fitting(
     pieces: Iterator[CheckpointItem], most: int = PIECE_BYTES_MAX
 ) -> Iterator[CheckpointItem]:
-    """The same, with what is too large cut into pieces that fit a part."""
+    """The same items, with those that are too large split into pieces that fit a part."""
     for form, body in pieces:
         for start in range(0, len(body) - most, most):
             yield CheckpointItem(MORE, body[start : start + most])
@@ -176,7 +176,7 @@ def fitting(
 
 
 def read_parts(parts: Iterable[bytes]) -> Iterator[CheckpointItem]:
-    """The things that the parts of a checkpoint hold, whole again."""
+    """The items of the parts of a checkpoint, with split ones joined."""
     begun: list[bytes] = []
     for part in parts:
         for form, body in msgspec.msgpack.decode(part, type=list[CheckpointItem]):

@@ -1,11 +1,11 @@
-"""Bytes of values: entries of a frame, states of a checkpoint, messages set aside.
+"""Stored values as bytes: entries of a frame, states of a checkpoint, dead letters.
 
 Turns values into MessagePack and back, by the numbers that kinds registered for their messages
-and facts. The bytes of a type never change but by fields added at the end; recorded bytes of
-every type are kept by a test. An unknown fact is a broken belief and raises: the shard stops.
+and facts. The bytes of a type must not change except by fields added at the end; a test keeps
+golden bytes of every type. An unknown fact raises, and the shard stops.
 
-What a kind changed in more than that has a schema number, written beside it where it is above 1,
-and is read through the kind's upcasters: facts, states, remembered answers, messages set aside.
+A type that changed in more than that has a schema number, written beside the value if above 1, and
+is read through the kind's upcasters: facts, states, remembered answers, dead letters.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ FRAME_FORMAT = 1
 CELL, CROWD = 0, 1
 
 RUNTIME_MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
-"""What the runtime itself says to any kind: it can fail and be set aside like all else."""
+"""Messages of the runtime to any kind: they can fail and become dead letters like all others."""
 STORED_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
 _OWN_NUMBERS = {cls: number for number, cls in RUNTIME_MESSAGES.items()}
 
 
 class AboveLevel(Exception):
-    """A fact or an answer that members of the fleet may not know yet must not be written."""
+    """A fact or an answer of a later feature level than the cluster's must not be written."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What one turn wrote: of a cell, or of the members of a crowd."""
+    """The facts of one turn: of a cell, or of members of a crowd."""
 
     key: Key
     facts: tuple[Fact, ...]
@@ -122,7 +122,7 @@ class Codec:
         self._message_numbers: dict[tuple[str, type], int] = {}
         self._frames = msgspec.msgpack.Decoder(_RawFrame)
         self._rows = msgspec.msgpack.Decoder(RawEntry)
-        self._schemas: dict[type, int] = {}  # of classes that are not in their first form
+        self._schemas: dict[type, int] = {}  # of classes whose schema is above 1
         self._since: dict[type, int] = {}
         for number, cls in RECORDS.items():
             self._decoders["shard", number] = _decoder(cls)
@@ -138,7 +138,7 @@ class Codec:
             self._since.update(kind.since)
         self.known_level = known_level(kinds)
         self.level = self.known_level
-        """The feature level in force: whoever has others beside it lowers this to the fleet's."""
+        """The feature level in force: a daemon of a cluster sets this to the cluster's."""
 
     def encode_entry(self, entry: Entry) -> bytes:
         """One row of a frame."""
@@ -172,7 +172,7 @@ class Codec:
     def _allowed(self, cls: type) -> None:
         since = self._since.get(cls, 0)
         if since > self.level:
-            text = f"may be written from feature level {since} on, the fleet's is {self.level}"
+            text = f"may be written from feature level {since} on, the cluster's is {self.level}"
             raise AboveLevel(f"{cls.__name__} {text}")
 
     def encode_frame(self, now: float, rows: list[bytes]) -> bytes:
@@ -189,7 +189,7 @@ class Codec:
         return self._entry(self._rows.decode(row))
 
     def raw_frame(self, body: bytes) -> tuple[float, list[RawEntry]]:
-        """As `decode_frame`, with facts undecoded: for tools, which read what they do not know."""
+        """As `decode_frame`, with facts undecoded: for tools, which may not know all of them."""
         _, now, rows = self._frames.decode(body)
         return now, rows
 
@@ -223,7 +223,7 @@ class Codec:
         return number, encode(message)
 
     def schema_of(self, cls: type) -> int:
-        """In which form values of a fact, message or answer class are written."""
+        """The schema in which values of a fact, message or answer class are written."""
         return self._schemas.get(cls, 1)
 
     def decode_message(self, to: Key, number: int, *, body: bytes, schema: int = 1) -> Message:
@@ -250,7 +250,7 @@ class Codec:
         return self._read(kind, cls, stored=(stored.raw, stored.schema))
 
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
-        """Bytes of one entity's state, with its schema number and its deadline's beginning."""
+        """Bytes of one cell's state, its schema number, and when its deadline began."""
         kind = self._kinds[kind_of(key)]
         return encode((CELL, key, kind.schema, (state, since)))
 
@@ -304,7 +304,7 @@ class Codec:
         many = {name: _list_of(wanted) for name, wanted in one.items()}
         crowd = Crowd(kind, key)
         for state, bits in classes:
-            # Those that a later version told apart by a field unknown here are alike to us.
+            # Classes that a later version distinguishes by a field unknown here become one.
             crowd.classes[state] = crowd.classes.get(state, 0) | bits.raw
         crowd.columns = Columns.load(
             {name: convert(value, one[name]) for name, value in same.items()},
@@ -332,7 +332,7 @@ class Codec:
         return fact
 
     def _read(self, kind: Kind, cls: type, *, stored: tuple[bytes | msgspec.Raw, int]) -> Any:
-        """A stored value of the class, in whichever form it was written."""
+        """A stored value of the class, in whichever schema it was written."""
         raw, schema = stored
         today = self._schemas.get(cls, 1)
         if schema == today:
@@ -351,7 +351,7 @@ class Codec:
     def typed_values(
         self, kind: str, facts: Iterable[type | None], *, values: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """Values per member as the column takes them that facts of these classes write."""
+        """Values per member, converted to the type of the column that these facts write."""
         crowd = self._kinds[kind].crowd
         assert crowd is not None
         for cls in facts:

@@ -1,7 +1,7 @@
-"""Columns of a crowd: what differs from member to member, such as the host.
+"""Columns of a crowd: values that differ from member to member, such as the host.
 
-Turns (column, members, value) into storage of one reference a member, or of one reference for
-all while they agree. It must not know what a column means; no decision ever reads one.
+Stores one reference per member, or one for all while they are equal. It must not know what a
+column means; no decision ever reads one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Columns:
         self.present = 0  # members that exist; a write that covers them all stays one reference
 
     def add(self, raw: int) -> None:
-        """Members in `raw` begin to exist: whatever stood there before is not theirs."""
+        """Members in `raw` begin to exist, with None in every column."""
         if not self.present:
             self._same, self._each = {}, {}
         self.present |= raw
@@ -36,7 +36,7 @@ class Columns:
                 column[member] = None
 
     def remove(self, raw: int) -> None:
-        """Members in `raw` exist no more."""
+        """Members in `raw` are deleted."""
         self.present &= ~raw
 
     def write(self, name: str, raw: int, *, value: Any) -> None:
@@ -88,7 +88,7 @@ class Columns:
         return twin
 
     def dump(self) -> tuple[Mapping[str, Any], Mapping[str, list[Any]], int]:
-        """All that there is, to be encoded."""
+        """Common values, values per member, and existing members, to be encoded."""
         return self._same, self._each, self.present
 
     @classmethod

@@ -1,14 +1,15 @@
-"""A crowd: the alike entities of one parent, run as one.
+"""A crowd: the entities of one parent that are alike, stored and decided by equal states.
 
-Turns a message to a set of members into one turn per class of equal states. The behaviour stays
-the function of one member and never learns that a thousand were meant. A crowd must not decide,
-journal or send: it splits, and it applies what a turn made; the shard does the rest.
+Turns a message to a set of members into one turn per class of equal states. The functions of the
+kind are written for one member and never see how many there are. A crowd must not decide, journal
+or send: it splits members by state, and applies the outcome of a turn; the shard does the rest.
 
-    classes   {state: members}     members as the bits of an integer
-    columns   what differs always  (core/columns.py); `since` is the runtime's own
+    classes   {state: members}     members are the bits of an integer
+    columns   values that differ from member to member (core/columns.py), such as the host;
+              the column `since` is the runtime's own: when the present deadline began
 
 A turn first computes all new states (`split`, then `take_turn` per class, by the shard); only
-`apply` writes, from checked values, so a turn that fails leaves nothing behind.
+`apply` writes, from checked values, so a turn that fails changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Crowd:
         self.buckets: dict[int, int] = {}  # members by the tick of their deadline
 
     def split(self, raw: int) -> list[tuple[Any, int]]:
-        """The members of `raw` by state, visited by their lowest; None where they do not exist."""
+        """The members of `raw` by state, by lowest member; state None for those absent."""
         parts = []
         for state, bits in self.classes.items():
             hit = bits & raw
@@ -54,9 +55,9 @@ class Crowd:
         return parts
 
     def apply(self, raw: int, change: ClassChange, now: float) -> None:
-        """Members in `raw`, all in state `change.old`, come to `change.new` by these facts.
+        """Move the members in `raw` from state `change.old` to `change.new`.
 
-        All that belongs to the kind runs first: if it raises, the crowd is as it was.
+        The kind's functions are called first: if one raises, the crowd is unchanged.
         """
         old, new = change.old, change.new
         writes = self._writes(raw, change, now)
@@ -70,7 +71,7 @@ class Crowd:
             self._mark_deadline(raw, now, before=before, after=after)
 
     def due(self, now_s: float) -> Iterator[tuple[str, int]]:
-        """Deadlines that have come: pairs (name, members), each still theirs."""
+        """Deadlines that have come and still apply: pairs (name, members)."""
         candidates = 0
         for tick in sorted(self.buckets):
             if tick > tick_at(now_s):
@@ -91,7 +92,7 @@ class Crowd:
                 yield name, ripe
 
     def still_due(self, state: Any, raw: int, *, name: str, now_s: float) -> int:
-        """The members of a class whose deadline of this name has come and is theirs."""
+        """The members of a class whose present deadline has this name and has come."""
         deadline = self.kind.deadline(state) if state is not None else None
         if deadline is None or deadline[0] != name:
             return 0
@@ -117,13 +118,13 @@ class Crowd:
 
     @property
     def parent(self) -> Key:
-        """The cell whose members these are."""
+        """The key of the cell that is the parent of all members."""
         assert self.kind.crowd is not None
         return self.kind.crowd.parent(self.key)
 
     @property
     def present(self) -> int:
-        """Every member that exists."""
+        """Every member that exists, as bits."""
         return self.columns.present
 
     def where(self, test: Callable[[Any], object]) -> int:
@@ -135,7 +136,7 @@ class Crowd:
         return found
 
     def count(self, by: Callable[[Any], Any]) -> Mapping[Any, int]:
-        """Numbers of members by `by(state)`, its values in order of their first class."""
+        """Numbers of members by `by(state)`, in the order of their first classes."""
         counts: dict[Any, int] = {}
         for state, raw in self.classes.items():
             name = by(state)
@@ -197,7 +198,7 @@ class Crowd:
         return writes
 
     def _read(self, member: int, name: str, *, writes: list[_Write]) -> Any:
-        """A column of one member as it will be after these writes."""
+        """The value of one member in a column, as it will be after these writes."""
         for column, raw, values in reversed(writes):
             if column == name and raw >> member & 1:
                 at = (raw & (1 << member) - 1).bit_count()
@@ -208,7 +209,7 @@ class Crowd:
         self, raw: int, now: float, *, before: _Deadline | None, after: _Deadline
     ) -> None:
         if before is not None and before[0] == after[0]:
-            # The name, and so its beginning, stays; only how long it takes is new.
+            # The same deadline, so `since` stays; only its length is new.
             for since, members in self.columns.groups("since", raw):
                 self._bucket(tick_of(since + after[1]), members)
             return
@@ -220,7 +221,7 @@ class Crowd:
 
 
 class ClassChange:
-    """One class goes from a state to the next: what `Crowd.apply` needs of a turn or an entry."""
+    """The change of one class from a state to the next, of a turn or of a journaled entry."""
 
     __slots__ = ("facts", "new", "old", "values")
 
@@ -234,7 +235,7 @@ class ClassChange:
 
 
 def values_for(raw: int, members: int, *, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values, given one per member of `members`, of the members in `raw`."""
+    """The values of the members in `raw`, out of one value per member of `members`."""
     if len(values) <= 1 or raw == members:
         return values
     by_member = dict(zip(members_of(members), values, strict=True))

@@ -1,8 +1,8 @@
-"""Which deadlines are due: a wheel of ticks over keys.
+"""Deadlines: a timer wheel of ticks over keys.
 
 Turns (key, seconds) into "these keys are due now". Nothing of it is journaled: recovery derives
-every deadline from state and `since`. An entry is one per key, replaced or dropped when the key's
-next deadline changes, so the wheel never holds more than one slot for an entity.
+every deadline from state and `since`. There is one entry per key, replaced or dropped when the
+key's next deadline changes, so the wheel never holds more than one slot for an entity.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ DEADLINE_TICK_MS = 100
 
 
 def tick_of(at_s: float) -> int:
-    """The tick at which a moment is surely past: rounded up.
+    """The first tick that is not before a moment: rounded up.
 
-    Counted in whole milliseconds: in floats a tick's own moment can lie before the tick, and who
-    jumps to `next_s` would find nothing due there, again and again.
+    Counted in whole milliseconds: in floats the moment of a tick can round to one before the tick,
+    and a caller that wakes at `next_s` would find nothing due there, again and again.
     """
     return -(-round(at_s * 1000) // DEADLINE_TICK_MS)
 
@@ -39,7 +39,7 @@ class Wheel:
         self._heap: list[int] = []
 
     def set(self, key: Key, tick: int) -> None:
-        """The key's next deadline is at `tick`, whatever was set before."""
+        """Set the key's next deadline to `tick`, replacing an earlier one."""
         if self._ticks.get(key) == tick:
             return
         self.drop(key)
@@ -51,15 +51,15 @@ class Wheel:
         slot[key] = None
 
     def drop(self, key: Key) -> None:
-        """The key waits for nothing."""
+        """Remove the key's deadline."""
         tick = self._ticks.pop(key, None)
         if tick is not None:
-            # An empty slot stays until its tick comes up: dropping it would let the same tick
-            # enter the heap again and again.
+            # An empty slot stays until its tick has come: if it were dropped, the same tick could
+            # be pushed onto the heap again and again.
             del self._keys[tick][key]
 
     def due(self, now_s: float) -> list[Key]:
-        """Keys whose tick has come, in the order they were set; they are no longer waiting."""
+        """Remove and return the keys whose tick has come, in the order they were set."""
         found: list[Key] = []
         last = tick_at(now_s)
         while self._heap and self._heap[0] <= last:

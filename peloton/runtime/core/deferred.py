@@ -1,8 +1,8 @@
-"""Actors whose mail waits: being loaded, trying again after a failure, set aside, quarantined.
+"""Deferred mail: of actors that are being loaded, retried after a failure, or quarantined.
 
-Turns an envelope into "goes on now" or "waits", and a failure into what the supervisor orders.
-What it writes down goes through the turns of the frame. It must never lose a message: each is
-delivered, set aside as a fact, or refused with an answer.
+Decides whether an envelope passes now or waits, and carries out what the supervisor orders after a
+failure: retry, dead letter, quarantine. Its facts go into the frame of the running turns. It must
+never lose a message: each is delivered, kept as a dead letter, or refused with a reply.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from peloton.runtime.core.supervision import (
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Bits, DeadLettered, Goal, Key, Pursue, Unavailable
 
-ASIDE_BYTES_MAX = 1024 * 1024
+DEAD_LETTER_BYTES_MAX = 1024 * 1024
+"""The bytes of a larger message are not kept, so it cannot be redriven."""
 
 
 class DeferredMail:
-    """The mail of one shard that cannot be taken at once."""
+    """The mail of one shard that cannot be delivered at once."""
 
     def __init__(self, turns: Turns, codec: Codec, *, commands_max: int = COMMANDS_MAX) -> None:
         self._turns = turns
         self._commands_max = commands_max  # of one mailbox
-        self.full = 0  # commands that a full mailbox refused, for figures
+        self.full = 0  # commands that a full mailbox refused, for metrics
         self._codec = codec
         self.loading: dict[Key, Mailbox] = {}
         self.retrying: dict[Key, Mailbox] = {}
-        self.due: dict[Key, float] = {}
-        self.aside: dict[Key, DeadLetters] = {}
+        self.due: dict[Key, float] = {}  # when to retry
+        self.dead_letters: dict[Key, DeadLetters] = {}
         self.quarantined: dict[Key, int] = {}  # members of a crowd; 1 for a cell
 
-    def waits(self, envelope: Envelope) -> Envelope | None:
-        """The part of an envelope that may go on now; the rest waits or was answered."""
+    def pass_or_defer(self, envelope: Envelope) -> Envelope | None:
+        """The part of an envelope to deliver now, or None; the rest waits or was answered."""
         key = envelope.to
         if key in self.quarantined:
-            stopped = self.quarantined[key]
-            passing = envelope.members & ~stopped if envelope.members else 0
+            passing = envelope.members & ~self.quarantined[key] if envelope.members else 0
             if not isinstance(envelope.message, Goal) and not passing:
                 text = f"{key} is in quarantine: `peloton admin quarantine list` shows why"
                 self._answer(envelope, Unavailable(text))
@@ -82,9 +82,10 @@ class DeferredMail:
         return None
 
     def load(self, key: Key) -> bool:
-        """Mail for this key waits from now on; True when the load has to be asked for.
+        """Mail for this key waits from now on; True when the caller has to request the load.
 
-        Once only: a row that came after the entity has lived again would be put over it.
+        Only one load may be under way: a row that arrives after the entity was revived would
+        overwrite its newer state.
         """
         if key in self.loading:
             return False
@@ -92,7 +93,7 @@ class DeferredMail:
         return True
 
     def wait_for_load(self, envelope: Envelope) -> bool:
-        """Queue behind a load; True when the load has to be asked for."""
+        """Queue behind a load; True when the caller has to request the load."""
         first = self.load(envelope.to)
         if not self.loading[envelope.to].put(envelope):
             self.full += 1
@@ -100,49 +101,49 @@ class DeferredMail:
         return first
 
     def failed(self, envelope: Envelope, members: int, *, failure: Failure) -> None:
-        """A turn raised: hold the actor and try again later, or set the message aside."""
+        """A turn raised: defer the actor's mail and retry later, or make it a dead letter."""
         if isinstance(envelope.message, Pursue):
-            # The step it carries was found in a state and index that may be others by then.
+            # The step was found in a state and index that may have changed by the retry.
             envelope = envelope._replace(message=Pursue())
         attempts = envelope.attempt + 1
         self._turns.story.add(self._line(envelope, members, failure=failure, attempts=attempts))
-        if respond(attempts) is Response.SET_ASIDE and members.bit_count() <= 1:
+        if respond(attempts) is Response.DEAD_LETTER and members.bit_count() <= 1:
             self._dead_letter(envelope, members, failure=failure, attempts=attempts)
             return
         box = self.retrying.setdefault(envelope.to, Mailbox(commands_max=self._commands_max))
         box.members |= members
-        # A class is tried again member by member, so that only the guilty fail on.
+        # A class is retried member by member, so that members which do not fail can go on.
         for part in reversed(singles(envelope, members) if members else [envelope]):
             box.push_front(part._replace(attempt=attempts))
-        # The earliest counts: else each new failure would put off the mail that waits behind.
+        # The earliest counts: else each new failure would delay the mail that waits behind.
         retry_s = self._turns.now + retry_after_s(attempts)
         self.due[envelope.to] = min(self.due.get(envelope.to, retry_s), retry_s)
 
-    def ripe(self, now: float) -> list[Envelope]:
-        """Mail whose time has come again, in order."""
+    def due_retries(self, now: float) -> list[Envelope]:
+        """Mail to deliver again now, in order."""
         mail: list[Envelope] = []
         for key in [key for key, at in self.due.items() if at <= now]:
             del self.due[key]
             mail += self.retrying.pop(key).drain()
         return mail
 
-    def lift(self, key: Key) -> None:
-        """Nothing is set aside (any more): a quarantine that was left ends too."""
-        if key in self.quarantined:
+    def lift_quarantine(self, key: Key) -> None:
+        """End a quarantine if no dead letters are left."""
+        if key not in self.dead_letters and key in self.quarantined:
             self._write(key, RedriveOrdered(), cause="redrive")
 
     def redrive(self, key: Key) -> Envelope | Failure:
-        """Take back the oldest message that is set aside; its members are in quarantine no more.
+        """Take the oldest dead letter for another try, and lift the quarantine of its members.
 
-        It has to be decided in this very frame: the frame says that it is set aside no longer, so
-        a crash would lose it. What cannot be tried is set aside again, behind all others.
+        It must be decided in this very frame, which journals that it is no dead letter any more: a
+        crash would lose it otherwise. One that cannot be decoded becomes the newest dead letter.
         """
-        fact = self.aside[key].take()
-        self._free(key, fact.members)
+        fact = self.dead_letters[key].take()
+        self._release(key, fact.members)
         self._turns.write(Entry(key, (RedriveOrdered(taken=1),), cause="redrive"))
-        message = attempt(self._kept, key, fact)
+        message = attempt(self._decode, key, fact)
         if isinstance(message, Failure):
-            self._park(key, fact, cause="redrive", failure=message)
+            self._keep(key, fact, cause="redrive", failure=message)
             return message
         return Envelope(
             key,
@@ -152,46 +153,46 @@ class DeferredMail:
             origin=raw_of(fact.origin),
             values=fact.values,
             who=fact.who,
-            attempt=ATTEMPTS_MAX - 1,  # if it fails it is set aside at once, in this frame
+            attempt=ATTEMPTS_MAX - 1,  # one more failure makes it a dead letter in this frame
         )
 
     def fold(self, key: Key, fact: Any) -> None:
-        """What was written down about held mail; recovery folds what a live shard does."""
+        """Apply a fact about deferred mail, when it is written and in recovery alike."""
         if isinstance(fact, MessageDeadLettered):
-            self.aside.setdefault(key, DeadLetters()).add(fact)
+            self.dead_letters.setdefault(key, DeadLetters()).add(fact)
         elif isinstance(fact, Quarantined):
             members = raw_of(fact.members) or 1
             self.quarantined[key] = self.quarantined.get(key, 0) | members
         elif isinstance(fact, RedriveOrdered) and fact.taken:
             for _ in range(fact.taken):
-                self._free(key, self.aside[key].take().members)
+                self._release(key, self.dead_letters[key].take().members)
         elif isinstance(fact, RedriveOrdered):
-            self.aside.pop(key, None)
+            self.dead_letters.pop(key, None)
             self.quarantined.pop(key, None)
 
     def dump(self) -> Mapping[Key, list[Any]]:
-        """What a checkpoint keeps: facts by key that `fold` takes back."""
-        facts: dict[Key, list[Any]] = {key: [*of.facts()] for key, of in self.aside.items()}
+        """The facts that a checkpoint stores, by key; `fold` restores them."""
+        facts: dict[Key, list[Any]] = {key: [*of.facts()] for key, of in self.dead_letters.items()}
         for key, raw in self.quarantined.items():
             facts.setdefault(key, []).append(Quarantined(Bits(raw).pack()))
         return facts
 
     @property
     def next_s(self) -> float | None:
-        """When held mail is tried again next."""
+        """When deferred mail is retried next, in seconds since the epoch."""
         return min(self.due.values(), default=None)
 
-    def _free(self, key: Key, members: bytes) -> None:
-        """Of these a message was taken back: they are given one more chance."""
-        if not self.aside[key]:
-            del self.aside[key]
+    def _release(self, key: Key, members: bytes) -> None:
+        """A dead letter of these members was taken: lift their quarantine."""
+        if not self.dead_letters[key]:
+            del self.dead_letters[key]
         left = self.quarantined.pop(key, 0) & ~(raw_of(members) or 1)
         if left:
             self.quarantined[key] = left
 
-    def _kept(self, key: Key, fact: MessageDeadLettered) -> Any:
+    def _decode(self, key: Key, fact: MessageDeadLettered) -> Any:
         if fact.body == NOT_KEPT:
-            raise ValueError("it was too large to be kept: let its sender say it again")
+            raise ValueError("it was too large to be kept: its sender has to send it again")
         return self._codec.decode_message(key, fact.number, body=fact.body, schema=fact.schema)
 
     def _dead_letter(
@@ -199,13 +200,13 @@ class DeferredMail:
     ) -> None:
         values = narrow(envelope, members).values if members else ()
         sender, error = envelope.sender or "", failure.error
-        said = attempt(self._said, envelope, values)
-        if isinstance(said, Failure):
-            error = f"{error} (and its bytes are not kept: {said.error})"
-            said = -1, b"", 0
-        number, body, size = said
-        word = dead_letter_name(number, body, sender=sender)[1]
-        if size > ASIDE_BYTES_MAX:
+        encoded = attempt(self._encode, envelope, values)
+        if isinstance(encoded, Failure):
+            error = f"{error} (and its bytes are not kept: {encoded.error})"
+            encoded = -1, b"", 0
+        number, body, size = encoded
+        digest = dead_letter_name(number, body, sender=sender)[1]
+        if size > DEAD_LETTER_BYTES_MAX:
             error = f"{error} (too large to be kept: {size} bytes)"
             body = NOT_KEPT
         fact = MessageDeadLettered(
@@ -219,23 +220,22 @@ class DeferredMail:
             origin=Bits(envelope.origin).pack(),
             values=values if body != NOT_KEPT else (),
             who=envelope.who,
-            word=word,
+            digest=digest,
             schema=self._codec.schema_of(type(envelope.message)),
         )
         cause = type(envelope.message).__name__
-        self._park(envelope.to, fact, cause=cause, failure=failure)
+        self._keep(envelope.to, fact, cause=cause, failure=failure)
         self._answer(envelope, DeadLettered(failure.error))
 
-    def _said(self, envelope: Envelope, values: tuple[Any, ...] = ()) -> tuple[int, bytes, int]:
-        """Number and bytes of a message, and how much of it with its values would be kept."""
+    def _encode(self, envelope: Envelope, values: tuple[Any, ...] = ()) -> tuple[int, bytes, int]:
+        """Number and bytes of a message, and the size of it with its values."""
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         return number, body, len(body) + len(encode(values))
 
-    def _park(self, key: Key, fact: MessageDeadLettered, *, cause: str, failure: Failure) -> None:
-        parked = self.aside.get(key) or DeadLetters()
-        facts: tuple[Any, ...] = (parked.lean(fact),)
-        strikes = parked.strikes(raw_of(fact.members)) + 1
-        if quarantined_after(strikes):
+    def _keep(self, key: Key, fact: MessageDeadLettered, *, cause: str, failure: Failure) -> None:
+        letters = self.dead_letters.get(key) or DeadLetters()
+        facts: tuple[Any, ...] = (letters.without_known_body(fact),)
+        if quarantined_after(letters.count_of(raw_of(fact.members)) + 1):
             facts = (*facts, Quarantined(fact.members))
         self._write(key, *facts, cause=cause, because=failure.error)
 
@@ -245,34 +245,34 @@ class DeferredMail:
             self.fold(key, each)
 
     def _not_dead_lettered(self, envelope: Envelope) -> Envelope | None:
-        """What of an envelope was not set aside before; repeats are answered so, and end here.
+        """The part of an envelope that is no repeat of a dead letter; None if all of it is.
 
-        The same words of another sender are another message. What is said again comes in other
-        sets than at first, so it is compared member by member: of the receiver where that is a
-        crowd, else of the sender.
+        A repeat is answered with the error of the dead letter. An equal message of another sender
+        is another message. A repeat may come with other members than at first, so it is compared
+        member by member: of the receiver if that is a crowd, else of the sender.
         """
-        parked = self.aside.get(envelope.to)
-        if not parked:
+        letters = self.dead_letters.get(envelope.to)
+        if not letters:
             return envelope
-        said = attempt(self._said, envelope)
-        if isinstance(said, Failure):
-            return envelope  # no bytes, so nothing to know it by
-        number, body, _ = said
+        encoded = attempt(self._encode, envelope)
+        if isinstance(encoded, Failure):
+            return envelope  # without bytes it has no name to compare
+        number, body, _ = encoded
         name = dead_letter_name(number, body, sender=envelope.sender or "")
         if envelope.origins:
-            return _rest_of_many(envelope, parked, name=name)
-        word = parked.word(name)
-        if word is None:
+            return _rest_of_many(envelope, letters, name=name)
+        letter = letters.find(name)
+        if letter is None:
             return envelope
         if envelope.members:
-            rest = envelope.members & ~word.members
+            rest = envelope.members & ~letter.members
             envelope = narrow(envelope, rest) if rest else envelope
         else:
-            rest = envelope.origin & ~word.origin
+            rest = envelope.origin & ~letter.origin
             envelope = envelope._replace(origin=rest) if rest else envelope
         if rest:
             return envelope
-        self._answer(envelope, DeadLettered(word.error))
+        self._answer(envelope, DeadLettered(letter.error))
         return None
 
     def _answer(self, envelope: Envelope, value: Any) -> None:
@@ -290,14 +290,14 @@ class DeferredMail:
 
 
 def _rest_of_many(
-    envelope: Envelope, parked: DeadLetters, *, name: DeadLetterName
+    envelope: Envelope, letters: DeadLetters, *, name: DeadLetterName
 ) -> Envelope | None:
-    """Of several senders that said the same: what is not set aside of each of them."""
+    """The same for a message of several senders: what is no repeat of each of them."""
     number, digest, _ = name
-    words = [
-        (raw, sender, parked.word((number, digest, sender))) for raw, sender in envelope.origins
+    found = [
+        (raw, sender, letters.find((number, digest, sender))) for raw, sender in envelope.origins
     ]
-    pairs = [(_rest(raw, word), sender) for raw, sender, word in words]
+    pairs = [(_rest(raw, letter), sender) for raw, sender, letter in found]
     left = tuple(pair for pair in pairs if pair[0])
     members = 0
     for raw, _ in left:
@@ -305,5 +305,5 @@ def _rest_of_many(
     return narrow(envelope._replace(origins=left), members) if members else None
 
 
-def _rest(raw: int, word: DeadLetter | None) -> int:
-    return raw & ~word.members if word is not None else raw
+def _rest(raw: int, letter: DeadLetter | None) -> int:
+    return raw & ~letter.members if letter is not None else raw

@@ -1,8 +1,8 @@
-"""One number for all that a shard has committed: to compare it with its replay.
+"""A digest of all that a shard has committed, to compare it with its replay.
 
-Turns states, columns, remembered answers and what is set aside into a hash. What has ended counts
-as absent, since it may leave memory at any time; so does all that is derived. It must not depend
-on the order in which anything came to be.
+Hashes states, columns, remembered answers and dead letters. Ended entities are left out, since
+they may be evicted at any time; so is all that is derived. It must not depend on the order in
+which anything was created.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Entities that do not act any more: how they leave memory, and how they come back.
+"""Ended entities: how they leave memory, and how they come back.
 
-Turns "settled, and owing nothing" into a row of `ended`; the entity leaves memory once that row
-is safe. A row that was loaded answers queries as it stands; only when a message has to be decided
-does the entity live again, and its next fact carries its whole state (`Revived`), so that
-recovery needs no row. It must never drop an entity whose row might not be there.
+An entity that has ended and owes nothing gets a row in the `ended` table, and is evicted from
+memory once that row is durable. A loaded row answers queries as it is. Only when a message has to
+be decided is the entity revived, and its next fact comes with its whole state (`Revived`), so that
+recovery needs no row. It must never evict an entity whose row may not be durable.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.core.answered import RequestLog
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
+from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turns import Turns
@@ -40,25 +40,25 @@ class Endings:
         rows_per_round: int = ENDED_ROWS_PER_ROUND,
     ) -> None:
         self._rows_per_round = rows_per_round
-        self.full = 0  # rounds that left rows to the next, for figures
+        self.full = 0  # entities left to the next round, for metrics
         self._turns = turns
         self._codec = codec
-        self._answered = request_log
-        self._held: dict[Key, tuple[bytes, _Opened]] = {}  # loaded rows that nobody has woken
-        self._kept: dict[str, dict[Key, None]] = {}  # ended, but still welcome in memory
-        self._deleted: dict[Key, None] = {}
-        self._writing: dict[Key, Any] = {}  # rows of the bundle in flight, with their states
-        self._deleting: dict[Key, None] = {}  # whose rows "deleted" are in the bundle in flight
-        self._before_cut: dict[Key, None] = {}  # whose rows "deleted" the floor waits for
+        self._request_log = request_log
+        self._loaded: dict[Key, tuple[bytes, _Opened]] = {}  # rows read and not revived
+        self._kept: dict[str, dict[Key, None]] = {}  # ended, and cached (`Kind.keep`)
+        self._deleted: dict[Key, None] = {}  # to be written as deleted
+        self._writing: dict[Key, Any] = {}  # rows in flight, with their states
+        self._deleting: dict[Key, None] = {}  # in flight as deleted
+        self._before_cut: dict[Key, None] = {}  # deletions that the floor waits for
         self.floor_may_move = True
-        self._left: list[Key] = []  # out of memory, and no frame says so yet
-        self.known_absent: dict[Key, None] = {}
-        self.waiting: dict[Key, None] = {}
+        self._evicted: list[Key] = []  # out of memory, and not journaled as such yet
+        self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
+        self.waiting: dict[Key, None] = {}  # ended, and waiting for a row
 
     # ---- leaving ----
 
-    def look(self, key: Key) -> None:
-        """The entity was touched: note it when it has ended, or is gone."""
+    def check(self, key: Key) -> None:
+        """The entity was touched: note it if it has ended or was deleted."""
         population = self._turns.population
         kind = population.kind(key)
         if kind.ended is never_ends:
@@ -78,9 +78,9 @@ class Endings:
             self._kept.get(kind.name, {}).pop(key, None)
 
     def rows(self, position: int, reports: Reports) -> tuple[EndedRow, ...]:
-        """Rows for what had ended as of `position`, the last frame that is safe.
+        """Rows for what had ended as of `position`, the last frame that is durable.
 
-        An entity that has yet to say its last word stays; it is looked at again when that is seen.
+        An entity whose last report is not seen yet stays; it is checked again when that is seen.
         """
         rows = self._deletions(position)
         waiting, self.waiting = self.waiting, {}
@@ -94,26 +94,26 @@ class Endings:
         return tuple(rows)
 
     def cut(self) -> None:
-        """A checkpoint was cut: what was deleted up to there stands in no frame after it."""
+        """A checkpoint was cut: no frame after it holds the deletions up to here."""
         self._before_cut = dict(self._deleted)
 
     def committed(self) -> list[Key]:
-        """The rows of the last bundle are safe: what has not changed since leaves memory.
+        """The rows of the last round are durable: evict the entities that did not change since.
 
-        Returns who did.
+        Returns their keys.
         """
         population = self._turns.population
-        left = []
-        for key, (state, facts) in self._writing.items():
-            if population.cells.get(key) == state and self._crowd_facts(key) == facts:
-                self.leave(key)
-                self._left.append(key)
-                left.append(key)
+        evicted = []
+        for key, (state, classes) in self._writing.items():
+            if population.cells.get(key) == state and self._crowd_classes(key) == classes:
+                self.evict(key)
+                self._evicted.append(key)
+                evicted.append(key)
         self._writing, self._deleting = {}, {}
-        return left
+        return evicted
 
-    def leave(self, key: Key) -> None:
-        """The entity goes out of memory, with all that is kept about it."""
+    def evict(self, key: Key) -> None:
+        """Remove the entity from memory, with all that is kept about it."""
         population = self._turns.population
         kind = population.kind(key)
         for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
@@ -123,22 +123,22 @@ class Endings:
         if key in population.cells:
             population.drop(key)
         self._turns.revived.pop(key, None)
-        self._answered.forget(key)
+        self._request_log.forget(key)
 
-    def left(self) -> Entry | None:
-        """What the frame has to say first: who left memory since the last one."""
-        if not self._left:
+    def evicted_entry(self) -> Entry | None:
+        """The first entry of the next frame: who was evicted since the last one."""
+        if not self._evicted:
             return None
-        keys, self._left = tuple(self._left), []
+        keys, self._evicted = tuple(self._evicted), []
         return Entry(SHARD_KEY, (EntitiesEvicted(keys),))
 
-    def gone(self, key: Key) -> None:
-        """Recovery: the entity was deleted, and the row that says so may be missing."""
+    def note_deleted(self, key: Key) -> None:
+        """Recovery: the entity was deleted, and its row "deleted" may be missing."""
         if self._turns.population.kind(key).ended is not never_ends:
             self._deleted[key] = None
 
-    def there(self, key: Key) -> None:
-        """Recovery: it lives again, or has left with a row of its own: that row is no deletion."""
+    def note_not_deleted(self, key: Key) -> None:
+        """Recovery: the entity exists again, or was evicted with a row: write no deletion."""
         self._deleted.pop(key, None)
 
     @property
@@ -146,36 +146,36 @@ class Endings:
         """Whether rows are to be written."""
         return bool(self.waiting or self._deleted)
 
-    def forgotten(self, key: Key) -> None:
-        """Recovery let go of an entity: the next frame says so."""
-        self._left.append(key)
+    def note_evicted(self, key: Key) -> None:
+        """Recovery dropped an entity: the next frame journals it as evicted."""
+        self._evicted.append(key)
 
     # ---- coming back ----
 
-    def hold(self, key: Key, body: bytes) -> None:
-        """A row was loaded; raises when it cannot be read."""
-        self._held[key] = body, self._open(body)
+    def keep_loaded(self, key: Key, body: bytes) -> None:
+        """A row was loaded; raises when it cannot be decoded."""
+        self._loaded[key] = body, self._open(body)
 
     def knows(self, key: Key) -> bool:
-        """Whether it is known what a load of this key would bring.
+        """Whether the result of a load of this key is known already.
 
-        Of one that was deleted the row that says so is not safe yet: an older one would be found,
-        and the entity would live again.
+        It is for a deleted entity whose row "deleted" is not durable yet: a load would find an
+        older row, and the entity would exist again.
         """
-        known = key in self._held or key in self.known_absent
+        known = key in self._loaded or key in self.known_absent
         return known or key in self._deleted or key in self._deleting
 
     def peek(self, key: Key) -> tuple[Any, Crowd | None] | None:
-        """State and crowd of a loaded row, for a query; the row is let go."""
-        held = self._held.pop(key, None)
-        return None if held is None else held[1][:2]
+        """State and crowd of a loaded row, for a query; the row is dropped."""
+        loaded = self._loaded.pop(key, None)
+        return None if loaded is None else loaded[1][:2]
 
     def revive(self, key: Key) -> None:
-        """A message has to be decided: the entity of a loaded row lives again."""
-        held = self._held.pop(key, None)
-        if held is None:
+        """A message has to be decided: put the entity of a loaded row back into memory."""
+        loaded = self._loaded.pop(key, None)
+        if loaded is None:
             return
-        body, (state, crowd, answers) = held
+        body, (state, crowd, answers) = loaded
         population = self._turns.population
         if crowd is not None:
             population.crowds[crowd.key] = crowd
@@ -184,8 +184,8 @@ class Endings:
         self._turns.time_cell(key, population.kind(key), old=state, new=state)
         self._turns.revived[key] = body
         for fact in answers:
-            self._answered.remember(key, fact)
-        self.look(key)
+            self._request_log.remember(key, fact)
+        self.check(key)
 
     def fold(self, body: bytes) -> None:
         """Recovery: the entity was revived by this frame."""
@@ -193,28 +193,28 @@ class Endings:
         if crowd is not None:
             self._turns.population.crowds[crowd.key] = crowd
         key = self._codec.decode_entity(_open_row(body)[0])[0]
-        self.there(key)
+        self.note_not_deleted(key)
         self._turns.population.cells[key] = state
         self._turns.population.since.pop(key, None)
         for fact in answers:
-            self._answered.remember(key, fact)
+            self._request_log.remember(key, fact)
 
     # ---- inside ----
 
     def _deletions(self, position: int) -> list[EndedRow]:
-        """Rows "deleted", at most half of a round, so that what has ended has its share.
+        """Rows "deleted", at most half of a round, so that ended entities get the other half.
 
-        Of those deleted before a cut the checkpoint does not say so: once the floor has passed
-        their frames, and before their rows are written, a crash would leave nothing but an older
-        row of each, and it would live again. So the floor waits for them; for rows of this very
-        round, too, which is one round longer than it must.
+        A checkpoint does not hold what was deleted before its cut. Once the floor has passed
+        those frames, and before these rows are written, a crash would leave only an older row of
+        each, and the entity would exist again. So the floor waits for them; also for the rows of
+        this very round, which is one round longer than needed.
         """
         self.floor_may_move = not self._before_cut
         rows: list[EndedRow] = []
         later: dict[Key, None] = {}
         for key in self._deleted:
             if key in self._turns.touched:
-                later[key] = None  # the next frame says anew what became of it
+                later[key] = None  # the frame being made may have created it anew
             elif len(rows) >= (self._rows_per_round + 1) // 2:
                 later[key] = None
                 self.full += 1
@@ -248,7 +248,7 @@ class Endings:
         if state is None or not self._has_ended(kind, key, state=state):
             return False
         if key in population.dirty:
-            return False  # its children have changed, and it has not yet looked what to report
+            return False  # its children changed, and it has yet to be pursued and to report
         if kind.owed(state) or reports.pending.from_key(key):
             return False
         if kind.follows is None:
@@ -265,13 +265,13 @@ class Endings:
             (
                 self._codec.encode_cell(key, state),
                 self._codec.encode_crowd(crowd) if crowd is not None else b"",
-                [*self._answered.by_cell.get(key, {}).values()],
+                [*self._request_log.by_cell.get(key, {}).values()],
             )
         )
-        self._writing[key] = (state, self._crowd_facts(key))
+        self._writing[key] = (state, self._crowd_classes(key))
         return EndedRow(kind.name, key, position, body)
 
-    def _crowd_facts(self, key: Key) -> Any:
+    def _crowd_classes(self, key: Key) -> Any:
         kind = self._turns.population.kind(key)
         if kind.follows is None:
             return None
@@ -283,7 +283,7 @@ class Endings:
 
 
 def open_row(codec: Codec, body: bytes) -> _Opened:
-    """State, crowd and remembered answers of a row of `ended` that is not deleted."""
+    """State, crowd and remembered replies of an `ended` row that is not deleted."""
     cell, crowd, answers = _open_row(body)
     _, (state, _) = codec.decode_entity(cell)
     return state, codec.decode_entity(crowd)[1] if crowd else None, answers

@@ -1,7 +1,7 @@
-"""Messages on their way: envelopes, and the outbox that merges alike ones into sets.
+"""Messages in transit: envelopes, and the outbox that merges equal ones into sets.
 
-Turns the sends of many turns into as few envelopes as say the same. It must not decide anything:
-what two envelopes have in common is compared, never judged.
+Turns the sends of many turns into few envelopes: those with equal messages share one. It must not
+decide anything: messages are compared, never interpreted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from peloton.runtime.vocabulary import Key, Message, members_of
 
 
 class Stamp(NamedTuple):
-    """Which shard speaks, and under which claim."""
+    """The sending shard, and the claim under which it sent."""
 
     shard: ShardId
     epoch: int
@@ -27,9 +27,9 @@ class Envelope(NamedTuple):
 
     `members` are the receivers where `to` is a crowd, `origin` the senders where `sender` is one;
     both are bits of an integer, 0 where there is no crowd. `origins` replaces `sender` where
-    several cells said the same: pairs of (receivers, sender). `values` holds one value per
+    several cells sent equal messages: pairs of (receivers, sender). `values` holds one value per
     receiver, ascending. `reply_to` is an address for the reply; `request` the client's request key
-    and digest of the body.
+    and digest of the body; `who` the principal; `attempt` how often it failed before.
     """
 
     to: Key
@@ -57,16 +57,16 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
         else:
             envelope = envelope._replace(origins=origins)
     values = envelope.values
-    if len(values) == envelope.members.bit_count():  # else the turn itself will complain
+    if len(values) == envelope.members.bit_count():  # else the turn raises
         values = values_for(members, envelope.members, values=values)
     return envelope._replace(members=members, values=values)
 
 
 def singles(envelope: Envelope, members: int) -> list[Envelope]:
-    """The part for these members, one envelope for each of them and each who said it to them.
+    """The part for these members, one envelope for each of them and each of its senders.
 
-    What narrowing a member at a time would make, in one pass: a thousand members that all fail
-    would otherwise cost a million steps.
+    The same as `narrow` for one member at a time, in one pass: for a thousand members that all
+    fail, `narrow` would take a million steps.
     """
     each = len(envelope.values) == envelope.members.bit_count()
     values = dict(zip(members_of(envelope.members), envelope.values, strict=True)) if each else {}
@@ -83,30 +83,30 @@ def singles(envelope: Envelope, members: int) -> list[Envelope]:
 
 
 class AskAnswer(NamedTuple):
-    """An answer to an ask, by its address."""
+    """A reply to an ask, and its reply address."""
 
     reply_to: Any
     value: Any
 
 
 class Outbox:
-    """What leaves with the next frame, in the order it was said.
+    """What leaves with the next frame, in the order it was sent.
 
-    Cells that say the same message to members of one crowd share an envelope: a thousand hosts
-    that answer "accepted" make one set message, not a thousand.
+    Cells that send equal messages to members of one crowd share an envelope: a thousand hosts
+    that answer "accepted" make one message to a set, not a thousand.
     """
 
     __slots__ = ("_is_local", "_mergeable", "_order", "local", "replies")
 
     def __init__(self, is_local: Callable[[Key], bool]) -> None:
         self._is_local = is_local
-        self.local: deque[Envelope] = deque()  # for this very shard: they commit together
+        self.local: deque[Envelope] = deque()  # to this very shard: delivered in the same frame
         self._order: list[Envelope] = []
         self._mergeable: dict[tuple[Key, Message], list[tuple[int, Key]]] = {}
         self.replies: list[AskAnswer] = []
 
     def add(self, envelope: Envelope) -> None:
-        """Queue an envelope behind what was said before."""
+        """Queue an envelope behind those sent before."""
         if self._is_local(envelope.to):
             self.local.append(envelope)
             return
@@ -141,7 +141,7 @@ class Outbox:
         return out
 
     def _withdraw(self, envelope: Envelope, older: Message) -> None:
-        """What the same sender said to the same members in this frame is overtaken."""
+        """Drop the older message of the same sender to these members, if it is in this frame."""
         pairs = self._mergeable.get((envelope.to, older))
         if pairs:
             rest = [

@@ -1,13 +1,14 @@
-"""Whom a shard listens to: the highest epoch it ever heard of each other shard.
+"""The epoch filter: refuses messages of an older owner of the sending shard.
 
-Turns the stamp of arriving mail into "go on" or "too late". Of a shard that has had two owners,
-the older one's words may still be under way; once the younger one was heard they are refused. The
-epoch is part of this shard's own state, journaled with the first message that raised it. It must
-not refuse what carries no stamp: that was said by no shard. What goes wrong otherwise:
+Keeps the highest epoch received from each other shard. When a shard has had two owners, messages
+of the older one may still be in transit; once a message of the younger one was received they are
+refused. The epochs are part of this shard's own state, journaled with the first message that
+raised them. It must not refuse mail without a stamp, which no shard sent. What goes wrong
+otherwise:
 
-1. Shard A, epoch 5, journals a launch and is cut off with the message still in its hands.
-2. A's next owner, epoch 6, withdraws: "cancel"; this shard answers "gone", and forgets the run.
-3. The cut heals, and A's old word arrives: a launch of a run that everybody believes is over.
+1. Shard A, epoch 5, journals a launch and is partitioned before the message leaves.
+2. A's next owner, epoch 6, sends "cancel"; this shard answers "gone", and forgets the run.
+3. The partition heals, and the old message arrives: a launch of a run that has ended.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from peloton.runtime.ports import ShardId
 
 
 class EpochFilter:
-    """The epochs that one shard has heard."""
+    """The highest epochs that one shard has received."""
 
     def __init__(self) -> None:
         self._epochs: dict[ShardId, int] = {}
         self._raised: dict[ShardId, None] = {}
-        self.refused = 0  # letters, for figures
+        self.refused = 0  # batches, for metrics
 
     def accepts(self, stamp: Stamp | None) -> bool:
-        """Whether mail of this stamp may still be heard."""
+        """Whether mail of this stamp is of the newest owner known; notes a newer one."""
         if stamp is None:
             return True
         highest = self._epochs.get(stamp.shard, 0)
@@ -42,7 +43,7 @@ class EpochFilter:
         return True
 
     def raised(self) -> Entry | None:
-        """What the next frame has to say first, before any turn on that mail."""
+        """The first entry of the next frame, before any turn on mail of a new epoch."""
         if not self._raised:
             return None
         facts = tuple(self._fact(shard) for shard in self._raised)
@@ -50,11 +51,11 @@ class EpochFilter:
         return Entry(SHARD_KEY, facts)
 
     def fold(self, fact: EpochSeen) -> None:
-        """Recovery."""
+        """Recovery: apply a fact."""
         self._epochs[ShardId(fact.group, fact.number)] = fact.epoch
 
     def dump(self) -> tuple[Any, ...]:
-        """What a checkpoint keeps: facts that `fold` takes back."""
+        """The facts that a checkpoint stores; `fold` restores them."""
         return tuple(self._fact(shard) for shard in sorted(self._epochs))
 
     def _fact(self, shard: ShardId) -> EpochSeen:

@@ -1,21 +1,22 @@
 """The fencing protocol: turns a claim or a round's plan into statements, and judges each answer.
 
-Each function is a *talk*: a generator that yields statements and is sent their replies. When an
-answer is in doubt it yields `Unclear`; whoever drives it may let it rest there, and when it goes
-on it says the *identical* statement again. It must not do I/O, count time, or give up by itself.
+Each function is a *protocol coroutine*: a generator that yields statements and is sent their
+replies. When an outcome is unknown it yields `Unclear`; its driver may suspend it there, and when
+resumed it sends the *identical* statement again. It must not do I/O, measure time, or give up by
+itself.
 
-Why nothing but the identical statement settles a doubt (the interleaving that costs a frame):
- 1. owner A sends "position 7 is X, if op is p" and gets a timeout; the statement is on its way
- 2. A reads the register, sees position 6, and believes that X failed: it tells the client so
- 3. the statement lands: X is committed, though reported as failed; had A reused position 7 for
+Why only the identical statement settles an unknown outcome (the interleaving that loses a frame):
+ 1. owner A sends "position 7 is X, if op is p" and gets a timeout; the statement is in transit
+ 2. A reads the register, sees position 6, concludes that X failed, and reports so to the client
+ 3. the statement arrives: X is committed, though reported as failed; had A reused position 7 for
     another frame Y, the journal would now hold X while A acts on Y
-With the identical statement each outcome is told apart: applied, or refused with our own op (an
-earlier copy won), or refused by a higher epoch (we are fenced). For the same reason the driver
-under us must never repeat a conditional statement in secret: our success would look like 3.
+With the identical statement the outcomes differ: applied, or refused with our own op (an earlier
+copy was applied), or refused by a higher epoch (we are fenced). For the same reason the driver
+below us must never repeat a conditional statement by itself: our success would look like 3.
 
-Why a claim reads after it has bumped, and looks at `op`:
+Why a claim reads after its bump, and compares `op`:
  1. A and B both read epoch 4 and send "epoch 5, if epoch is 4"; both time out
- 2. B's lands. Both read epoch 5; without a look at `op` both go on: two owners in one epoch
+ 2. B's is applied. Both read epoch 5; without comparing `op` both go on: two owners in one epoch
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ from peloton.runtime.ports import (
 CUT_SEGMENTS_MAX = 8
 """Segments cut in one round."""
 SWEEP_SEGMENTS = 4
-"""Segments cut once more each time: a row that lands late makes a deleted one visible again."""
+"""Segments cut once more each time: a late write of a row makes a deleted one visible again."""
 
 T = TypeVar("T")
 
 
 class FoundItems(Struct, frozen=True, gc=False):
-    """Part of what a reading talk finds, handed out as it is found."""
+    """Part of what a reading coroutine finds, yielded as it is found."""
 
     items: tuple[bytes | Frame, ...]
 
@@ -82,7 +83,7 @@ ProtocolCoroutine = Generator[StatementBatch, tuple[StatementReply, ...], T]
 ReadCoroutine = Generator[StatementBatch | FoundItems, tuple[StatementReply, ...], None]
 
 
-# ---- the three ways to say a statement -------------------------------------------------------
+# ---- the three ways to send a statement ------------------------------------------------------
 
 
 def _write(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
@@ -90,11 +91,11 @@ def _write(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
     left = tuple(statements)
     while left:
         replies = yield left
-        asked = zip(left, replies, strict=True)
-        doubts = [(said, reply) for said, reply in asked if not isinstance(reply, WriteStored)]
-        left = tuple(said for said, _ in doubts)
-        if doubts:
-            yield Unclear(_text(doubts[0][1]))
+        pairs = zip(left, replies, strict=True)
+        unclear = [(write, reply) for write, reply in pairs if not isinstance(reply, WriteStored)]
+        left = tuple(write for write, _ in unclear)
+        if unclear:
+            yield Unclear(_text(unclear[0][1]))
 
 
 def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
@@ -118,7 +119,7 @@ def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> ProtocolCoroutine[
         elif reply.epoch is None:
             raise JournalBroken(f"{hold.shard}: the register is gone, or this is another keyspace")
         elif reply.op == write.op:
-            return None  # an earlier copy of this very write won
+            return None  # an earlier copy of this very write was applied
         elif reply.epoch > hold.epoch:
             definite = alone and isinstance(write, Advance)
             return Fenced(f"{hold.shard}: epoch {reply.epoch} has begun", definite=definite)
@@ -127,9 +128,7 @@ def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> ProtocolCoroutine[
 
 
 def _text(reply: StatementReply) -> str:
-    return (
-        reply.text if isinstance(reply, StatementFailed) else f"an answer out of place: {reply!r}"
-    )
+    return reply.text if isinstance(reply, StatementFailed) else f"unexpected answer: {reply!r}"
 
 
 def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
@@ -139,11 +138,11 @@ def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
     return rows[0]
 
 
-# ---- talks of the owner ----------------------------------------------------------------------
+# ---- coroutines of the owner -----------------------------------------------------------------
 
 
 def claim(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
-    """Look, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
+    """Read, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
     row = yield from _register(shard)
     bump = Bump(shard, row.epoch, op, owner)
     while True:
@@ -190,7 +189,7 @@ def commit(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]
 
 
 def release(hold: Hold, op: bytes) -> ProtocolCoroutine[Fenced | None]:
-    """Leave the register without an owner's name; the epoch stays."""
+    """Clear the owner's name in the register; the epoch stays."""
     return (yield from _decide(hold, Free(hold.shard, hold.epoch, hold.op, op)))
 
 
@@ -200,7 +199,7 @@ def _advance(hold: Hold, plan: RoundPlan) -> Advance:
 
 
 def _still_ours(hold: Hold) -> ProtocolCoroutine[Fenced | None]:
-    """One look at the epoch after loading, before the first row that no condition guards."""
+    """Read the epoch once after loading, before the first row that no condition guards."""
     if not hold.still_ours:
         row = yield from _register(hold.shard)
         if row.epoch != hold.epoch:
@@ -210,18 +209,18 @@ def _still_ours(hold: Hold) -> ProtocolCoroutine[Fenced | None]:
 
 
 def _write_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
-    """Checkpoint rows; every bucket that is full, or the last, is read back and compared.
+    """Write checkpoint rows; read back and compare every bucket that is full, and the last.
 
-    Parts that are missing are a store's loss only if the shard is still ours: a younger owner
-    drops the checkpoints that nobody will finish, and this one is among them for it.
+    Missing parts are a loss of the store only if the shard is still ours: a younger owner drops
+    checkpoints that nobody will finish, and this may be one.
     """
     yield from _write(InsertRow(hold.shard, row) for row in plan.part_rows)
     for row in plan.part_rows:
-        bucket, place = divmod(row.number, BUCKET_PARTS)
-        if row.parts or place == BUCKET_PARTS - 1:
-            ask = ReadBucket(hold.shard, row.position, row.epoch, bucket)
-            rows = _bucket((yield from _read(ask)), bucket)
-            if rows is None or len(rows) != place + 1:
+        bucket, at = divmod(row.number, BUCKET_PARTS)
+        if row.parts or at == BUCKET_PARTS - 1:
+            read = ReadBucket(hold.shard, row.position, row.epoch, bucket)
+            rows = _bucket((yield from _read(read)), bucket)
+            if rows is None or len(rows) != at + 1:
                 owner = yield from _register(hold.shard)
                 if owner.epoch != hold.epoch:
                     return Fenced(f"{hold.shard}: epoch {owner.epoch} has begun")
@@ -234,10 +233,10 @@ def _write_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None
 
 
 def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[bool]:
-    """A piece: some segments wholly under the previous checkpoint, and then one checkpoint.
+    """Cut some segments wholly below the previous checkpoint, or else drop one checkpoint.
 
-    Never before the floor is *known* to have moved: a cut under a floor that is only hoped for
-    deletes what the register still names.
+    Never before the floor is *known* to have moved: a cut below a floor whose move is unclear
+    could delete what the register still names. Returns whether there is more to cut.
     """
     assert hold.manifest is not None
     end = hold.manifest.previous[0] // SEGMENT_FRAMES
@@ -257,14 +256,14 @@ def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutin
 def _obsolete(
     hold: Hold, abandoned: tuple[tuple[int, int], ...]
 ) -> ProtocolCoroutine[list[tuple[int, int, int]]]:
-    """Checkpoints that neither the register nor its previous generation nor we need."""
+    """Checkpoints that are neither the floor nor the previous generation, nor being written."""
     assert hold.manifest is not None
     previous = hold.manifest.previous
     if hold.oldest is None:
         hold.oldest = (0, 0, 0)
         if previous[0]:
-            ask = ReadBucket(hold.shard, previous[0], previous[1], 0)
-            rows = _bucket((yield from _read(ask)), 0)
+            read = ReadBucket(hold.shard, previous[0], previous[1], 0)
+            rows = _bucket((yield from _read(read)), 0)
             if rows:
                 hold.oldest = chain.unpack_manifest(rows[0].body).previous
     unnamed = [(*key, 0) for key in abandoned if key[1] < hold.epoch]
@@ -274,7 +273,7 @@ def _obsolete(
 
 
 def _drop_checkpoint(hold: Hold, obsolete: tuple[int, int, int]) -> ProtocolCoroutine[None]:
-    """From the last bucket down, so that what a crash leaves can be counted again from 0."""
+    """Delete from the last bucket down, so that what a crash leaves can be counted from 0."""
     position, epoch, rows = obsolete
     buckets = -(-rows // BUCKET_PARTS)
     while not rows and (yield from _read(ReadBucket(hold.shard, position, epoch, buckets))):
@@ -291,10 +290,10 @@ def load_checkpoint(hold: Hold) -> ReadCoroutine:
     position, epoch, _ = hold.floor
     manifest, bucket, total = None, 0, 0
     while position and not total:
-        ask = ReadBucket(hold.shard, position, epoch, bucket)
-        rows = _bucket((yield from _read(ask)), bucket)
+        read = ReadBucket(hold.shard, position, epoch, bucket)
+        rows = _bucket((yield from _read(read)), bucket)
         if not rows or not (rows[-1].parts or len(rows) == BUCKET_PARTS):
-            yield from _trouble(hold, f"{hold.shard}: checkpoint {position} is not whole")
+            yield from _raise_damage(hold, f"{hold.shard}: checkpoint {position} is incomplete")
             return
         if manifest is None:
             manifest = chain.unpack_manifest(rows[0].body)
@@ -309,8 +308,8 @@ def load_checkpoint(hold: Hold) -> ReadCoroutine:
 def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
     """The bucket's rows if they are intact and without a gap, else None."""
     rows = [row for row in found if isinstance(row, PartRow)]
-    for place, row in enumerate(rows):
-        if row.number != bucket * BUCKET_PARTS + place or not chain.intact(row):
+    for at, row in enumerate(rows):
+        if row.number != bucket * BUCKET_PARTS + at or not chain.intact(row):
             return None
     if rows and rows[-1].parts not in (0, rows[-1].number + 1):
         return None
@@ -318,7 +317,7 @@ def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
 
 
 def load_tail(hold: Hold) -> ReadCoroutine:
-    """The frames after the floor, up to the last that we know committed."""
+    """The frames after the floor, up to the last that we know to be committed."""
     if hold.manifest is None:
         raise JournalRefused(f"{hold.shard}: read the checkpoint first")
     floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
@@ -331,14 +330,14 @@ def load_tail(hold: Hold) -> ReadCoroutine:
             yield FoundItems(tuple(_frames(walk, picked)))
         walk.finish(last_position, last_chain)
     except chain.Mismatch as mismatch:
-        yield from _trouble(hold, str(mismatch))
+        yield from _raise_damage(hold, str(mismatch))
 
 
 def pick_frames(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
-    """Of each position in the tail the rows of the largest epoch not above ours.
+    """Of each position in the tail the rows of the highest epoch not above ours.
 
-    Rows of lower epochs are losers: a later owner began with a last position at or beyond what
-    was committed and writes only after it. So one epoch is right, and the chain proves it.
+    Rows of lower epochs were not committed: a later owner began with a last position at or beyond
+    what was committed, and writes only after it. So one epoch is right, and the chain proves it.
     """
     best: dict[int, list[FrameRow]] = {}
     for row in found:
@@ -355,18 +354,18 @@ def pick_frames(found: tuple[object, ...], *, epoch: int, tail: range) -> list[l
 def _frames(walk: chain.Walk, picked: list[list[FrameRow]]) -> Iterable[Frame]:
     for rows in picked:
         if [row.part for row in rows] != list(range(rows[0].parts)):
-            raise chain.Mismatch(f"{walk.shard}: frame {rows[0].position} is not whole")
+            raise chain.Mismatch(f"{walk.shard}: frame {rows[0].position} is incomplete")
         body = b"".join(row.body for row in rows)
         walk.step(rows[0], body)
         yield Frame(rows[0].position, body)
 
 
-def _trouble(hold: Hold, text: str) -> ProtocolCoroutine[None]:
-    """Trouble in loading is damage only if we are still owner.
+def _raise_damage(hold: Hold, text: str) -> ProtocolCoroutine[None]:
+    """What does not fit in loading is damage only if we are still the owner; else Overtaken.
 
-    1. we claim epoch 5 and begin to read; the process sleeps
+    1. we claim epoch 5 and begin to read; the process is paused
     2. B claims epoch 6, moves the floor, cuts what we were about to read
-    3. we wake up and find a hole: a healthy shard, and not ours
+    3. we resume and find a gap: the shard is healthy, but not ours
     """
     row = yield from _register(hold.shard)
     if row.epoch != hold.epoch:

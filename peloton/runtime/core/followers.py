@@ -1,10 +1,9 @@
-"""Followers of a shard's change feed: queries that are answered when there is something to tell.
+"""Followers of a shard's change feed: queries that wait until there is a change for them.
 
-Turns `FollowChanges` and committed frames into pages, each for the followers that want it: a query
-that finds nothing after its mark is kept, and answered by the first frame with a change it names.
-A frame is looked up by the names of its keys, so it costs nothing to followers of others. What is
-kept is bounded: `FOLLOWERS_MAX` queries, each for `FOLLOW_S`, after which it gets an empty page and
-asks again. It must never show what is not safe, and holds no pages for anybody.
+A `FollowChanges` that finds nothing after its mark is kept, and answered with the first committed
+frame that has a change of its names. Followers are indexed by name, so a frame costs nothing to
+followers of other names. At most `FOLLOWERS_MAX` queries are kept, each for `FOLLOW_S`, after which
+it gets an empty page and asks again. It must never show what is not durable, and keeps no pages.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Followers:
         return next((one.until_s for one in self._waiting.values()), None)
 
     def add(self, reply_to: Any, query: FollowChanges, now: float) -> list[AskAnswer]:
-        """A query: its answer, or none as long as there is nothing to tell."""
+        """Add a query; returns its answer, or nothing while there is no change for it."""
         follower = _Follower(reply_to, query, now + FOLLOW_S)
         mark = Mark(*query.mark) if query.mark is not None else None
         page = self._changes.after(mark, follower.limit, wanted=follower.wants)
@@ -84,9 +83,9 @@ class Followers:
         return []
 
     def framed(self, position: int, lines: tuple[StoryLine, ...]) -> list[AskAnswer]:
-        """A frame is safe: the answers to those who wait for one of its changes.
+        """A frame is durable: the answers to the queries that wait for one of its changes.
 
-        Nothing before it was wanted by them, or they would not wait any more.
+        No change before it was for them, or they would not be waiting.
         """
         if not self._waiting:
             return []
@@ -127,12 +126,12 @@ class Followers:
 
 
 def name_of(key: Key) -> str:
-    """By what an entity's changes are followed: `task/<name>/3`, `job/<name>`."""
+    """The name by which an entity is followed: `task/<name>/3`, `job/<name>`."""
     return key.split("/", 2)[1]
 
 
 def _page(changes: list[Change], limit: int) -> Page:
-    """So many of one frame's changes as a page takes."""
+    """A page of the first of one frame's changes, as many as fit."""
     size = 0
     for count, change in enumerate(changes):
         if count >= limit or size >= CHANGES_PAGE_BYTES_MAX:

@@ -1,19 +1,19 @@
-"""Who owns a shard: one daemon's part in claiming, handing over and giving up.
+"""Hand-over of shards: one daemon's part in claiming, draining and giving up.
 
-Turns news of the membership, and what became of its own shards, into orders: make an owner node,
-own, drain, drop, remove the node, tell all others that this daemon is unfit or leaving. Nobody
-coordinates: all rank the members alike (`ranked`), and each daemon acts for itself alone. It must
-never take a node for a right to write: two daemons may believe that they own a shard, and only the
-journal tells which one does. What goes wrong otherwise, in five steps:
+Turns news of the membership, and what became of its own shards, into actions: create an owner
+node, own, drain, drop, remove the node, announce that this daemon is unfit or leaving. There is no
+coordinator: all daemons rank the members alike (`ranked`), and each acts for itself. It must never
+take an owner node for a right to write: two daemons may believe that they own a shard, and only
+the journal decides which one does. What goes wrong otherwise, in five steps:
 
-1. A owns a shard and is cut off from the membership service, not from the store.
-2. The service ends A's session; B sees A's node vanish, makes its own, and claims: a new epoch.
-3. A cannot know: nobody can tell it. It goes on writing, and its next frame is fenced.
-4. If A now claimed again because "its node stands", B would be fenced, and so on for ever.
-5. So a shard that was lost is owned again only after the service said anew that the node is ours.
+1. A owns a shard and is partitioned from the membership service, but not from the store.
+2. The service ends A's session; B sees A's node vanish, creates its own, and claims: a new epoch.
+3. A cannot know. It goes on writing, and its next frame is fenced.
+4. If A now claimed again because it believes that its node exists, B would be fenced, and so on.
+5. So a lost shard is claimed again only after the service confirmed anew that the node is ours.
 
-What moves a shard from state to state is one table, total: `core/ownership.py`. A *wish* is what
-the newest view asks for: take the shard, yield it, or hold still.
+The state machine of a shard is one total table: `core/ownership.py`. An *assignment* is what the
+newest view asks of this daemon for a shard: take, yield or hold.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from peloton.runtime.ports import (
 )
 
 CLAIMS_IN_FLIGHT_MAX = 8
-"""Shards a daemon claims at once; more would make each wait longer for the store."""
+"""Shards a daemon claims at once; with more each would wait longer for the store."""
 DRAINS_IN_FLIGHT_MAX = 8
-"""Shards it hands over at once: those that wait for a busy claimer had better go on working."""
+"""Shards it hands over at once: others had better go on working while their claimer is busy."""
 UNFIT_S = 60.0
 DAMAGED_S = 600.0
-"""After so long a shard that could not be recovered is tried again: what a read of a store that was
-mended meanwhile did not find, or another version put there, may be whole by now."""
+"""After so long a shard that could not be recovered is tried again: the store may have been
+repaired meanwhile, or another version may have rewritten the data."""
 FAILS_MAX = 3
 """Claims of one shard that fail in a row before the daemon calls itself unfit."""
 FAIL_FIRST_S = 0.5
 FAIL_S_MAX = 15.0
 FAILS_FORGOTTEN_S = 60.0
-"""A shard that was open for so long did not fail in a row with what was before."""
+"""After a shard was open for so long, earlier failures do not count."""
 NODE_AGAIN_S = 1.0
-"""Pause after an operation on a node of which nobody knows whether it happened."""
+"""Pause after an operation on a node whose outcome is unknown."""
 
 
 _OF_OUTCOME = {
@@ -74,17 +74,17 @@ _MOVING = (OwnershipState.DRAINING, OwnershipState.REMOVING)
 
 
 class UnexpectedAnswer(Exception):
-    """An answer to nothing: what we believe of the membership service is wrong."""
+    """The membership service answered what was not asked: it breaks its contract."""
 
 
 class ShardStatus:
-    """What a daemon knows of one shard."""
+    """What a daemon knows of one shard and its owner node."""
 
     def __init__(self) -> None:
         self.state = OwnershipState.OUT
-        self.owner = ""  # whose node, as far as we know; ours also when it may be
-        self.sure = 0  # older views know less of it than we do
-        self.first = ""  # in rank
+        self.owner = ""  # member of the node, to our best knowledge; ours also if it may be ours
+        self.version = 0  # of that knowledge; older views do not change it
+        self.first = ""  # member that ranks first
         self.fails = 0
         self.claim_at_s = 0.0
         self.node_at_s = 0.0
@@ -92,7 +92,7 @@ class ShardStatus:
 
 
 class Handoff:
-    """One daemon's part, for all shards of all groups. Every call returns what is to be done."""
+    """One daemon's part, for all shards of all groups. Every call returns actions to carry out."""
 
     def __init__(self, process: str, node: MemberNode, *, sizes: Mapping[str, int]) -> None:
         self.node = node
@@ -121,59 +121,59 @@ class Handoff:
         return self._settle(now)
 
     def heard(self, news: MembershipNews, now: float) -> list[ShardAction]:
-        """The membership service said something; of an older session it is no news."""
+        """News of the membership service; news of an older session are ignored."""
         if news.member == self.member:
-            _HEARD[type(news)](self, news, now)
+            _ON_NEWS[type(news)](self, news, now)
         return self._settle(now)
 
     def opened(self, shard: ShardId, now: float) -> list[ShardAction]:
-        """The shard takes mail."""
+        """The shard was recovered and takes mail."""
         self.places[shard].opened_at_s = now
         self._happened(shard, OwnershipEvent.OPENED)
         return self._settle(now)
 
     def closed(self, shard: ShardId, now: float) -> list[ShardAction]:
-        """The shard was given back, or dropped, by order."""
+        """The shard was drained or dropped, as ordered."""
         self._happened(shard, OwnershipEvent.CLOSED)
         return self._settle(now)
 
     def lost(
         self, shard: ShardId, now: float, *, gave_up: bool = False, damaged: str = ""
     ) -> list[ShardAction]:
-        """The shard ended by itself: fenced, not taken, or its shell raised.
+        """The shard ended by itself: fenced, claim lost, or its shell raised.
 
-        `gave_up`: the store was out of reach too long. `damaged` says what a person has to mend.
+        `gave_up`: the store was unreachable too long. `damaged` is what an operator has to repair.
         """
         place = self.places[shard]
-        if place.state in _HERE:  # else it was on its way out, and that is no failure
+        if place.state in _HERE:  # else it was being closed, which is no failure
             self._failed(place, now)
             self._orders.append(ShardAction(ActionKind.LOOK))
             if gave_up or place.fails >= FAILS_MAX:
                 self._unfit[shard.group] = now + UNFIT_S
-                self._say()
+                self._announce()
         if damaged:
             self.damaged[shard], self._damaged_until[shard] = damaged, now + DAMAGED_S
-            self._say()
+            self._announce()
         self._happened(shard, OwnershipEvent.LOST)
         return self._settle(now)
 
     def drain_all(self, now: float) -> list[ShardAction]:
-        """The daemon goes: all others are told first, so that each shard moves once, and now."""
+        """The daemon stops. It announces that first, so that each shard moves once, at once."""
         self.leaving = True
-        self._say()
+        self._announce()
         return self._settle(now)
 
     def tick(self, now: float) -> list[ShardAction]:
-        """A moment that was waited for has come."""
+        """The time of `wake_at_s` has come."""
         return self._settle(now)
 
-    # ---- what is asked ----
+    # ---- state, for the shell ----
 
     @property
     def current(self) -> bool:
-        """Whether what is answered here may be called current, and new work may be begun.
+        """Whether answers from here count as current, and new work may be begun.
 
-        A suspended session may be over without our knowing; then another owner may be ahead.
+        A suspended session may have ended without our knowing; then there may be a newer owner.
         """
         return self.session is SessionState.CONNECTED and not self.left
 
@@ -193,34 +193,34 @@ class Handoff:
 
     # ---- news of the membership ----
 
-    def _session(self, news: Session, now: float) -> None:
+    def _on_session(self, news: Session, now: float) -> None:
         self.session = news.state
         if news.state is SessionState.CONNECTED:
             self._joined = news.version
         elif news.state is SessionState.LOST:
             self._lose()
 
-    def _look(self, view: MembershipView, now: float) -> None:
+    def _on_view(self, view: MembershipView, now: float) -> None:
         if self.view is not None and view.version < self.view.version:
             return
         if self.member not in view.members and view.version >= self._joined:
-            self._lose()  # somebody emptied the service: the others rank without us
+            self._lose()  # the service's data was deleted: the others rank without us
             return
         same = self.view is not None and self.view.members == view.members
         self.view = view
         for shard, place in self.places.items():
-            if view.version >= place.sure:
+            if view.version >= place.version:
                 place.owner = view.owners.get(shard, "")
-        if not same:  # ranking costs milliseconds, and most views differ in owners alone
+        if not same:  # ranking takes milliseconds, and most views differ only in owners
             self._rank()
 
-    def _answer(self, answer: NodeAnswer, now: float) -> None:
+    def _on_answer(self, answer: NodeAnswer, now: float) -> None:
         place = self.places[answer.shard]
         if answer.outcome is NodeOutcome.UNSURE:
-            place.owner = self.member  # perhaps; a view will tell
+            place.owner = self.member  # perhaps; a later view decides
             place.node_at_s = now + NODE_AGAIN_S
         else:
-            place.sure = answer.version
+            place.version = answer.version
             held = answer.outcome is NodeOutcome.HELD
             place.owner = self.member if held else answer.owner
             if self.view is not None and self.view.version > answer.version:
@@ -228,23 +228,23 @@ class Handoff:
         self._happened(answer.shard, _OF_OUTCOME[answer.outcome])
 
     def _lose(self) -> None:
-        """All nodes are gone or soon will be, so all others may claim: nothing of ours stays."""
+        """The session is lost, and with it all our nodes: others may claim our shards."""
         self.session, self.view = SessionState.LOST, None
         for shard, place in self.places.items():
             self._happened(shard, OwnershipEvent.SESSION_LOST)
-            place.owner, place.sure, place.first, place.node_at_s = "", 0, "", 0.0
+            place.owner, place.version, place.first, place.node_at_s = "", 0, "", 0.0
         if not self.leaving:
             self._join()
 
     def _join(self) -> None:
-        """Under a new id: the old one's nodes may stand for a while, and are another's to us."""
+        """Join under a new id: nodes of the old one may exist for a while, and are not ours."""
         self._lives += 1
         self.member = f"{self._process}.{self._lives}"
         self.session = SessionState.SUSPENDED
         self._orders.append(ShardAction(ActionKind.JOIN))
 
-    def _say(self) -> None:
-        """Our node changes; to ourselves it counts at once, to others when they see it."""
+    def _announce(self) -> None:
+        """Update our member node; our own ranking uses it at once, others when they see it."""
         node = replace(
             self.node,
             unfit=tuple(sorted(self._unfit)),
@@ -265,14 +265,14 @@ class Handoff:
     # ---- the table ----
 
     def _settle(self, now: float) -> list[ShardAction]:
-        """Go on with every shard as far as it goes by itself."""
-        self._look_again(now)
+        """Move every shard by the table until nothing follows; returns the actions."""
+        self._expire(now)
         for shard, place in self.places.items():
             self._happened(
                 shard,
                 OwnershipEvent.OURS if place.owner == self.member else OwnershipEvent.NOT_OURS,
             )
-            while self._may(shard, now) and self._happened(shard, self._wish(shard)):
+            while self._may(shard, now) and self._happened(shard, self._assignment(shard)):
                 pass
         if self.leaving and not self.left and self._counts[OwnershipState.OUT] == len(self.places):
             self.left = True
@@ -280,18 +280,18 @@ class Handoff:
         orders, self._orders = self._orders, []
         return orders
 
-    def _look_again(self, now: float) -> None:
-        """What was said of us long ago need not be so any more."""
-        mended = [shard for shard, until_s in self._damaged_until.items() if until_s <= now]
-        for shard in mended:
+    def _expire(self, now: float) -> None:
+        """Withdraw announcements (damaged, unfit) whose time is over."""
+        retry = [shard for shard, until_s in self._damaged_until.items() if until_s <= now]
+        for shard in retry:
             del self.damaged[shard], self._damaged_until[shard]
         fit = [group for group, until_s in self._unfit.items() if until_s <= now]
         for group in fit:
             del self._unfit[group]
-        if mended or fit:
-            self._say()
+        if retry or fit:
+            self._announce()
 
-    def _wish(self, shard: ShardId) -> Assignment:
+    def _assignment(self, shard: ShardId) -> Assignment:
         place = self.places[shard]
         if self.leaving:
             return Assignment.YIELD
@@ -305,19 +305,19 @@ class Handoff:
         return place.first == self.member or place.owner == self.member
 
     def _may(self, shard: ShardId, now: float) -> bool:
-        """Whether it is time, and there is room, for what the wish would begin."""
+        """Whether backoff and the limits allow now what the assignment would begin."""
         place = self.places[shard]
-        step = TABLE[place.state][self._wish(shard)]
+        step = TABLE[place.state][self._assignment(shard)]
         if isinstance(step, NoTransition):
             return False
-        verb = step.action
-        if verb is ActionKind.CREATE:
+        action = step.action
+        if action is ActionKind.CREATE:
             busy = sum(self._counts[state] for state in _CLAIMING)
             early = now < max(place.claim_at_s, place.node_at_s)
             return not early and busy < CLAIMS_IN_FLIGHT_MAX
-        if verb is ActionKind.REMOVE:
+        if action is ActionKind.REMOVE:
             return now >= place.node_at_s
-        if verb is ActionKind.DRAIN and not self.leaving and shard.group not in self._unfit:
+        if action is ActionKind.DRAIN and not self.leaving and shard.group not in self._unfit:
             return sum(self._counts[state] for state in _MOVING) < DRAINS_IN_FLIGHT_MAX
         return True
 
@@ -337,8 +337,8 @@ class Handoff:
         return True
 
 
-_HEARD: Mapping[type, Callable[[Handoff, Any, float], None]] = {
-    Session: Handoff._session,
-    MembershipView: Handoff._look,
-    NodeAnswer: Handoff._answer,
+_ON_NEWS: Mapping[type, Callable[[Handoff, Any, float], None]] = {
+    Session: Handoff._on_session,
+    MembershipView: Handoff._on_view,
+    NodeAnswer: Handoff._on_answer,
 }

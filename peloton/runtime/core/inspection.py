@@ -1,8 +1,8 @@
-"""What may be asked of a shard as such, from wherever the asker is: lists, stories, changes.
+"""Queries to a shard as a whole, from any daemon: dead letters, stories, changes, listings.
 
-Turns a query to `shard/<group>/<number>` into an answer that can travel: summaries as the values
-of their kind, everything journaled as the rows of frames. It must not change the shard; the one
-order among them, `Redrive`, is the shard's own affair.
+Turns a query to `shard/<group>/<number>` into an answer that can be sent: summaries as values of
+their kind, everything journaled as rows of frames. It must not change the shard; `Redrive`, the
+one command among them, is carried out by the shard.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ SHARD_KIND = "shard"
 
 
 def shard_key(shard: ShardId) -> Key:
-    """How a shard itself is addressed."""
+    """The address of a shard as a whole."""
     return key(SHARD_KIND, shard.group, shard.number)
 
 
 class ListDeadLetters(Query, frozen=True, gc=False, array_like=True):
-    """What is set aside or in quarantine; answered by `InspectionRows`, one row for each fact."""
+    """Dead letters and quarantines; answered by `InspectionRows`, one row for each fact."""
 
 
 class ReadStory(Query, frozen=True, gc=False, array_like=True):
-    """What an entity did lately and why; `member` is of a crowd, -1: all. Answered by
-    `InspectionRows`.
+    """What an entity did lately and why; answered by `InspectionRows`.
+
+    `member` is one of a crowd, -1: all.
     """
 
     of: Key
@@ -43,19 +44,17 @@ class ReadStory(Query, frozen=True, gc=False, array_like=True):
 
 
 class ReadChanges(Query, frozen=True, gc=False, array_like=True):
-    """What was written down after a mark; without one, the mark of now. Answered by
-    `ChangesPage`.
-    """
+    """What was journaled after a mark; without one, the present mark. Answered by `ChangesPage`."""
 
     mark: tuple[int, int] | None = None
     limit: int = PAGE_MAX
 
 
 class FollowChanges(Query, frozen=True, gc=False, array_like=True):
-    """Like `ReadChanges`, of some entities, and answered when there is something to tell.
+    """Like `ReadChanges`, of some entities, and answered when there is a change.
 
     `names` are second parts of keys (`task/<name>/3`), `kinds` first parts; empty: any. A shard
-    answers at once where it has such changes after the mark, or a gap, or was given no mark; else
+    answers at once if it has such changes after the mark, or a gap, or was given no mark; else
     with the first frame that has some, or with an empty page after `followers.FOLLOW_S`.
     """
 
@@ -65,18 +64,18 @@ class FollowChanges(Query, frozen=True, gc=False, array_like=True):
     limit: int = PAGE_MAX
 
     def behind(self, mark: tuple[int, int]) -> FollowChanges:
-        """The same question, from there on."""
+        """The same query, from that mark on."""
         return msgspec.structs.replace(self, mark=mark)
 
 
 class Redrive(Message, frozen=True, gc=False, array_like=True):
-    """A person's order: try again what was set aside, and lift the quarantine."""
+    """An operator's command: try the dead letters of a key again, and lift its quarantine."""
 
     of: Key
 
 
 class InspectionRows(Value, frozen=True, gc=False, array_like=True):
-    """Rows as a frame has them, each with its time."""
+    """Rows in the encoding of frames, each with its time."""
 
     rows: tuple[tuple[float, bytes], ...]
 
@@ -91,7 +90,7 @@ class ChangesPage(Value, frozen=True, gc=False, array_like=True):
 
 
 class RedriveDone(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `Redrive`: it was done, and stands in the journal."""
+    """Answer to `Redrive`: it was done, and is journaled."""
 
 
 QUERIES: dict[int, type] = {
@@ -106,7 +105,7 @@ SHARD_ANSWERS: dict[int, type] = {501: InspectionRows, 502: ChangesPage, 503: Re
 
 
 def answer_inspection(shard: Shard, query: Message | Query) -> Any:
-    """What the shard says to that; called between two turns."""
+    """The answer of the shard; called between two turns."""
     if isinstance(query, ListViews):
         return shard.views.page(query)
     if isinstance(query, ListDeadLetters):
@@ -124,22 +123,22 @@ def answer_inspection(shard: Shard, query: Message | Query) -> Any:
     return Unavailable(f"a shard does not answer {type(query).__name__}")
 
 
-def story_lines(codec: Codec, told: InspectionRows) -> list[StoryLine]:
-    """The lines again, where they are read."""
-    return [_line(codec.decode_entry(row), at) for at, row in told.rows]
+def story_lines(codec: Codec, answer: InspectionRows) -> list[StoryLine]:
+    """The lines of an answer, decoded."""
+    return [_line(codec.decode_entry(row), at) for at, row in answer.rows]
 
 
 def changes_of(codec: Codec, read: ChangesPage) -> list[Change]:
-    """The changes again, where they are read."""
+    """The changes of an answer, decoded."""
     return [
         Change(Mark(position, k), _line(codec.decode_entry(row), at))
         for position, k, at, row in read.rows
     ]
 
 
-def facts_of(codec: Codec, told: InspectionRows) -> list[tuple[Key, Fact]]:
-    """Pairs of who and what."""
-    entries = [codec.decode_entry(row) for _, row in told.rows]
+def facts_of(codec: Codec, answer: InspectionRows) -> list[tuple[Key, Fact]]:
+    """The facts of an answer, decoded, each with its key."""
+    entries = [codec.decode_entry(row) for _, row in answer.rows]
     return [(entry.key, fact) for entry in entries for fact in entry.facts]
 
 
@@ -149,7 +148,7 @@ def _read(shard: Shard, query: ReadChanges) -> ChangesPage:
 
 
 def read_of(codec: Codec, page: Page, *, rows_of: dict[Mark, bytes] | None = None) -> ChangesPage:
-    """A page as it travels. `rows_of` keeps the rows, for pages that have the same changes."""
+    """A page in its encoded form. `rows_of` caches rows for pages with the same changes."""
     known = {} if rows_of is None else rows_of
     for change in page.changes:
         if change.mark not in known:

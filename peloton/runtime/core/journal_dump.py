@@ -1,8 +1,8 @@
-"""What stands in a journal, in values that JSON has: for people, and for tools that know no type.
+"""Dumps a journal as JSON values, for people and for tools without our types.
 
 Turns frames and recovered states into lines with the names of fields. What this program does not
-know, such as a fact of a later version, is shown as it is stored. It must not refuse anything for
-that, nor check anything: that is `journal_check`.
+know, such as a fact of a later version, is shown as it is stored: it must not be refused. Nothing
+is checked here; that is `journal_check`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Line = dict[str, Any]
 
 
 def name_of(shard: ShardId) -> str:
-    """As people write it: jobmgr-3."""
+    """The name of a shard for people, such as `jobmgr-3`."""
     return f"{shard.group}-{shard.number}"
 
 
@@ -127,7 +127,7 @@ def _holds(written: str, member: int) -> bool:
 
 
 def figures(contents: Contents, codec: Codec) -> Line:
-    """What a shard takes, and what its frames say."""
+    """Sizes of a shard, and counts of what its frames hold."""
     row, frames, tail = contents.register, contents.frames, contents.tail
     facts: Counter[str] = Counter()
     entries = 0
@@ -159,13 +159,13 @@ def figures(contents: Contents, codec: Codec) -> Line:
 
 
 def untyped(raw: bytes | msgspec.Raw) -> Any:
-    """Bytes of which no type is known."""
+    """The value of MessagePack bytes without a known type."""
     value = attempt(msgpack.unpackb, bytes(raw), strict_map_key=False)
     return bytes(raw).hex() if isinstance(value, Failure) else plain(value)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can have it: records by the names of their fields, sets as ranges."""
+    """A value in JSON's types: records by the names of their fields, sets as ranges."""
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Bits):
@@ -192,7 +192,7 @@ def _name(value: Any) -> str:
 
 
 def ranges(raw: int) -> str:
-    """Members as people write them: 0-9,12."""
+    """Members as ranges, such as `0-9,12`."""
     found, members = [], members_of(raw)
     at = 0
     while at < len(members):

@@ -1,8 +1,8 @@
 """A shard's part of the journal, read without owning it.
 
-Turns rows into checkpoint parts and committed frames, and names everything that does not fit
-together, where the owner's reading would stop at the first. It must not claim or write: it works
-beside a running owner. What an owner changed while it was read is read again, and is no finding.
+Turns rows into checkpoint parts and committed frames, and reports everything that does not fit
+together, where the owner would stop at the first. It must not claim or write: it works beside a
+running owner. What the owner changed during the reading is read again, and is no finding.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, Frame, ShardId, Unreachable
 
 READS_MAX = 5
-"""So often a shard is read again whose owner moved its floor meanwhile."""
+"""How often a shard is read at most, if its owner moves the floor each time."""
 
 
 class Finding(Struct, frozen=True, gc=False):
-    """Something that is wrong. `position` 0 and `key` empty: not of one frame, not of one key."""
+    """Something wrong in the journal; `position` 0 or `key` "": not of one frame, or one key."""
 
     shard: ShardId
     text: str
@@ -56,7 +56,7 @@ class StoredFrame(Struct, frozen=True, gc=False):
 
 
 class Contents(Struct, frozen=True, gc=False):
-    """What there is of a shard. `frames` begins below the floor where older ones are still kept."""
+    """All that is stored of a shard. `frames` includes frames below the floor that are not cut."""
 
     shard: ShardId
     register: RegisterRow
@@ -82,12 +82,12 @@ def read_shard(shard: ShardId) -> ProtocolCoroutine[Contents | None]:
         if not contents.findings:
             return contents
         after = yield from _register(shard)
-        if after is not None and _as_before(row, after):
+        if after is not None and _is_unchanged(row, after):
             return contents
     raise Unreachable(f"{shard}: its owner moved the floor {READS_MAX} times while it was read")
 
 
-def _as_before(row: RegisterRow, after: RegisterRow) -> bool:
+def _is_unchanged(row: RegisterRow, after: RegisterRow) -> bool:
     return (row.epoch, row.floor, row.floor_epoch) == (after.epoch, after.floor, after.floor_epoch)
 
 
@@ -119,7 +119,7 @@ def _contents(shard: ShardId, row: RegisterRow) -> ProtocolCoroutine[Contents]:
 
 
 def wrong_with(row: RegisterRow) -> list[str]:
-    """What no owner could have made of a register."""
+    """Values of a register that no owner could have written."""
     wrong = []
     if row.epoch < 0 or row.last_position < 0 or row.floor < 0:
         wrong.append(f"register: epoch {row.epoch}, position {row.last_position}, below 0")
@@ -142,7 +142,7 @@ def wrong_with(row: RegisterRow) -> list[str]:
 def _checkpoint(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
 ) -> ProtocolCoroutine[tuple[chain.Manifest | None, tuple[bytes, ...]]]:
-    """The parts at the floor; what is missing or damaged is found and left out."""
+    """The parts at the floor; missing or damaged ones become findings."""
     bodies: dict[int, bytes] = {}
     number = total = 0
 
@@ -179,7 +179,7 @@ def _checkpoint(
 def _frames(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
 ) -> ProtocolCoroutine[list[StoredFrame]]:
-    """Committed frames, ascending: all of the tail, and what is kept in one piece below it."""
+    """Committed frames, ascending: the tail, and those below it without a gap."""
     segment, rows = (row.last_position - 1) // SEGMENT_FRAMES, []
     while segment >= 0:
         some = yield from _ask(ReadSegment(shard, segment))
@@ -232,7 +232,7 @@ def _upto(run: tuple[int, int]) -> str:
 def _follow(
     shard: ShardId, row: RegisterRow, *, frames: list[StoredFrame], note: bytes | None
 ) -> list[Finding]:
-    """Follow the hash chain over all frames; `note` is what it is at the floor, if known."""
+    """Verify the hash chain over all frames; `note` is its value at the floor, if known."""
     found: list[Finding] = []
     value, at = (chain.GENESIS, 0) if frames and frames[0].position == 1 else (None, -1)
     if value is None and frames and frames[0].position == row.floor + 1:

@@ -1,9 +1,9 @@
 """The limits of one shard, as a value that its daemon hands in.
 
-Gathers what bounds the queues, frames, checkpoints and memories of a shard, so that a simulation
-can make them tiny and so meet every edge that a large number hides. The defaults are the numbers
-of the modules that keep them, which say what each is for. It must not hold what two daemons have
-to agree upon, such as what the rows of the store look like: limits may differ from life to life.
+Gathers what bounds the queues, frames, checkpoints and caches of a shard, so that a simulation can
+make them tiny and reach every edge that a large number hides. The defaults come from the modules
+that apply them, which say what each is for. It must not hold what daemons have to agree on, such
+as the layout of stored rows: limits may differ from daemon to daemon and from start to start.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from peloton.runtime.core.checkpoint import (
     Checkpointer,
 )
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.dead_letters import REDRIVEN_PER_FRAME_MAX
 from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.core.mailbox import COMMANDS_MAX
 from peloton.runtime.core.passivation import (
@@ -34,12 +35,11 @@ from peloton.runtime.core.pump import (
     TURNS_PER_FRAME_MAX,
     Budget,
 )
-from peloton.runtime.core.redrives import REDRIVEN_PER_FRAME_MAX
 from peloton.runtime.core.story import LINES_MAX
 
 
 class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What one shard keeps within."""
+    """The bounds of one shard; bytes, counts and seconds as the names say."""
 
     checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
     part_bytes: int = PART_BYTES
@@ -59,7 +59,7 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cold_per_look_max: int = COLD_PER_LOOK_MAX
 
     def checkpointer(self, codec: Codec) -> Checkpointer:
-        """Writes checkpoints of such a size."""
+        """A checkpointer with these limits."""
         return Checkpointer(
             codec,
             self.checkpoint_bytes_min,
@@ -68,7 +68,7 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
     def idleness(self) -> Idleness:
-        """Says who has been idle for so long."""
+        """A tracker of idle entities with these limits."""
         return Idleness(
             self.cold_after_s, look_s=self.cold_look_s, per_look_max=self.cold_per_look_max
         )

@@ -1,17 +1,17 @@
-"""Listings: which summaries of a kind are wanted, in which order, and the best so many of them.
+"""Listings: filter, order and limit the summaries of a kind, in pages.
 
-Turns summaries into pages, and pages into one. It must not know a kind: a query names fields of its
-summaries. Nothing here grows with the number of entities but by pages: a shard is asked between
-two turns, on the thread that all shards of a daemon share, so it looks at `LOOK_MAX` summaries for
-one question, sorts those that match among them, and says where it stopped. Who wants more asks on
-from there, and keeps the best of what it was told (`Best`), on a thread of its own.
+Turns summaries into pages, and pages into one listing. It must not know a kind: a query names
+fields of its summaries. A shard answers between two turns, on the thread that all shards of a
+daemon share, so one query examines at most `LOOK_MAX` summaries, sorts those that match, and
+returns where it stopped. The caller continues from there, and keeps the best of all pages (`Best`)
+on its own thread.
 
-Summaries are looked at in the order of their keys, which is nobody's wish but never changes: an
-entity that is there all the time is seen once and only once, whatever comes, goes or changes
-between two pages, and though the shard has another owner by then.
+Summaries are examined in the order of their keys, because that never changes: an entity that exists
+all the time is seen exactly once, whatever is created, deleted or changed between two pages, and
+even if the shard gets another owner in between.
 
-A listing needs all daemons at this version. One of an earlier version sends all it has in one page
-that counts nothing, which is refused (`packing`); and it would take our first page for all. No
+A listing needs all daemons at this version. One of an earlier version sends everything in one page
+without counts, which is refused (`packing`), and would take our first page for everything. No
 release had that version.
 """
 
@@ -29,9 +29,9 @@ from peloton.runtime.core.codec import encode
 from peloton.runtime.vocabulary import Key, Query, Value
 
 LOOK_MAX = 1000
-"""Summaries looked at for one question: about a millisecond."""
+"""Summaries examined for one query: about a millisecond."""
 LISTING_PAGE_BYTES_MAX = 1024 * 1024
-"""A page beyond this is made of fewer; a letter carries sixteen times as much."""
+"""A larger page is made again of fewer summaries; a batch takes sixteen times as much."""
 UNLIMITED = 2**62
 
 AMONG, BETWEEN, PART, PAIR = "among", "between", "part", "pair"
@@ -59,10 +59,10 @@ class SortOrder(Value, frozen=True, gc=False, array_like=True):
 
 
 class ListViews(Query, frozen=True, gc=False, array_like=True):
-    """A page of the summaries of a kind, as of the last safe frame; answered by `Listed`.
+    """A page of the summaries of a kind, as of the last durable frame; answered by `Listed`.
 
-    `limit`: the best so many are enough. `tally` names fields to count: how many have each value,
-    or the sums of its pairs of name and number. `after`: where the last page ended.
+    `limit`: at most so many, the first in order. `tally` names fields to count: how many have each
+    value, or the sums of its pairs of name and number. `after`: where the last page ended.
     """
 
     kind: str
@@ -77,9 +77,9 @@ FieldCounts = tuple[tuple[str, int], ...]
 
 
 class Listed(NamedTuple):
-    """Summaries: values that their kind registered among its answers.
+    """Summaries: values of the class that their kind registered among its answers.
 
-    `items` are the best of `matched`, in order; `after` is where to go on, empty at the end.
+    `items` are the first of `matched`, in order; `after` is where to continue, empty at the end.
     """
 
     kind: str
@@ -91,28 +91,28 @@ class Listed(NamedTuple):
 
 def page_of(query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any]) -> Listed:
     """The page that begins with the first of `keys`."""
-    look = LOOK_MAX
+    most = LOOK_MAX
     while True:
-        looked = keys[:look]
-        found = matching(query, map(summary, looked))
+        examined = keys[:most]
+        found = matching(query, map(summary, examined))
         items = best(query, found)
-        if look == 1 or len(encode(items)) <= LISTING_PAGE_BYTES_MAX:
+        if most == 1 or len(encode(items)) <= LISTING_PAGE_BYTES_MAX:
             break
-        look = max(look // 8, 1)
+        most = max(most // 8, 1)
     tallies = tuple(_tally(found, field) for field in query.tally)
-    after = looked[-1] if len(keys) > look else Key("")
+    after = examined[-1] if len(keys) > most else Key("")
     return Listed(query.kind, tuple(items), len(found), tallies, after)
 
 
 def onwards(query: ListViews, after: Key) -> ListViews:
-    """The same question, from there on."""
+    """The same query, after that key."""
     return msgspec.structs.replace(query, after=after)
 
 
 class Best:
-    """The best of what many pages have, of one shard or of many; for the asker's own thread.
+    """The first in order of many pages, of one shard or of many; for the caller's own thread.
 
-    It holds few more than are wanted: what comes is gathered, and sorted when it is as much again.
+    It holds little more than the limit: pages are collected, and sorted and cut at twice the limit.
     """
 
     def __init__(self, query: ListViews) -> None:
@@ -122,7 +122,7 @@ class Best:
         self._sums: list[Counter[str]] = [Counter() for _ in query.tally]
 
     def add(self, page: Listed) -> None:
-        """One more page."""
+        """Add a page."""
         self._items += page.items
         self._matched += page.matched
         for total, tally in zip(self._sums, page.tallies, strict=True):
@@ -131,14 +131,14 @@ class Best:
             self._items = best(self._query, self._items)
 
     def listed(self) -> Listed:
-        """All of them as one."""
+        """All pages as one."""
         tallies = tuple(tuple(sorted(total.items())) for total in self._sums)
         items = tuple(best(self._query, self._items))
         return Listed(self._query.kind, items, self._matched, tallies)
 
 
 def matching(query: ListViews, summaries: Iterable[Any]) -> list[Any]:
-    """Those that pass all tests."""
+    """The summaries that pass all tests of the query."""
     found = list(summaries)
     for test in query.tests:
         found = [*filter(_test(test), found)]
@@ -146,7 +146,7 @@ def matching(query: ListViews, summaries: Iterable[Any]) -> list[Any]:
 
 
 def best(query: ListViews, summaries: list[Any]) -> list[Any]:
-    """Sorted, and no more than are wanted. The last order of a query should leave no ties."""
+    """The summaries in order, up to the limit. The last order of a query should leave no ties."""
     if not query.limit:
         return []
     for order in reversed(query.order):
@@ -168,7 +168,7 @@ def _tally(summaries: Iterable[Any], field: str) -> FieldCounts:
 
 
 def _test(test: Where) -> Callable[[Any], bool]:
-    """Raises where a test cannot be meant: the asker is told, and nobody a part."""
+    """Raises for a test that makes no sense: the query gets an error instead of a partial list."""
     read = attrgetter(test.field)
     if test.rule == AMONG:
         among = frozenset(test.words) | frozenset(test.numbers)

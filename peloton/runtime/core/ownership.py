@@ -1,8 +1,8 @@
-"""Ownership of one shard as one daemon sees it: its states, what moves them, and who ranks first.
+"""Ownership of one shard as one daemon sees it: the state table, and the ranking of members.
 
-Turns (state, news or wish) into the next state and an order. The table is total: a missing pair
-would be a shard that nobody owns, or one that two daemons fence each other from for ever. It must
-not know time, other shards, or why a wish is so: that is `core/handoff.py`.
+Turns (state, event or assignment) into the next state and an action. The table is total: a missing
+pair could be a shard that nobody owns, or one from which two daemons fence each other for ever. It
+must not know time, other shards, or the reason of an assignment: that is `core/handoff.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from peloton.runtime.ports import MemberNode, ShardId
 
 
 class OwnershipState(enum.Enum):
-    """Where a shard is, seen from one daemon."""
+    """The state of a shard, seen from one daemon."""
 
     OUT = "not here, and no node of ours"
-    ASKING = "the node is being made"
-    HELD = "the node is ours; nothing is begun"
+    ASKING = "the node is being created"
+    HELD = "the node is ours; the claim is not begun"
     OPENING = "the node is ours; claiming and recovering"
-    OPEN = "the node is ours; the shard works"
+    OPEN = "the node is ours; the shard takes mail"
     DRAINING = "the node is ours; finishing what is in flight"
-    LEFT = "not here; a node of ours may stand"
+    LEFT = "not here; a node of ours may exist"
     REMOVING = "not here; the node is being removed"
     DROPPING = "not ours; ending at once"
 
@@ -32,13 +32,13 @@ class OwnershipState(enum.Enum):
 class OwnershipEvent(enum.Enum):
     """What can happen to a shard."""
 
-    MADE = "the node is ours, says the service"
-    TAKEN = "the node is another's, says the service"
-    GONE = "no node of ours is left, says the service"
-    UNSURE = "nobody knows what became of the operation"
+    MADE = "answer of the service: the node is ours"
+    TAKEN = "answer of the service: the node is another's"
+    GONE = "answer of the service: no node of ours is left"
+    UNSURE = "the outcome of the operation is unknown"
     OURS = "our best knowledge: the node is ours"
-    NOT_OURS = "our best knowledge: it is not"
-    OPENED = "the shard works"
+    NOT_OURS = "our best knowledge: the node is not ours"
+    OPENED = "the shard takes mail"
     LOST = "the shard ended by itself"
     CLOSED = "the shard ended by our order"
     SESSION_LOST = "all our nodes are gone"
@@ -53,45 +53,45 @@ class Assignment(enum.Enum):
 
 
 class ActionKind(enum.Enum):
-    """What the shell is to do; the first five are about one shard."""
+    """What the shell has to do; the first five are about one shard."""
 
-    CREATE = "make the owner node"
+    CREATE = "create the owner node"
     REMOVE = "remove the owner node"
     OWN = "claim the register and recover"
-    DRAIN = "finish what is in flight and give the shard back"
-    DROP = "let go at once"
+    DRAIN = "finish what is in flight and release the shard"
+    DROP = "drop the shard at once"
     JOIN = "begin a session under the new member id"
-    ANNOUNCE = "say the new member node"
+    ANNOUNCE = "publish the new member node"
     LOOK = "read a view"
     LEAVE = "end the session"
 
 
 class ShardAction(NamedTuple):
-    """One thing to do; those about the daemon as a whole name no shard."""
+    """One action; those about the daemon as a whole name no shard."""
 
     action: ActionKind
     shard: ShardId | None = None
 
 
 class Transition(NamedTuple):
-    """The next state, and what is ordered on the way."""
+    """The next state, and the action on the way."""
 
     state: OwnershipState
     action: ActionKind | None = None
 
 
 class NoTransition(enum.Enum):
-    """Cells in which nothing moves."""
+    """Cells of the table without a next state."""
 
-    STAY = "nothing follows"
-    NEVER = "an answer to nothing: somebody breaks the promises of the port"
+    STAY = "ignored"
+    NEVER = "an answer to a question that was not asked: the membership breaks its contract"
 
 
 Row = Mapping[OwnershipEvent | Assignment, Transition | NoTransition]
 STAY, NEVER = NoTransition.STAY, NoTransition.NEVER
 _N, _W = OwnershipEvent, Assignment
 _NO_ANSWER: Row = {_N.MADE: NEVER, _N.TAKEN: NEVER, _N.GONE: NEVER, _N.UNSURE: NEVER}
-# Told late, of a life of the shard that is over.
+# Late news of an instance of the shard that has ended.
 _NOT_HERE: Row = {_N.OPENED: STAY, _N.LOST: STAY, _N.CLOSED: STAY}
 _NO_WISH: Row = {_W.TAKE: STAY, _W.HOLD: STAY, _W.YIELD: STAY}
 _CREATE, _REMOVE = (
@@ -124,7 +124,7 @@ TABLE: Mapping[OwnershipState, Row] = {
     OwnershipState.OUT: {
         **_NO_ANSWER,
         **_NOT_HERE,
-        _N.OURS: _LEFT,  # a creation nobody was sure of came true
+        _N.OURS: _LEFT,  # a creation with unknown outcome has succeeded
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: STAY,
         _W.TAKE: _CREATE,
@@ -133,7 +133,7 @@ TABLE: Mapping[OwnershipState, Row] = {
     },
     OwnershipState.ASKING: {
         **_NOT_HERE,
-        **_NO_WISH,  # the answer comes first
+        **_NO_WISH,  # wait for the answer
         _N.MADE: Transition(OwnershipState.HELD),
         _N.TAKEN: _OUT,
         _N.GONE: NEVER,
@@ -149,18 +149,18 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.NOT_OURS: _OUT,
         _N.SESSION_LOST: _OUT,
         _W.TAKE: Transition(OwnershipState.OPENING, ActionKind.OWN),
-        _W.HOLD: STAY,  # no takeover while nobody can tell whose the node is
+        _W.HOLD: STAY,  # no takeover while the owner of the node is unknown
         _W.YIELD: _REMOVE,
     },
     OwnershipState.OPENING: {**_HERE, _N.OPENED: Transition(OwnershipState.OPEN)},
     OwnershipState.OPEN: {**_HERE, _N.OPENED: STAY},
     OwnershipState.DRAINING: {
         **_NO_ANSWER,
-        **_NO_WISH,  # once begun it is finished: the end is what we wait for
+        **_NO_WISH,  # a drain is never undone
         _N.OURS: STAY,
         _N.NOT_OURS: _END,
         _N.OPENED: STAY,
-        _N.LOST: STAY,  # crossed our order, which is still answered
+        _N.LOST: STAY,  # crossed our action, which still will be answered
         _N.CLOSED: _LEFT,
         _N.SESSION_LOST: _END,
     },
@@ -170,7 +170,7 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.OURS: STAY,
         _N.NOT_OURS: _OUT,
         _N.SESSION_LOST: _OUT,
-        _W.TAKE: _CREATE,  # asks whose it is as well
+        _W.TAKE: _CREATE,  # its answer tells whose node it is
         _W.HOLD: STAY,
         _W.YIELD: _REMOVE,
     },
@@ -187,7 +187,7 @@ TABLE: Mapping[OwnershipState, Row] = {
     },
     OwnershipState.DROPPING: {
         **_NO_ANSWER,
-        **_NO_WISH,  # nothing begins anew before the old life is over
+        **_NO_WISH,  # begin nothing before the old instance has ended
         _N.OURS: STAY,
         _N.NOT_OURS: STAY,
         _N.OPENED: STAY,
@@ -201,9 +201,9 @@ TABLE: Mapping[OwnershipState, Row] = {
 def ranked(shard: ShardId, members: Mapping[str, MemberNode]) -> list[str]:
     """Who should own the shard, and who comes next: the same on every daemon.
 
-    The highest digest of (shard, member) wins, so a member that comes or goes moves only its own
-    share. The unfit count only where nobody is fit: a shard nobody tries is lost for sure. Who
-    found this very shard damaged never counts: what does not fold today does not fold tomorrow.
+    The highest digest of (shard, member) wins, so a member that joins or leaves moves only its own
+    share. Unfit members count only if none is fit: a shard that nobody tries has no owner at all.
+    A member that found this very shard damaged never counts: the same program would fail again.
     """
     group = shard.group
     able = [
@@ -216,5 +216,5 @@ def ranked(shard: ShardId, members: Mapping[str, MemberNode]) -> list[str]:
 
 
 def _weight(shard: ShardId, member: str) -> bytes:
-    said = f"{shard.group}\n{shard.number}\n{member}".encode()
-    return blake2b(said, digest_size=8).digest()
+    name = f"{shard.group}\n{shard.number}\n{member}".encode()
+    return blake2b(name, digest_size=8).digest()

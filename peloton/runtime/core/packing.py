@@ -1,13 +1,13 @@
-"""Packing: what daemons say to each other, as bytes and back.
+"""Packing: messages between daemons as bytes, and back.
 
-Turns envelopes and answers into MessagePack by the numbers that kinds registered, and gathers them
-into letters, each for one place. It must not know who owns a place, nor drop silently: what has no
-number here raises `Unpackable` at the sender and becomes an `UnreadableMessage` at the receiver,
-so that whoever waits for an answer gets one.
+Turns envelopes and answers into MessagePack by the numbers that kinds registered, and defines the
+batches that carry them, each for one route. It must not know who owns a route, nor drop silently:
+what has no number here raises `Unpackable` at the sender and becomes an `UnreadableMessage` at the
+receiver, so that whoever waits for an answer gets one.
 
-A daemon may be older than the one that wrote. Fields that were added later are skipped by msgspec;
-a message of a number never heard of is handed on as `UnreadableMessage`, with its ask, and nothing
-else of its letter is lost. A page of a listing is an exception: see `_Page`.
+A daemon may be older than the sender. Fields that were added later are skipped by msgspec; a
+message of an unknown number becomes an `UnreadableMessage`, with its reply address, and nothing
+else of its batch is lost. A page of a listing is an exception: see `_Page`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from peloton.runtime.vocabulary import (
 )
 
 Route = ShardId | str
-"""Where a letter goes: a shard, or a soft machine by the prefix of its keys."""
+"""Where a batch goes: a shard, or an ephemeral service by the prefix of its keys."""
 
 WIRE_MESSAGES: dict[int, type] = {900: Due, 901: Pursue, 902: Seen}
 WIRE_ANSWERS: dict[int, type] = {
@@ -49,7 +49,7 @@ WIRE_ANSWERS: dict[int, type] = {
     903: DeadLettered,
     905: ShardDamaged,  # 904 is None among the stored answers, see `codec.py`
 }
-"""What the runtime itself says to, and answers for, any kind."""
+"""Messages of the runtime to any kind, and its answers for any kind."""
 _OWN_ANSWER_NUMBERS = {cls: number for number, cls in WIRE_ANSWERS.items()}
 
 PLAIN, LIST, TUPLE, VALUE, LISTED = range(5)  # forms of an answer
@@ -57,18 +57,18 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class Unpackable(Exception):
-    """A value has no number, so it cannot travel: a kind forgot to register its class."""
+    """A value has no number, so it cannot be sent: its kind did not register its class."""
 
 
 class UnreadableMessage(Message, frozen=True, gc=False, array_like=True):
-    """Stands for a message that this daemon cannot read; it is dropped, and its ask answered."""
+    """Stands for a message that this daemon cannot read; it is dropped, an ask gets an error."""
 
     number: int
     text: str
 
 
 class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An envelope as it travels; sets are bytes, because MessagePack has no wide integers."""
+    """An envelope on the wire; sets are bytes, because MessagePack has no wide integers."""
 
     to: Key
     number: int
@@ -84,10 +84,10 @@ class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A `Listed` as it travels: its items are answers of their kind.
+    """A `Listed` on the wire: its items are answers of their kind.
 
-    No field has a default: an earlier version wrote the first two only, and a page that is taken
-    for "nothing matched, and this was the last" would make a wrong list that nobody notices.
+    No field has a default. An earlier version wrote the first two only, and with defaults such a
+    page would read as "nothing matched, and this is the last page": a silently wrong listing.
     """
 
     kind: str
@@ -98,7 +98,7 @@ class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class MailBatch(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """Envelopes for one place, of one sender shard under one epoch (or of no shard at all)."""
+    """Envelopes for one route, of one sender shard under one epoch (or of no shard at all)."""
 
     place: Route
     sender: ShardId | None
@@ -107,14 +107,14 @@ class MailBatch(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
 
 
 class AskReply(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
-    """An answer to an ask, by the asker's own number."""
+    """An answer to an ask, by the number the asking daemon gave it."""
 
     reply_to: int
     answer: msgspec.Raw
 
 
 class WrongRoute(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
-    """The place of a letter is not here, as far as the view of this version tells; its asks."""
+    """The route of a batch is not here, according to the view of this version; its asks."""
 
     place: Route
     view: int
@@ -134,7 +134,7 @@ def read_batch(data: bytes | msgspec.Raw) -> Batch:
 
 
 class Packing:
-    """The numbers of all kinds, and of what soft machines hear: `services` is prefix → messages."""
+    """The numbers of all kinds and ephemeral services; `services` is key prefix → messages."""
 
     def __init__(
         self, kinds: Mapping[str, Kind], services: Mapping[str, Mapping[int, type]] | None = None
@@ -157,9 +157,7 @@ class Packing:
             self._register(kind.name, {**kind.messages, **kind.queries}, answers=kind.answers)
 
     def pack(self, envelope: Envelope, reply_to: int = 0) -> bytes:
-        """Bytes of an envelope; `reply_to` is the number of whoever waits here, 0 if nobody
-        does.
-        """
+        """Bytes of an envelope; `reply_to` is our number of the ask, 0 if it is none."""
         kind, message = kind_of(envelope.to), envelope.message
         number = self._numbers.get((kind, type(message)))
         if number is None:
@@ -184,7 +182,7 @@ class Packing:
         """The inverse of `pack`, with the sender's number as `reply_to`; raises msgspec's
         DecodeError.
 
-        What cannot be understood, rather than read, is an envelope with an `UnreadableMessage`.
+        An unknown or malformed message in a readable envelope becomes an `UnreadableMessage`.
         """
         wire = _WIRES.decode(data)
         return Envelope(
@@ -201,11 +199,11 @@ class Packing:
         )
 
     def pack_answer(self, asked: Key, answer: Any) -> bytes:
-        """Bytes of an answer that an entity of this key gave; lists and tuples of such, too."""
+        """Bytes of an answer of the entity `asked`, or of a list or tuple of answers."""
         return encode(self._form(kind_of(asked), answer))
 
     def unpack_answer(self, asked: Key, data: bytes | msgspec.Raw) -> Any:
-        """The inverse of `pack_answer`; what cannot be read is `Unavailable`, as it was asked."""
+        """The inverse of `pack_answer`; `Unavailable` if it cannot be read here."""
         try:
             return self._read_answer(kind_of(asked), data)
         except (msgspec.DecodeError, LookupError) as error:

@@ -1,27 +1,27 @@
-"""A link: letters to one other daemon and from it, in order, each at most once, over streams.
+"""A link: batches of mail to one peer and from it, in order, each at most once, over streams.
 
-Turns letters into numbered parcels and frames of a stream into letters. A stream may lose, repeat
-and reorder frames, and die at any moment; the next one goes on after the last parcel that arrived.
-It must not read letters, own a stream or tell the time: its shell does, and closes what `received`
-says is to be closed.
+Turns batches into numbered parcels, and frames of a stream into batches. A stream may lose, repeat
+and reorder frames, and break at any moment; the next one continues after the last parcel received.
+It must not read batches, own a stream or read a clock: its shell does, and closes the stream when
+`received` returns trouble.
 
-    one interleaving that would break the order, and what stops it
-    1. parcels 1 and 2 leave on stream A, which hangs; 1 has arrived
-    2. the dialler gives A up, opens B, and learns there that 1 has arrived: 2 goes again on B
-    3. 2 arrives on B and is acted upon; A comes back to life and delivers 2 once more
-    2 is known by its number and dropped; and since a stream is never read again once a newer one
-    has begun, nothing that A still holds can overtake what B has brought.
+    one interleaving that would break the order, and what prevents it
+    1. parcels 1 and 2 are sent on stream A, which hangs; 1 has arrived
+    2. the dialler gives A up, opens B, and learns there that 1 has arrived: it sends 2 again on B
+    3. 2 arrives on B and is delivered; A recovers and delivers 2 once more
+    The second 2 is dropped by its number; and since a stream is never read again once a newer one
+    has begun, nothing that is still in A can overtake what B has brought.
 
 Of a pair, the daemon with the lower member id dials. Each side greets with what it remembers:
 
-- `birth` numbers the lives of this very link within its daemon. A peer whose birth has changed
-  has forgotten us: its view had lost us for a while, or its shell began anew. What it had not
-  acknowledged may have arrived before that, and could not be told from a repeat; so it is dropped,
-  and whoever owes a word says it again.
-- `first` is the lowest number that can still come. What lies before it was dropped for good.
-- `received` is the last number that arrived of the link whose birth is `heard_birth`.
+- `birth` counts the instances of this link within its daemon. A peer with a new birth has lost its
+  state: its view did not hold us for a while, or its shell was restarted. What the old instance did
+  not acknowledge may have arrived there, and could not be told from a repeat; so it is dropped,
+  and whoever owes a send repeats it.
+- `first` is the lowest number that can still come. What is before it was dropped for good.
+- `received` is the last number received from the link whose birth is `received_birth`.
 
-The window is credit that the receiver grants in its greeting: so much may be under way.
+The window is credit that the receiver grants in its greeting: that much may be unacknowledged.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from peloton.runtime.core.codec import encode
 from peloton.runtime.core.wire import FRAMES, STREAM_FORMAT, Acknowledged, Hello, Parcel
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""A letter above this is refused at the sender; no stream could carry it."""
+"""A larger batch is refused at the sender; no stream could carry it."""
 STREAM_FRAME_BYTES_MAX = BATCH_BYTES_MAX + 1024
 """What a stream must be able to carry as one frame."""
 LINK_BYTES_MAX = 32 * 1024 * 1024
-"""What may wait here for one peer, under way or not; what comes beyond is dropped, and counted."""
+"""What may wait here for one peer, sent or not; batches beyond it are dropped and counted."""
 PARCEL_BYTES = 256 * 1024
-"""A parcel takes letters up to this; one letter that is larger goes alone."""
+"""A parcel takes batches up to this; one batch that is larger goes alone."""
 WINDOW_PARCELS, WINDOW_BYTES = 64, 8 * 1024 * 1024
-"""What may be under way to us at once, as far as we are concerned."""
+"""The credit that we grant to a peer."""
 STALL_S_MAX = 5.0
-"""A stream on which nothing moves for so long, though something should, is given up."""
+"""A stream without progress for so long, though parcels are unacknowledged, is given up."""
 SLOWEST_BYTES_PER_S = 1024 * 1024
-"""What is under way may need so long more: a parcel is acknowledged when it is there as a whole."""
+"""Time added to `STALL_S_MAX` for bytes in transit: a parcel is acknowledged only when whole."""
 PING_S = 5.0
-"""An idle stream carries an empty parcel so often. It is the dialler's, who alone can dial again:
-its end of a dead stream may look alive for ever, while the other side waits to be dialled."""
+"""Interval of empty parcels on an idle stream. Only the dialler sends them, as only it can dial
+again: its end of a dead stream may look alive for ever, while the other side waits for a dial."""
 ACK_S = 0.02
-"""An acknowledgement waits so long for a parcel to carry it: a frame alone costs as much as twenty
-do together. What half fills the sender's window is acknowledged at once."""
+"""An acknowledgement waits so long for a parcel to carry it: one frame alone costs as much as
+twenty together. When half of the sender's window is used, it is sent at once."""
 ACK_PARCELS_MAX = 16
 RETRY_FIRST_S, RETRY_S_MAX = 0.1, 5.0
 
@@ -70,7 +70,7 @@ class LinkLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Received(NamedTuple):
-    """What a frame brought: letters, in order, or why the stream is to be closed."""
+    """What a frame brought: batches, in order, or why the stream must be closed."""
 
     batches: list[msgspec.Raw] = []
     view: int = 0
@@ -81,7 +81,7 @@ NOTHING_RECEIVED = Received()
 
 
 class _Sealed(NamedTuple):
-    """A parcel that was sent at least once and is not acknowledged."""
+    """A numbered parcel that is not acknowledged yet."""
 
     number: int
     body: bytes
@@ -90,14 +90,14 @@ class _Sealed(NamedTuple):
 
 
 class Link:
-    """One peer, as one daemon sees it. `me` and `peer` are member ids, unique per life."""
+    """The link to one peer. `me` and `peer` are member ids, unique per session of a daemon."""
 
     def __init__(self, me: str, peer: str, *, birth: int, limits: LinkLimits) -> None:
         self.peer = peer
         self.dials = me < peer
         self.stream: int | None = None
         self.greeted = False
-        self.lost: list[int] = []  # asks that may never have arrived; the shell takes them
+        self.lost: list[int] = []  # asks that may never have arrived; the shell fails them
         self.counts = dict.fromkeys(
             ("dropped", "forgotten", "repeats", "gaps", "troubles", "streams", "split", "waits"), 0
         )
@@ -106,52 +106,52 @@ class Link:
         self._birth = birth
         self._dial = 0
         self._peer_birth = 0
-        self._heard = 0  # the last parcel that arrived
-        self._unacknowledged = self._unacknowledged_bytes = 0  # parcels that arrived
-        self._ack_s = 0.0  # when to say so at the latest
+        self._received = 0  # number of the last parcel received
+        self._unacknowledged = self._unacknowledged_bytes = 0  # received parcels
+        self._ack_s = 0.0  # when to acknowledge them at the latest
         self._waiting: deque[tuple[int, bytes, Sequence[int]]] = deque()
         self._sealed: deque[_Sealed] = deque()
-        self._under_way = 0  # so many of the sealed ones were sent on this stream
+        self._in_flight = 0  # number of the sealed ones that were sent on this stream
         self._next = 1
-        self._held_bytes = 0
-        self._under_way_bytes = 0
+        self._queued_bytes = 0  # waiting and sealed
+        self._in_flight_bytes = 0
         self._window = (0, 0)
-        self._moved_s = 0.0  # when something last moved on the stream
-        self._taken_s = 0.0  # when something of ours did: was acknowledged, or began to wait for it
+        self._progress_s = 0.0  # when anything was last received, or first sent
+        self._acked_s = 0.0  # when one of ours was last acknowledged, or began to wait for that
         self._greeted_s = 0.0
         self._retry_after_s = RETRY_FIRST_S
         self._retry_s = 0.0
-        self.down_since_s: float | None = None  # None while greeted, or before the first look
+        self.down_since_s: float | None = None  # None while greeted, or before the first check
 
-    # ---- what waits ----
+    # ---- sending ----
 
     def send(self, batch: bytes, view: int, *, asks: Sequence[int] = ()) -> bool:
-        """Queue a letter behind what was said before; False where there is no room for it.
+        """Queue a batch behind the others; False when the bound on bytes is reached.
 
-        `asks` are the numbers of the asks in it. One letter may always wait, else one above the
-        bound could never be said.
+        `asks` are the numbers of the asks in it. An empty queue takes any batch up to
+        `BATCH_BYTES_MAX`, else one larger than the link's bound could never be sent.
         """
-        room = self._limits.link_bytes_max if self._held_bytes else BATCH_BYTES_MAX
-        if len(batch) > BATCH_BYTES_MAX or self._held_bytes + len(batch) > room:
+        most = self._limits.link_bytes_max if self._queued_bytes else BATCH_BYTES_MAX
+        if len(batch) > BATCH_BYTES_MAX or self._queued_bytes + len(batch) > most:
             self.counts["dropped"] += 1
             return False
         self._waiting.append((view, batch, asks))
-        self._held_bytes += len(batch)
+        self._queued_bytes += len(batch)
         return True
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, neither to be sent nor to be acknowledged."""
+        """Whether nothing waits to be sent or to be acknowledged."""
         return not self._waiting and not self._sealed
 
     def frames(self, now: float) -> list[bytes]:
-        """What is to be sent on the stream, as far as the window allows; first what was lost."""
+        """Frames to send on the stream, as far as the window allows; repeats first."""
         if not self.greeted:
             return []
         out = []
-        while self._under_way < len(self._sealed) and self._has_credit():
-            out.append(self._send(self._sealed[self._under_way], now))
-        while self._waiting and self._under_way == len(self._sealed) and self._has_credit():
+        while self._in_flight < len(self._sealed) and self._has_credit():
+            out.append(self._send(self._sealed[self._in_flight], now))
+        while self._waiting and self._in_flight == len(self._sealed) and self._has_credit():
             self._sealed.append(self._seal())
             out.append(self._send(self._sealed[-1], now))
             self._owe_no_ack()
@@ -164,25 +164,25 @@ class Link:
         ack_s = self.ack_s()
         if ack_s is not None and ack_s <= now:
             self._owe_no_ack()
-            out.append(encode(Acknowledged(self._heard)))
+            out.append(encode(Acknowledged(self._received)))
         return out
 
     # ---- streams ----
 
     def dial_s(self) -> float | None:
-        """When a stream is to be dialled; None if not, or not by this side."""
+        """When to dial a stream, in seconds; None if there is one, or the other side dials."""
         return self._retry_s if self.dials and self.stream is None else None
 
     def dialled(self, stream: int, now: float) -> bytes:
-        """A stream begins; the frame to send on it before all else."""
+        """A stream was dialled; returns the frame to send on it first."""
         self._dial += 1
         self._begin(stream, now)
         return encode(self._hello())
 
     def met(self, stream: int, hello: Hello, *, now: float) -> tuple[bytes, str]:
-        """A greeting on a stream that came in: our answer, or why that stream is refused.
+        """The greeting of a stream that was accepted: our answer, or why the stream is refused.
 
-        Once it is accepted, whatever stream there was before must be closed.
+        If it is not refused, an older stream must be closed.
         """
         trouble = self._misfit(hello)
         if not trouble and self.dials:
@@ -197,7 +197,7 @@ class Link:
         return encode(self._hello()), trouble
 
     def received(self, data: bytes, now: float) -> Received:
-        """A frame of the current stream."""
+        """Take a frame of the current stream."""
         try:
             frame = FRAMES.decode(data)
         except msgspec.DecodeError as error:
@@ -212,18 +212,18 @@ class Link:
         if acknowledged.trouble:
             return acknowledged
         self._owe_ack(len(data), now)
-        if frame.number <= self._heard:
+        if frame.number <= self._received:
             self.counts["repeats"] += 1
             return NOTHING_RECEIVED
-        if frame.number != self._heard + 1:
+        if frame.number != self._received + 1:
             self.counts["gaps"] += 1
-            return self._trouble(f"parcel {frame.number} after {self._heard}")
-        self._heard = frame.number
+            return self._trouble(f"parcel {frame.number} after {self._received}")
+        self._received = frame.number
         self._progress(now)
         return Received(frame.batches, frame.view)
 
     def closed(self, now: float) -> None:
-        """The stream is no more, or is about to be closed: nothing of it is read from now on."""
+        """The stream is closed, or about to be: nothing of it is read from now on."""
         if self.greeted:
             self.down_since_s = now
             if now - self._greeted_s > RETRY_S_MAX:
@@ -233,29 +233,29 @@ class Link:
         self._retry_after_s = min(2 * self._retry_after_s, RETRY_S_MAX)
 
     def look(self, now: float) -> str:
-        """Why the stream is to be closed by now, or nothing."""
+        """Why the stream must be closed by now, or ""."""
         if self.down_since_s is None and not self.greeted:
             self.down_since_s = now
         late_s = self.stall_s()
         if late_s is None or now < late_s:
             return ""
-        return "nothing moves" if self.greeted else "no greeting"
+        return "no progress" if self.greeted else "no greeting"
 
     def stall_s(self) -> float | None:
-        """When the stream is given up unless something moves; None where nothing has to."""
-        if self.stream is None or (self.greeted and not self._under_way):
+        """When the stream is given up without progress; None while none is expected."""
+        if self.stream is None or (self.greeted and not self._in_flight):
             return None
-        # What the peer says shows that it is there, and nothing of what became of our parcel: one
-        # that was lost would fill the window for as long as the peer has something to say.
-        since_s = self._taken_s if self.greeted else self._moved_s
-        return since_s + STALL_S_MAX + self._under_way_bytes // SLOWEST_BYTES_PER_S
+        # Parcels of the peer do not count as progress here: they show that it is alive, but not
+        # that ours arrived. A lost parcel would block the window as long as the peer sends.
+        since_s = self._acked_s if self.greeted else self._progress_s
+        return since_s + STALL_S_MAX + self._in_flight_bytes // SLOWEST_BYTES_PER_S
 
     def ping_s(self) -> float | None:
-        """When `frames` has something to send though nothing waits."""
-        return self._moved_s + PING_S if self.dials and self.greeted and self.idle else None
+        """When `frames` has a ping to send; None while it needs none."""
+        return self._progress_s + PING_S if self.dials and self.greeted and self.idle else None
 
     def ack_s(self) -> float | None:
-        """When `frames` has to say what arrived; None where that was said."""
+        """When `frames` has to acknowledge; None while there is nothing to acknowledge."""
         return self._ack_s if self.greeted and self._unacknowledged else None
 
     # ---- inside ----
@@ -275,9 +275,9 @@ class Link:
 
     def _begin(self, stream: int, now: float) -> None:
         self.stream, self.greeted = stream, False
-        self._under_way = self._under_way_bytes = 0
-        self._owe_no_ack()  # the greeting says it
-        self._moved_s = now
+        self._in_flight = self._in_flight_bytes = 0
+        self._owe_no_ack()  # the greeting acknowledges
+        self._progress_s = now
         self.counts["streams"] += 1
 
     def _hello(self) -> Hello:
@@ -288,8 +288,8 @@ class Link:
             dial=self._dial,
             birth=self._birth,
             first=self._first(),
-            heard_birth=self._peer_birth,
-            received=self._heard,
+            received_birth=self._peer_birth,
+            received=self._received,
             window_parcels=self._limits.window_parcels,
             window_bytes=self._limits.window_bytes,
         )
@@ -316,17 +316,17 @@ class Link:
         if hello.birth != self._peer_birth:
             if self._peer_birth:
                 self._forget()
-            self._peer_birth, self._heard = hello.birth, hello.first - 1
+            self._peer_birth, self._received = hello.birth, hello.first - 1
             if self.dials and self._first() != announced:
-                # Our greeting promised parcels that are forgotten now; the next one will not.
-                return "the peer began anew"
-        self._heard = max(self._heard, hello.first - 1)
-        if hello.heard_birth == self._birth:
+                # Our greeting announced parcels that are dropped now; the next one will not.
+                return "the peer was restarted"
+        self._received = max(self._received, hello.first - 1)
+        if hello.received_birth == self._birth:
             if hello.received >= self._next:
                 return f"parcel {hello.received} was never sent"
             self._drop_until(hello.received)
         self._window = (hello.window_parcels, hello.window_bytes)
-        self.greeted, self._greeted_s, self._moved_s = True, now, now
+        self.greeted, self._greeted_s, self._progress_s = True, now, now
         self.down_since_s = None
         return ""
 
@@ -334,7 +334,7 @@ class Link:
         return self._sealed[0].number if self._sealed else self._next
 
     def _forget(self) -> None:
-        """What may have arrived, at a peer that does not know it any more, never goes again."""
+        """The peer lost its state: drop what may have arrived there before, rather than repeat."""
         self.counts["forgotten"] += sum(sealed.batches for sealed in self._sealed)
         self.lost += [reply_to for sealed in self._sealed for reply_to in sealed.asks]
         self._drop_until(self._next)
@@ -342,28 +342,28 @@ class Link:
     def _drop_until(self, number: int) -> None:
         while self._sealed and self._sealed[0].number <= number:
             size = len(self._sealed.popleft().body)
-            self._held_bytes -= size
-            if self._under_way:
-                self._under_way -= 1
-                self._under_way_bytes -= size
+            self._queued_bytes -= size
+            if self._in_flight:
+                self._in_flight -= 1
+                self._in_flight_bytes -= size
 
     def _acknowledged(self, number: int, now: float) -> Received:
         if number >= self._next:
             return self._trouble(f"parcel {number} was never sent")
         if number >= self._first():
             self._drop_until(number)
-            self._taken_s = now
+            self._acked_s = now
             self._progress(now)
         return NOTHING_RECEIVED
 
     def _progress(self, now: float) -> None:
-        self._moved_s = now
+        self._progress_s = now
         self._retry_after_s = RETRY_FIRST_S
 
     def _has_credit(self) -> bool:
-        """One parcel may always be under way, else a window below its size would be a stop."""
+        """One parcel may always be in flight, else a window smaller than it would stop the link."""
         parcels, size = self._window
-        return not self._under_way or (self._under_way < parcels and self._under_way_bytes < size)
+        return not self._in_flight or (self._in_flight < parcels and self._in_flight_bytes < size)
 
     def _seal(self) -> _Sealed:
         view, batch, numbers = self._waiting.popleft()
@@ -378,21 +378,21 @@ class Link:
             batches.append(msgspec.Raw(batch))
             size += len(batch)
             asks += numbers
-        self._held_bytes -= size
+        self._queued_bytes -= size
         return self._parcel(batches, view=view, asks=asks)
 
     def _parcel(self, batches: list[msgspec.Raw], *, view: int, asks: list[int]) -> _Sealed:
-        body = encode(Parcel(self._next, self._heard, view, batches))
+        body = encode(Parcel(self._next, self._received, view, batches))
         sealed = _Sealed(self._next, body, len(batches), asks)
         self._next += 1
-        self._held_bytes += len(body)
+        self._queued_bytes += len(body)
         return sealed
 
     def _send(self, sealed: _Sealed, now: float) -> bytes:
-        if not self._under_way:
-            self._moved_s = self._taken_s = now
-        self._under_way += 1
-        self._under_way_bytes += len(sealed.body)
+        if not self._in_flight:
+            self._progress_s = self._acked_s = now
+        self._in_flight += 1
+        self._in_flight_bytes += len(sealed.body)
         return sealed.body
 
     def _trouble(self, text: str) -> Received:

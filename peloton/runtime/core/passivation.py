@@ -1,11 +1,11 @@
-"""Idle entities go cold: packed as the bytes that a checkpoint holds of them, and back.
+"""Passivation: idle entities go cold, packed as the bytes that a checkpoint holds of them.
 
-Turns "nobody has touched it for `COLD_AFTER_S`" into bytes, and any look at it into the state
-again; whoever looks cannot tell the difference but by the time it takes. It must not change what
-a state is: packing and unpacking give an equal value, and nothing about it is journaled.
+An entity that was not touched for `COLD_AFTER_S` is packed, and unpacked when it is read; the only
+difference a reader can notice is time. It must not change a state: packing and unpacking give an
+equal value, and nothing about it is journaled.
 
     Shelf      entities by key, each warm (a value) or cold (bytes)
-    Idleness   who was touched when; says whom to pack next
+    Idleness   which entity was touched when, and so which to pack next
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from peloton.runtime.vocabulary import Key
 COLD_AFTER_S = 60.0
 COLD_LOOK_S = 10.0
 COLD_PER_LOOK_MAX = 256
-"""Packing is work of the pump: so many a look, or a thousand that fell idle together delay it."""
+"""Packing delays the pump: at most so many per check, though thousands may become idle at once."""
 
 
 class Shelf(MutableMapping[Key, Any]):
-    """Entities of one form. `get` and `[]` warm what they find; `peek` and walks leave it cold."""
+    """Entities by key. `get` and `[]` unpack what they find; `peek` and iteration leave it cold."""
 
     __slots__ = ("_pack", "_unpack", "cold", "warm", "woken")
 
@@ -31,7 +31,7 @@ class Shelf(MutableMapping[Key, Any]):
         self._unpack = unpack
         self.warm: dict[Key, Any] = {}
         self.cold: dict[Key, bytes] = {}
-        self.woken: dict[Key, None] = {}  # by a look, since somebody last asked
+        self.woken: dict[Key, None] = {}  # unpacked since the owner last reset this
 
     def get(self, key: Key, default: Any = None) -> Any:
         """The entity, warm from now on."""
@@ -41,14 +41,14 @@ class Shelf(MutableMapping[Key, Any]):
         return self._warmed(key) if key in self.cold else default
 
     def peek(self, key: Key) -> Any:
-        """The entity, as it is: a cold one is unpacked for this look alone."""
+        """The entity; a cold one stays cold."""
         found = self.warm.get(key)
         if found is None and key in self.cold:
             return self._unpack(self.cold[key])
         return found
 
     def freeze(self, key: Key) -> bool:
-        """Pack the entity; False when it is not here, or cold already."""
+        """Pack the entity; False when it is absent, or cold already."""
         found = self.warm.pop(key, None)
         if found is None:
             return False
@@ -79,12 +79,12 @@ class Shelf(MutableMapping[Key, Any]):
         return len(self.warm) + len(self.cold)
 
     def items(self) -> Any:
-        """All pairs; cold ones unpacked for the walk alone. Who walks may wake others."""
+        """All pairs; cold ones stay cold. The caller may unpack others meanwhile."""
         for key in [*self]:
             yield key, self.peek(key)
 
     def values(self) -> Any:
-        """All entities; cold ones unpacked for the walk alone."""
+        """All entities; cold ones stay cold."""
         for _, found in self.items():
             yield found
 
@@ -95,7 +95,7 @@ class Shelf(MutableMapping[Key, Any]):
 
 
 class Idleness:
-    """Who was touched last when, in that order."""
+    """When each warm entity was last touched, in that order."""
 
     def __init__(
         self,
@@ -106,22 +106,22 @@ class Idleness:
     ) -> None:
         self._after_s = after_s
         self._per_look_max = per_look_max
-        self.full = 0  # looks that left some to the next, for figures
+        self.full = 0  # checks that left some to the next, for metrics
         self._every_s = look_s
         self._touched: dict[Key, float] = {}
-        self._look_s = 0.0
+        self._check_s = 0.0  # when to check next
 
     def touch(self, keys: Iterable[Key], now: float) -> None:
-        """These have acted."""
+        """These have acted at `now`."""
         for key in keys:
             self._touched.pop(key, None)
             self._touched[key] = now
 
     def idle(self, now: float) -> list[Key]:
-        """Whom to pack now."""
-        if now < self._look_s:
+        """The entities to pack now."""
+        if now < self._check_s:
             return []
-        self._look_s = now + self._every_s
+        self._check_s = now + self._every_s
         found: list[Key] = []
         for key, at in self._touched.items():
             if at + self._after_s > now or len(found) >= self._per_look_max:
@@ -130,13 +130,13 @@ class Idleness:
         for key in found:
             del self._touched[key]
         if len(found) >= self._per_look_max:
-            self._look_s = now  # there are more
+            self._check_s = now  # there are more
             self.full += 1
         return found
 
     @property
     def next_s(self) -> float | None:
-        """When to look again; None while nobody is warm."""
+        """When to check again, in seconds since the epoch; None while nothing is warm."""
         for at in self._touched.values():
-            return max(at + self._after_s, self._look_s)
+            return max(at + self._after_s, self._check_s)
         return None

@@ -1,8 +1,8 @@
-"""Who lives in a shard: cells, crowds, and the indexes that parents derive from them.
+"""The entities of a shard: cells, crowds, and the indexes that parents derive from them.
 
-Turns "this entity has a new state" into the index of its parent, in the same turn, so that a
-tally or a pool's use cannot drift: it is the sum. It must not decide or send anything. An index
-is never encoded; `rebuild` makes it again from the children.
+A new state of an entity updates the index of its parent in the same turn, so a tally or a pool's
+use always equals the sum of the children. It must not decide or send anything. An index is never
+encoded; `rebuild` derives it from the children.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ class Population:
         self._kinds = kinds
         self._codec = codec if codec is not None else Codec(kinds)
         self.cells = Shelf(self._pack_cell, self._unpack_cell)
-        self.since: dict[Key, float] = {}  # of cells with a deadline: when its name last changed
+        self.since: dict[Key, float] = {}  # when the present deadline of a cell began
         self.crowds = Shelf(self._pack_crowd, self._unpack_crowd)
         self.indexes: dict[Key, Any] = {}
-        self.notes: dict[Key, Any] = {}  # soft memory of cells
+        self.notes: dict[Key, Any] = {}  # of cells; lost on restart
         self.cut_crowds: dict[Key, Crowd] = {}  # of a checkpoint that is being encoded
-        self.dirty: dict[Key, None] = {}  # parents whose children have changed, in that order
+        self.dirty: dict[Key, None] = {}  # parents to pursue, in the order their children changed
 
     def kind(self, key: Key) -> Kind:
         """The kind of a key of this shard."""
         return self._kinds[kind_of(key)]
 
     def index_for(self, kind: Kind, key: Key) -> Any:
-        """What a turn of `key` sees: its own index, its crowd, or the index of its parent."""
+        """The index that a turn of `key` sees: its crowd, or the index of its parent."""
         if kind.follows is not None:
             return self.crowd(kind.follows(key))
         parent = kind.parent(key, self.cells.peek(key))
-        # A root is its own parent, and then sees its own index as all below it do.
+        # A cell without a parent is a root, and sees its own index, as all below it do.
         return self.index_of(key if parent is None else parent)
 
     def index_of(self, parent: Key) -> Any:
-        """The index of a parent, made when first looked at."""
+        """The index of a parent, made at first use; None for kinds without one."""
         index = self.indexes.get(parent)
         if index is None:
             make = self.kind(parent).index
@@ -58,10 +58,10 @@ class Population:
         return found if found is not None else Crowd(self.kind(key), key)
 
     def put(self, key: Key, new: Any) -> None:
-        """A cell has a new state; None forgets it."""
+        """Set the state of a cell; None deletes it."""
         kind = self.kind(key)
         old = self.cells.get(key)
-        # First, because an index that raises must leave the cell as it was.
+        # First: if the index raises, the cell must stay as it was.
         self._follow(kind, key, old=old, new=new)
         if new is None:
             self.cells.pop(key, None)
@@ -72,12 +72,12 @@ class Population:
             self.cells[key] = new
 
     def before_change(self, crowd: Crowd) -> None:
-        """A checkpoint that was cut and not yet encoded keeps the crowd as it was then."""
+        """Copy the crowd if a checkpoint that was cut has yet to encode it as it is now."""
         if self.cut_crowds.get(crowd.key) is crowd:
             self.cut_crowds[crowd.key] = crowd.copy()
 
     def changed(self, crowd: Crowd) -> Key:
-        """Members of a crowd have new states; the key of the parent that follows them."""
+        """Members of a crowd have new states; returns the key of their parent."""
         if crowd.classes:
             self.crowds[crowd.key] = crowd
         else:
@@ -96,14 +96,14 @@ class Population:
                 self.dirty[key] = None
 
     def freeze(self, key: Key) -> None:
-        """Nobody has touched the entity for long: it goes cold, with its crowd."""
+        """Pack an idle entity, with its crowd: it is cold from now on."""
         kind = self.kind(key)
         self.cells.freeze(key)
         if kind.follows is not None:
             self.crowds.freeze(kind.follows(key))
 
     def woken(self) -> list[Key]:
-        """Cells that were looked at while cold, or whose crowd was, since this was last asked."""
+        """Cells that were read while cold, or whose crowd was, since the last call."""
         keys = [*self.cells.woken]
         for key in self.crowds.woken:
             crowd_kind = self.kind(key).crowd
@@ -113,7 +113,7 @@ class Population:
         return keys
 
     def drop(self, key: Key) -> None:
-        """An ended entity leaves memory, with its crowd."""
+        """Remove an ended entity from memory, with its crowd."""
         kind = self.kind(key)
         self.put(key, None)
         if kind.follows is not None:

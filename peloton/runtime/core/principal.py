@@ -1,14 +1,14 @@
-"""Who made a call, and how that is known: the text that journals and stories keep of it.
+"""The principal of a call: who made it, how that is known, and the text that journals keep of it.
 
 Turns a principal into one line of text and back. It must not decide what anybody may do, and its
 text never changes its meaning, because journals hold it (as `who` of an entry and of some facts):
 
     HOW:NAME@PEER/CALLER        unverified:ann@10.0.0.7/peloton-python, tls:ops.example.org@10.0.0.7
 
-HOW is `tls` (the name stands in a certificate that was checked), `unverified` (the client said so)
-or `none` (the client gave no name). Empty parts are left out with their separator; separators
-within a part are percent-encoded. Text of another form is a name alone, as journals of earlier
-versions have it, and unverified.
+HOW is `tls` (the name is in a verified certificate), `unverified` (the client claims it) or `none`
+(the client gave no name). Empty parts are left out with their separator; separators within a part
+are percent-encoded. Text of another form is a name alone, as in journals of earlier versions, and
+unverified.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 TLS, UNVERIFIED, NONE = "tls", "unverified", "none"
 PART_LENGTH_MAX = 128
-"""What a client says of itself is kept with every entry it causes."""
+"""Bounds a part, since clients choose the text and every entry they cause stores it."""
 _ESCAPED = "%@/"
 _ESCAPE = re.compile("[0-9A-F]{2}")
 
@@ -33,22 +33,22 @@ class Principal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is kept; `parse` is the inverse."""
+        """The text to journal; `parse` is the inverse."""
         peer = f"@{_escaped(self.peer)}" if self.peer else ""
         caller = f"/{_escaped(self.caller)}" if self.caller else ""
         return f"{self.how}:{_escaped(self.name)}{peer}{caller}"
 
     @property
     def shown(self) -> str:
-        """For people; empty where the client said nothing of itself."""
+        """The text for people; empty if the client gave neither name nor program."""
         if self.how == TLS:
             return f"{self.name} (verified by TLS)"
-        said = self.name or self.caller
-        return f"{said} (unverified)" if said else ""
+        name = self.name or self.caller
+        return f"{name} (unverified)" if name else ""
 
 
 def parse(text: str) -> Principal:
-    """A principal from what was kept; of an empty text nothing is known."""
+    """A principal from journaled text; an empty text gives one without a name."""
     how, colon, rest = text.partition(":")
     if not colon or how not in (TLS, UNVERIFIED, NONE):
         return Principal(text, UNVERIFIED if text else NONE)
@@ -65,7 +65,7 @@ def _escaped(part: str) -> str:
 
 
 def _plain(part: str) -> str:
-    """The inverse; what is no escape of ours stays as it is."""
+    """The inverse of `_escaped`; a `%` that begins no escape stays as it is."""
     first, *rest = part.split("%")
     return first + "".join(
         chr(int(piece[:2], 16)) + piece[2:] if _ESCAPE.match(piece) else f"%{piece}"

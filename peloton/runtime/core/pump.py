@@ -1,8 +1,8 @@
-"""What is taken next, and how much of it fits one frame.
+"""The order of turns in a shard, and how many of them go into one frame.
 
-Turns mail, what entities of a shard say to each other, and parents that have to look, into an
-order of turns. It must not know what a turn does; nor let anybody take the others' share, for one
-thread pumps all shards of a daemon and an entity may be made to talk to itself for ever.
+Takes from three queues: the inbox, local messages (between entities of this shard), and parents
+whose children changed. It must not know what a turn does, and no queue may starve the others: one
+thread pumps all shards of a daemon, and an entity may send messages to itself without end.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from peloton.runtime.vocabulary import Key
 
 TURNS_PER_FRAME_MAX = 4096
 LOCAL_TURNS_MAX = 4096
-"""Beyond that, on what entities of one shard say to each other."""
+"""Turns beyond `TURNS_PER_FRAME_MAX`, for local messages only."""
 LEFT_TURNS_MAX = 512
 OTHERS_TURNS_MAX = 256
-"""Where local mail was left by the last frame: on that, and before it on mail and on parents. Who
-never stops talking to itself has its share of each frame, and so has everybody else."""
+"""When the last frame left local messages over: turns on those, and before them, turns on the inbox
+and on parents, each. So an entity that never stops sending to itself gets a share of each frame,
+and everybody else does too."""
 FRAME_BYTES_SOFT = 4 * 1024 * 1024
 LOCAL_BYTES_MAX = 7 * 1024 * 1024
-"""Beyond that, likewise on what entities of one shard say to each other; the turn that passes this
-bound still fits what the journal takes. A parent that tells its children something in another
-frame than it wrote it down in has lost it for ever if the shard dies between the two."""
+"""Bytes of a frame up to which local messages are still delivered; the turn that passes this bound
+still fits the journal's limit. Local messages must be delivered in the frame of their sender: one
+that is left over is lost for ever if the shard dies between the two frames, as nobody owes it."""
 
 
 class Budget(NamedTuple):
-    """How much one frame takes; a shard that is given less makes more frames of the same turns."""
+    """How much one frame takes. With a smaller budget the same turns take more frames."""
 
     turns: int = TURNS_PER_FRAME_MAX
     local: int = LOCAL_TURNS_MAX
@@ -50,7 +51,7 @@ class Pump:
         *,
         local: deque[Envelope],
         deliver: Callable[[Envelope], None],
-        look: Callable[[Key], None],
+        pursue: Callable[[Key], None],
     ) -> None:
         self.budget = budget
         self.counts = dict.fromkeys(("full", "spent", "left", "left again", "waited"), 0)
@@ -59,21 +60,21 @@ class Pump:
         self._turns = turns
         self._population = turns.population
         self._deliver = deliver
-        self._look = look
-        self._left = False
+        self._pursue = pursue
+        self._left = False  # the last frame left local messages over
 
     def run(self) -> None:
-        """Turns, until nothing is left or the frame is full."""
+        """Take turns until nothing is left or the frame is full."""
         budget, beyond = self.budget.turns, -self.budget.local
         if self._left:
             self._others()
             budget, beyond = self.budget.left, 0
         while budget > beyond:
             budget -= 1
-            # What entities of this shard say to each other is heard before the frame is closed,
-            # beyond the budget and the bytes too: sender and receiver commit together, so nobody
-            # owes it. What does not fit even so, because somebody never stops talking to itself,
-            # waits for the next frame, and a death between the two loses what nobody owes.
+            # Local messages are delivered before the frame is closed, even beyond the budget and
+            # the soft limit of bytes: sender and receiver commit together, so nobody owes them.
+            # Those that do not fit even so, because an entity never stops sending to itself, wait
+            # for the next frame; a crash between the two loses them.
             if self._local:
                 if self._turns.bytes >= self.budget.local_bytes:
                     break
@@ -83,7 +84,7 @@ class Pump:
             elif self.inbox:
                 self._deliver(self.inbox.popleft())
             elif self._population.dirty:
-                # Parents look once all mail is done, however many children changed.
+                # Last, so that a parent is pursued once, however many of its children changed.
                 self._next_parent()
             else:
                 break
@@ -109,7 +110,7 @@ class Pump:
     def _next_parent(self) -> None:
         key = next(iter(self._population.dirty))
         del self._population.dirty[key]
-        self._look(key)
+        self._pursue(key)
 
     def _fits(self) -> bool:
         return self._turns.bytes < self.budget.bytes_soft

@@ -1,4 +1,4 @@
-"""Facts of the runtime itself: what it writes down about any actor, beside the kind's facts.
+"""Facts of the runtime itself: what it journals about any actor, beside the kind's facts.
 
 They are journaled in the same frames and folded by recovery, never by a kind's `evolve`.
 """
@@ -10,11 +10,11 @@ from typing import Any
 from peloton.runtime.vocabulary import Fact, Key
 
 SHARD_KEY = Key("shard/self")
-"""Stands in entries for the shard as such."""
+"""The key of entries about the shard as a whole."""
 
 
 class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
-    """A client's request key was used: a repeat gets this answer, another body is refused."""
+    """A client's request key was used: a repeat gets this reply, another body is refused."""
 
     request: str
     digest: bytes
@@ -23,11 +23,11 @@ class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
-    """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until redrive.
+    """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until a redrive.
 
-    `word` is the digest of its bytes: where an older fact of the same word of the same sender is
-    still set aside, that one has the bytes, and `body` is empty here. Values stay of their type.
-    `schema` is the form of the message's class that the bytes are in.
+    `digest` is that of its bytes. If an older dead letter has the same digest and sender, that one
+    has the bytes, and `body` is empty here. Values keep their types. `schema` is the schema of
+    the message's class in which the bytes are.
     """
 
     number: int
@@ -40,20 +40,20 @@ class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
     origin: bytes = b""
     values: tuple[Any, ...] = ()
     who: str = ""
-    word: bytes = b""
+    digest: bytes = b""
     schema: int = 1
 
 
 class Quarantined(Fact, frozen=True, gc=False, array_like=True):
-    """Only goals and inspection get through from now on (for these members of a crowd)."""
+    """From now on only goals and inspection are delivered (to these members of a crowd)."""
 
     members: bytes = b""
 
 
 class RedriveOrdered(Fact, frozen=True, gc=False, array_like=True):
-    """A person gave the order to try again: what was set aside is decided anew in this frame.
+    """An operator ordered a redrive: dead letters are decided again in this frame.
 
-    `taken` says how many, the oldest first; 0: all there is, and the quarantine is lifted.
+    `taken` is how many, the oldest first; 0: all there are, and the quarantine is lifted.
     """
 
     members: bytes = b""
@@ -61,7 +61,7 @@ class RedriveOrdered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class Revived(Fact, frozen=True, gc=False, array_like=True):
-    """An entity that had ended acts again; its whole state, so that recovery needs no row."""
+    """An ended entity acts again; `body` is its whole state, so that recovery needs no row."""
 
     body: bytes
 
@@ -74,16 +74,16 @@ class CheckpointCut(Fact, frozen=True, gc=False, array_like=True):
 
 
 class EntitiesEvicted(Fact, frozen=True, gc=False, array_like=True):
-    """These had ended and are out of memory since before this frame; recovery drops them too.
+    """These ended entities were evicted from memory before this frame; recovery drops them too.
 
-    Otherwise a fact of their next life would be folded onto the state of the last one.
+    Otherwise a fact after their revival would be folded onto the older state.
     """
 
     keys: tuple[str, ...]
 
 
 class EpochSeen(Fact, frozen=True, gc=False, array_like=True):
-    """The highest epoch that was heard of another shard; words of older ones are refused."""
+    """The highest epoch received from another shard; messages of older ones are refused."""
 
     group: str
     number: int

@@ -1,9 +1,9 @@
-"""A shard from its checkpoint and tail.
+"""Recovery: rebuilds a shard from its checkpoint and tail.
 
-Turns parts and frames into the state that was committed, then lets every cell and crowd say once
-what it owes. A fact that does not fold is a broken belief: it raises `Unrecoverable`, which names
-shard, position, key and fact, and the shard stops rather than skip it. It must not decide
-anything: what was decided stands in the frames.
+Turns checkpoint parts and frames into the committed state, derives the indexes, and lets every
+cell and crowd resend once what it owes. A fact that does not fold raises `Unrecoverable`, which
+names shard, position, key and fact; the shard stops rather than skip it. Recovery must not decide
+anything: all decisions are in the frames.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _RECORDS = frozenset(RECORDS.values())
 
 
 class Unrecoverable(Exception):
-    """What a shard's journal holds does not fold. Says where, so that a person can look there.
+    """The content of a shard's journal does not fold; the text says where.
 
-    `stage` is one of the three below; `position` is the frame's in the tail, else 0; `reason` is
-    what was raised, without the place.
+    `stage` is one of the three below; `position` is that of a frame in the tail, else 0; `reason`
+    is the error without where it happened.
     """
 
     def __init__(self, where: _Where, error: Exception) -> None:
@@ -49,7 +49,7 @@ CHECKPOINT, TAIL, DERIVED = "checkpoint at position", "position", "recovered up 
 
 
 class _Where:
-    """How far a recovery has come: for the message of one that fails."""
+    """How far a recovery has come, for its error text."""
 
     __slots__ = ("fact", "key", "number", "piece", "shard", "stage")
 
@@ -62,11 +62,11 @@ class _Where:
         self.fact = ""
 
     def at(self, stage: str, number: int, *, piece: int | None = None) -> None:
-        """Another frame, another piece of the checkpoint, or the end of both."""
+        """Begin another frame, another piece of the checkpoint, or the stage after both."""
         self.stage, self.number, self.piece, self.key, self.fact = stage, number, piece, "", ""
 
     def each(self, facts: Iterable[Fact]) -> Iterator[Fact]:
-        """The same facts; it is noted which one is being folded."""
+        """Yield the same facts, and note which one is being folded."""
         for fact in facts:
             self.fact = type(fact).__name__
             yield fact
@@ -79,7 +79,7 @@ class _Where:
         return ", ".join([*where, *filter(None, (self.key, self.fact and f"fact {self.fact}"))])
 
     def failed(self, error: Exception) -> Unrecoverable:
-        """What is raised in place of an error."""
+        """The exception to raise in place of `error`."""
         return Unrecoverable(self, error)
 
 
@@ -88,7 +88,7 @@ def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], fl
     where = _Where(shard.id)
     shard.position = floor
     shard.changes.begin(floor)
-    for number, piece in enumerate(read_parts(_weighed(shard, parts))):
+    for number, piece in enumerate(read_parts(_count_bytes(shard, parts))):
         where.at(CHECKPOINT, floor, piece=number)
         attempt_at(where.failed, _restore_piece, shard, piece, where=where)
     for frame in frames:
@@ -99,7 +99,7 @@ def restore(shard: Shard, parts: Iterable[bytes], *, frames: Iterable[Frame], fl
     attempt_at(where.failed, _derive, shard, where=where)
 
 
-def _weighed(shard: Shard, parts: Iterable[bytes]) -> Iterator[bytes]:
+def _count_bytes(shard: Shard, parts: Iterable[bytes]) -> Iterator[bytes]:
     for part in parts:
         shard.checkpointer.last_bytes += len(part)
         yield part
@@ -122,20 +122,21 @@ def _restore_piece(shard: Shard, piece: CheckpointItem, *, where: _Where) -> Non
         population.cells[key] = state
         if since:
             population.since[key] = since
-    # Else it came of facts without members, under the key of a crowd: see `_fold_members`.
+    # Else it is the result of facts without members under the key of a crowd, which version 0.1.0
+    # folded into a cell: see `_fold_members`. It is dropped.
 
 
 def _fold_frame(shard: Shard, frame: Frame, *, where: _Where) -> None:
     now, entries = shard.codec.decode_frame(frame.body)
     shard.turns.now = max(shard.turns.now, now)
     shard.position = frame.position
-    # Shared evenly: the entries do not know their own sizes, and only the sum is bounded.
+    # Divided evenly: the sizes of single entries are not known, and only the sum is bounded.
     size = len(frame.body) // max(1, len(entries))
-    lines = tuple(_line(entry, now, size=size) for entry in entries if _kinds_own(entry))
-    _tell(shard, frame.position, lines=lines)
+    lines = tuple(_line(entry, now, size=size) for entry in entries if _facts_of_kind(entry))
+    _restore_lines(shard, frame.position, lines=lines)
     for entry in entries:
         where.key = entry.key
-        own = _kinds_own(entry)
+        own = _facts_of_kind(entry)
         if len(own) != len(entry.facts):
             for record in where.each(each for each in entry.facts if type(each) in _RECORDS):
                 _fold_record(shard, entry.key, fact=record)
@@ -143,19 +144,20 @@ def _fold_frame(shard: Shard, frame: Frame, *, where: _Where) -> None:
             _fold_entry(shard, entry, facts=own, now=now, where=where)
 
 
-def _kinds_own(entry: Entry) -> tuple[Fact, ...]:
+def _facts_of_kind(entry: Entry) -> tuple[Fact, ...]:
+    """The facts of an entry without those of the runtime."""
     return tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
 
 
 def _line(entry: Entry, now: float, *, size: int) -> StoryLine:
-    facts = _kinds_own(entry)
+    facts = _facts_of_kind(entry)
     return StoryLine(
         now, entry.key, entry.members, entry.cause, facts, entry.because, size, entry.who
     )
 
 
-def _tell(shard: Shard, position: int, *, lines: tuple[StoryLine, ...]) -> None:
-    """Story and change feed go on across the restart, as far back as the tail reaches."""
+def _restore_lines(shard: Shard, position: int, *, lines: tuple[StoryLine, ...]) -> None:
+    """Story and change feed survive a restart, as far back as the tail reaches."""
     for line in lines:
         shard.turns.story.add(line)
     shard.changes.add(position, lines)
@@ -178,10 +180,10 @@ def _fold_entry(
 def _fold_members(
     shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float, where: _Where
 ) -> None:
-    """Facts of members of a crowd; those of no member change nobody.
+    """Fold facts of members of a crowd; facts of an empty set of members change nothing.
 
     Versions up to 0.1.0 wrote such facts: a slice that was stopped before any of its instances
-    had begun told its goal to an empty set, and that was taken for a message to a cell.
+    existed sent its goal to an empty set, and that was taken for a message to a cell.
     """
     population = shard.population
     kind, crowd = population.kind(entry.key), population.crowd(entry.key)
@@ -201,10 +203,10 @@ def _restore_cell(shard: Shard, key: Key, *, old: object, new: object, now: floa
     if new is None:
         population.cells.pop(key, None)
         population.since.pop(key, None)
-        shard.endings.gone(key)
+        shard.endings.note_deleted(key)
         return
     population.cells[key] = new
-    shard.endings.there(key)
+    shard.endings.note_not_deleted(key)
     after = kind.deadline(new)
     before = kind.deadline(old) if old is not None else None
     if after is None:
@@ -220,7 +222,7 @@ def _fold_record(shard: Shard, key: Key, *, fact: object) -> None:
         shard.endings.fold(fact.body)
     elif isinstance(fact, EntitiesEvicted):
         for name in fact.keys:
-            _leave(shard, Key(name))
+            _evict(shard, Key(name))
     elif isinstance(fact, EpochSeen):
         shard.epoch_filter.fold(fact)
     elif isinstance(fact, CheckpointCut):
@@ -229,27 +231,27 @@ def _fold_record(shard: Shard, key: Key, *, fact: object) -> None:
         shard.deferred.fold(key, fact)
 
 
-def _leave(shard: Shard, key: Key) -> None:
+def _evict(shard: Shard, key: Key) -> None:
     kind = shard.population.kind(key)
     state = shard.population.cells.pop(key, None)
     shard.population.since.pop(key, None)
-    shard.endings.there(key)
+    shard.endings.note_not_deleted(key)
     if kind.follows is not None:
         shard.population.crowds.pop(kind.follows(key), None)
-    # What an ended one answered went into its row. Pieces that were dropped have none, and who was
-    # refused before them would be heard, if a copy of his words came late.
+    # The remembered replies of an ended entity are in its row. An unfinished one was dropped
+    # without a row: its replies stay, or a late copy of a refused request would be carried out.
     if state is None or not _unfinished(shard, key, state=state):
         shard.request_log.forget(key)
 
 
 def _drop_unfinished(shard: Shard) -> None:
-    """What a client never finished saying (pieces without their last) was never acknowledged."""
+    """Drop requests in pieces whose last piece never arrived: they were never acknowledged."""
     cells = shard.population.cells
     for key in [key for key, state in cells.items() if _unfinished(shard, key, state=state)]:
         del cells[key]
         shard.population.since.pop(key, None)
-        # Written down, or the next recovery would fold these pieces under what is said anew.
-        shard.endings.forgotten(key)
+        # Journaled, or the next recovery would fold the old pieces under those sent anew.
+        shard.endings.note_evicted(key)
 
 
 def _unfinished(shard: Shard, key: Key, *, state: object) -> bool:
@@ -264,7 +266,7 @@ def _derive(shard: Shard, *, where: _Where) -> None:
         where.key = key
         turns.time_cell(key, population.kind(key), old=state, new=state)
         turns.resolver.recover(key)
-        shard.endings.look(key)
+        shard.endings.check(key)
         turns.touched[key] = None
     for crowd in population.crowds.values():
         where.key = crowd.key

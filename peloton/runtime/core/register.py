@@ -1,9 +1,9 @@
-"""What the owner of a shard believes of its register, and the plan of one round's writes.
+"""The owner's copy of its shard's register, and the plan of one round's writes.
 
 A `Hold` is made by a claim and lives until the shard is fenced or dropped. A `RoundPlan` turns the
-work of one round into rows, **once**: whatever is sent again is sent byte for byte, because a
-repeat that differs in anything is a different write, and of two different writes nobody could
-say which one the store took. The module must not do I/O, and must not judge answers (`fencing`).
+work of one round into rows, **once**: a repeat is sent byte for byte, because one that differs in
+anything is a different write, and of two different writes nobody could tell which one the store
+applied. The module must not do I/O, and must not judge answers (`fencing`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RECENT_CHAINS_MAX = 1024
 
 
 class OpNames:
-    """Names of this process's conditional writes, one after the other and none twice."""
+    """Names for this process's conditional writes, each unique."""
 
     def __init__(self, process: bytes) -> None:
         self.process = process
-        self._counts = itertools.count(1)  # whose `next` no other thread can split
+        self._counts = itertools.count(1)  # its `next` is atomic between threads
 
     def next(self) -> bytes:
         return chain.op_name(self.process, next(self._counts))
@@ -56,7 +56,7 @@ class Writing(Struct, frozen=True, gc=False):
 
 
 class Hold:
-    """A claimed shard, from the register `start` as it was at the claim on."""
+    """A claimed shard: its register as `start` at the claim, and as our writes changed it."""
 
     def __init__(self, shard: ShardId, start: RegisterRow) -> None:
         self.shard = shard
@@ -80,16 +80,17 @@ class Hold:
         self.chains: OrderedDict[int, bytes] = OrderedDict()
         self.chains[start.last_position] = start.last_chain
         self.still_ours = False
-        """A look at the epoch (or a commit) after loading said that we are the owner."""
+        """A read of the epoch (or a commit) after loading confirmed that we are the owner."""
         self.cut_next = 0
+        """The next segment to cut (some are cut twice)."""
         self.cut_to = 0
-        """Segments below were cut, acknowledged; and the next one to cut (some are cut twice)."""
+        """Segments below were cut, acknowledged."""
 
     def claimed(self) -> Claimed:
         return Claimed(self.epoch, self.last_position, self.floor[0], self.floor[1])
 
     def is_younger(self, epoch: int) -> bool:
-        """Whether it is not of the claim `epoch`, whose end is told too late then; 0 is any."""
+        """Whether this claim is not the one of `epoch`, whose end is reported late; 0 is any."""
         return epoch not in (0, self.epoch)
 
     def checkpoint_read(self, manifest: chain.Manifest, rows: int) -> None:
@@ -107,7 +108,7 @@ class Hold:
             self.chains.popitem(last=False)
 
     def floored(self, op: bytes, written: Writing) -> None:
-        """Old floor becomes the previous generation; what was previous is now to be cut."""
+        """The old floor becomes the previous generation; what was previous can be cut."""
         if self.manifest is not None:
             self.oldest = self.manifest.previous
         self.op = op
@@ -118,7 +119,7 @@ class Hold:
 
 
 def hold_of(holds: Mapping[ShardId, Hold], shard: ShardId) -> Hold:
-    """What a journal holds of the shard that it is to read. Raises Overtaken: it was ours once."""
+    """The hold of a shard that is to be read. Raises Overtaken if it is ours no more."""
     hold = holds.get(shard)
     if hold is None:
         raise Overtaken(f"{shard} is not held here")

@@ -1,11 +1,11 @@
-"""What actors say: sends turned into envelopes, and what is owed said again from the states.
+"""Send resolution: turns the sends of a turn into envelopes, and resends what is owed.
 
-Turns "my sender", "my parent", "my host" into keys, and a class's one send into an envelope for
-each target. It must not decide what is said, nor keep a message: what is owed is derived from the
-state each time, so that nothing said again can disagree with the state it is said from.
+Turns "my sender", "my parent", "my host" into keys, and one send of a class into an envelope for
+each target. It must not decide what is sent, nor keep a message: what is owed is derived from the
+state at each try, so that a resend cannot disagree with the state.
 
-Whatever a kind raises here is told to the story and harms nobody: the turn stands, and what is
-owed is said again at a tick.
+An exception of a kind's function here is noted in the story and affects no other entity: the turn
+is kept, and what is owed is resent at a later tick.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.envelope import Envelope, Outbox
-from peloton.runtime.core.owed import OwedSends
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.resends import OwedSends
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.vocabulary import (
     PARENT,
@@ -30,13 +30,13 @@ from peloton.runtime.vocabulary import (
 
 
 class OnFailure(Protocol):
-    """Told who failed, about what they were, what was raised, and which members of a crowd."""
+    """Called with the key, what it was doing, what was raised, and the members of a crowd."""
 
     def __call__(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None: ...
 
 
 class SendResolver:
-    """The voice of one shard's actors."""
+    """Resolves the sends of one shard's actors."""
 
     def __init__(self, population: Population, outbox: Outbox, *, on_failure: OnFailure) -> None:
         self.owed_sends = OwedSends()
@@ -44,10 +44,10 @@ class SendResolver:
         self._outbox = outbox
         self._on_failure = on_failure
 
-    # ---- what a turn says ----
+    # ---- sends of a turn ----
 
     def of_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
-        """A cell's words after its turn on `envelope`."""
+        """Queue the sends of a cell after its turn on `envelope`."""
         self._record_owed(envelope.to, 1, sends=sends)
         failure = attempt(self._from_cell, envelope, sends)
         if isinstance(failure, Failure):
@@ -56,7 +56,7 @@ class SendResolver:
     def of_class(
         self, crowd: Crowd, raw: int, *, sends: tuple[Send, ...], envelope: Envelope
     ) -> None:
-        """The words of a class after its turn on `envelope`."""
+        """Queue the sends of a class after its turn on `envelope`."""
         self._record_owed(crowd.key, raw, sends=sends)
         failure = attempt(self._from_class, crowd, raw, sends=sends, envelope=envelope)
         if isinstance(failure, Failure):
@@ -65,16 +65,17 @@ class SendResolver:
     # ---- what is owed ----
 
     def owes(self, key: Key, raw: int) -> None:
-        """Note that something owed was said."""
+        """Note that something owed was sent."""
         if self._population.kind(key).crowd is None:
             self.owed_sends.sent_more(key, raw)
         else:
-            self.owed_sends.said(key, raw)
+            self.owed_sends.sent(key, raw)
 
     def recover(self, key: Key) -> None:
         """After recovery: find out whether the cell or crowd owes anything.
 
-        Where that raises, all are taken to owe: the tick asks again, and again tells why.
+        Where that raises, all members count as owing: the next tick derives it again, and notes
+        the error.
         """
         kind = self._population.kind(key)
         if kind.crowd is None:
@@ -90,18 +91,18 @@ class SendResolver:
             self.owes(key, raw)
 
     def resend_owed(self, key: Key, raw: int) -> None:
-        """Say again, from their states, what the members in `raw` (a cell: 1) owe."""
+        """Resend what the members in `raw` (a cell: 1) owe, derived from their states."""
         failure = attempt(self._resend_owed, key, raw)
         if isinstance(failure, Failure):
             self._on_failure(key, "owed", failure=failure)
 
     def tick(self, number: int) -> None:
-        """Say again whatever is due at this tick."""
+        """Resend whatever is due at this tick."""
         for key, due in self.owed_sends.tick(number).items():
             self.resend_owed(key, due)
 
     def resend_all(self) -> None:
-        """After recovery: every cell and crowd says once what it owes."""
+        """After recovery: every cell and crowd resends what it owes, once."""
         for key in [*self.owed_sends]:
             self.resend_owed(key, self.owed_sends.of(key))
 
@@ -136,8 +137,8 @@ class SendResolver:
     def _from_cell(self, envelope: Envelope, sends: tuple[Send, ...]) -> None:
         for send in sends:
             if send.members is not None and not send.members:
-                # No member is meant. Without members it would be a message to the crowd's key as
-                # if that were a cell, and one would begin to exist there.
+                # An empty set has no receiver. Sent without members it would be a message to a
+                # cell under the crowd's key, and such a cell would begin to exist.
                 continue
             to, members = send.to, send.members.raw if send.members is not None else 0
             if to is SENDER:
@@ -191,7 +192,7 @@ def _targets(crowd: Crowd, raw: int, *, to: Any, envelope: Envelope) -> list[tup
 
 
 class _Nothing(Message, frozen=True, gc=False, array_like=True):
-    """What is said again was not caused by a message."""
+    """Stands for the cause of a resend, which no message caused."""
 
 
 NO_CAUSE = _Nothing()

@@ -1,22 +1,39 @@
-"""A shard: entities that commit together, and the pump that runs them.
+"""A shard: entities that commit together, and the loop that runs their turns.
 
-Turns envelopes into bundles (`Ready`): a frame to journal, and what may be released once that
-frame is safe. Between two bundles at most one frame is in flight; turns see the newest state
-though it is not yet safe, and since nothing is released, only this shard can know. A shard must
-not wait, read a clock, or learn whether its frame was safe from anyone but `committed`.
+One round of a shard:
 
-    take(envelopes)  →  ready(now)  →  (the shell journals the frame)  →  committed()
+    take(envelopes)    messages enter the inbox
+    ready(now)         runs turns; returns a `Ready`: one frame of facts to journal, and the
+                       messages and replies that may leave once that frame is durable
+    (the shell journals the frame)
+    committed()        the frame is durable
+
+At most one frame is in flight. The turns of the next round already see the newest state, although
+it is not durable yet: nothing that follows from it has left the shard, so nobody else can know.
+A shard must not wait or read a clock, and only `committed` may tell it that a frame is durable.
+
+The parts of a shard, each in a module of its own:
+
+    population     states of entities (cells and crowds), and the indexes that parents derive
+    pump           chooses the next message, and bounds what one frame takes
+    turns          runs one turn: decides, folds the facts, encodes them, resolves the sends
+    deferred       mail that waits for a load or a retry; dead letters; quarantines
+    endings        ended entities: how they leave memory, and how they come back
+    request_log    replies by the request keys of clients
+    reports        versioned reports of parents, resent until they are seen
+    epoch_filter   refuses messages of an older owner of the sending shard
+    checkpointer   writes checkpoints in parts while the shard goes on
+    views, changes, followers    what is read: listings, the change feed and its readers
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from peloton.runtime.core.answered import RequestLog
-from peloton.runtime.core.answers import Replies
 from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
+from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox, Stamp
@@ -25,12 +42,12 @@ from peloton.runtime.core.followers import Followers
 from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
 from peloton.runtime.core.inspection import answer_inspection as inspect
 from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
-from peloton.runtime.core.owed import RESEND_TICK_S
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.pump import Pump
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
-from peloton.runtime.core.redrives import Redrives
+from peloton.runtime.core.replies import Replies, RequestLog
 from peloton.runtime.core.reports import Reports
+from peloton.runtime.core.resends import RESEND_TICK_S
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.story import Story
 from peloton.runtime.core.supervision import (
@@ -57,9 +74,9 @@ from peloton.runtime.vocabulary import (
     kind_of,
 )
 
-ANSWERS_EXPIRE_TICKS = 600
+REQUEST_LOG_EXPIRE_TICKS = 600
 PURSUE = Pursue()
-MANY = "are many, who do not answer as one: ask their parent"
+MANY = "is a crowd, and its members cannot reply as one: ask their parent"
 NO_MEMBER = "is a crowd, and the message names no member of it"
 NO_CROWD = "is no crowd, and the message names members of it"
 
@@ -67,16 +84,16 @@ NO_CROWD = "is no crowd, and the message names members of it"
 class Ready(NamedTuple):
     """What the shell has to do for a shard, in this order."""
 
-    load: tuple[Key, ...]  # ended entities wanted; their mail waits, all else goes on
-    frame: bytes | None  # journal this, or nothing of it, at `position`
+    load: tuple[Key, ...]  # ended entities to read; only their own mail waits meanwhile
+    frame: bytes | None  # to journal at `position`, whole or not at all
     position: int
-    release: list[Envelope]  # only after the frame is safe
+    release: list[Envelope]  # to send, only after the frame is durable
     replies: list[AskAnswer]  # likewise
-    ended: tuple[EndedRow, ...]
+    ended: tuple[EndedRow, ...]  # final states to write
     parts: tuple[CheckpointPart, ...]
     floor: Floor | None
     cut: Cut | None
-    wake_at: float | None  # nothing to do before then
+    wake_at: float | None  # call `ready` again then, in seconds since the epoch; None: on mail
 
 
 class Shard:
@@ -114,29 +131,30 @@ class Shard:
             request_log=self.request_log,
             rows_per_round=limits.ended_rows_per_round,
         )
-        self._answers = Replies(self.turns, self.endings, request_log=self.request_log)
+        self._replies = Replies(self.turns, self.endings, request_log=self.request_log)
         self.checkpointer = limits.checkpointer(codec)
         self.position = 0  # of the last frame made
-        self.delivered = 0  # messages taken from the queue, for figures
+        self.delivered = 0  # messages taken from the queues, for metrics
         self.redrives = Redrives(limits.redriven_per_frame_max)
         self._sharding = sharding
         self.reports = Reports(self.turns)
         self._local = outbox.local
         self.pump = Pump(
-            self.turns, budget, local=self._local, deliver=self.deliver, look=self._pursue_parent
+            self.turns, budget, local=self._local, deliver=self.deliver, pursue=self._pursue_parent
         )
         self._inbox = self.pump.inbox
-        self._load: dict[Key, None] = {}
-        self._ahead_s: float | None = None
-        self._tick = 0
+        self._to_load: dict[Key, None] = {}
+        self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
+        self._tick = 0  # of the resends
         self._tick_due = 0.0
 
     # ---- what the shell calls ----
 
     def take(self, envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> bool:
-        """Messages for entities of this shard, in order; False when they come too late.
+        """Queue messages for entities of this shard, in order.
 
-        That is so when a younger owner of the shard that speaks was heard already.
+        False: refused, because a message of a younger owner of the sending shard was received
+        before.
         """
         if not self.epoch_filter.accepts(stamp):
             return False
@@ -144,14 +162,14 @@ class Shard:
         return True
 
     def loaded(self, key: Key, row: EndedRow | None) -> str:
-        """The answer to `Ready.load`: the final state, or None when there is none.
+        """The result of a `Ready.load`: the final state, or None when there is none.
 
-        Returns why the row cannot be read, where that is so: it harms that one entity alone.
+        Returns why the row cannot be decoded, else "". Such a row affects that one entity only.
         """
-        held = attempt(self.endings.hold, key, row.body) if row is not None else None
-        if isinstance(held, Failure):
-            self.unreadable(key, held.error)
-            return held.error
+        kept = attempt(self.endings.keep_loaded, key, row.body) if row is not None else None
+        if isinstance(kept, Failure):
+            self.unreadable(key, kept.error)
+            return kept.error
         box = self.deferred.loading.pop(key, None)
         if row is None:
             self.endings.known_absent[key] = None
@@ -160,68 +178,46 @@ class Shard:
         return ""
 
     def unreadable(self, key: Key, text: str) -> None:
-        """The answer to `Ready.load` where the row is there and cannot be read: who waits hears."""
+        """The result of a `Ready.load` that failed: every call that waits for it gets an error."""
         unreadable = ShardDamaged(f"{key} cannot be read: {text}")
         box = self.deferred.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():
-            self._answers.say(envelope, unreadable)
-        self.turns.outbox.replies += [
-            AskAnswer(reply_to, unreadable) for reply_to in self.redrives.unreadable(key)
-        ]
+            self._replies.reply(envelope, unreadable)
+        self.reply_to(self.redrives.unreadable(key), unreadable)
 
     def ready(self, now: float) -> Ready:
-        """Run turns on all mail; the frame, and what may leave once it is safe."""
-        turns = self.turns
-        if self._ahead_s is None:
-            # Of an owner before us, whose clock was ahead: its time goes on, it does not stand.
-            self._ahead_s = max(0.0, turns.now - now)
-        turns.begin(max(now + self._ahead_s, turns.now), self.position + 1)
-        heard = self.epoch_filter.raised()
-        if heard is not None:
-            turns.write(heard)
-        self._redrive()
-        # In front: what failed was said before all that has come since.
-        self._inbox.extendleft(reversed(self.deferred.ripe(turns.now)))
-        self._deliver_due()
-        self._resend_due()
+        """Run turns on all mail; returns the frame, and what may leave once it is durable.
+
+        `now` is in seconds since the epoch.
+        """
+        self._begin_frame(now)
         self.pump.run()
-        self.reports.say(self._tick)
+        self.reports.send_due(self._tick)
         self.pump.run()
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
-        left = self.endings.left() if turns.rows else None
-        if left is not None:
-            turns.rows.insert(0, self.codec.encode_entry(left))
-        cut = self.checkpointer.note(turns)
-        frame = self.codec.encode_frame(turns.now, turns.rows) if turns.rows else None
-        if frame is not None:
-            self.position += 1
-            self.changes.framed(self.position, turns.lines)
-            self.checkpointer.framed(len(frame))
-            if cut:
-                self.checkpointer.cut(self.position, self.population, records=self._records())
-                self.endings.cut()
-        parts, floor, journal_cut = self.checkpointer.pieces(self.endings.floor_may_move)
-        self.views.touch(turns)
-        self._go_cold()
-        replies, turns.outbox.replies = turns.outbox.replies, []
-        load, self._load = tuple(self._load), {}
+        frame = self._close_frame()
+        parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
+        self.views.touch(self.turns)
+        self._pack_idle()
+        replies, self.turns.outbox.replies = self.turns.outbox.replies, []
+        load, self._to_load = tuple(self._to_load), {}
         return Ready(
             load=load,
             frame=frame,
             position=self.position,
-            release=turns.outbox.drain(),
+            release=self.turns.outbox.drain(),
             replies=replies,
             ended=ended,
             parts=parts,
             floor=floor,
-            cut=journal_cut,
+            cut=cut,
             wake_at=self._wake_at(),
         )
 
     def committed(self, more_to_cut: bool = False) -> list[AskAnswer]:
-        """All of the last bundle is safe; the answers to those who waited for its changes."""
+        """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         safe = self.changes.commit()
         self.views.drop(self.endings.committed())
@@ -230,7 +226,7 @@ class Shard:
 
     @property
     def epoch(self) -> int:
-        """Under which claim this shard acts; orders to the outside carry it."""
+        """The claim under which this shard acts; orders to backends carry it."""
         return self.turns.epoch
 
     @epoch.setter
@@ -243,8 +239,44 @@ class Shard:
         work = self._inbox or self._local or self.population.dirty or self.redrives
         return bool(work) or self.checkpointer.busy or self.endings.busy
 
+    def _begin_frame(self, now: float) -> None:
+        """Queue what is due now: retries, deadlines, resends."""
+        turns = self.turns
+        if self._clock_lag_s is None:
+            # A previous owner's clock was ahead of ours. Its time is continued, by an offset:
+            # time in a shard never falls, and if it stood still instead, no deadline would come
+            # before our clock has caught up.
+            self._clock_lag_s = max(0.0, turns.now - now)
+        turns.begin(max(now + self._clock_lag_s, turns.now), self.position + 1)
+        epochs = self.epoch_filter.raised()
+        if epochs is not None:
+            turns.write(epochs)
+        self.redrives.run(self)
+        # In front of the inbox: these were sent before all that has arrived since.
+        self._inbox.extendleft(reversed(self.deferred.due_retries(turns.now)))
+        self._deliver_due()
+        self._resend_due()
+
+    def _close_frame(self) -> bytes | None:
+        """Encode the facts of this round's turns; None if there are none."""
+        turns = self.turns
+        evicted = self.endings.evicted_entry() if turns.rows else None
+        if evicted is not None:
+            turns.rows.insert(0, self.codec.encode_entry(evicted))
+        cut = self.checkpointer.note(turns)
+        if not turns.rows:
+            return None
+        frame = self.codec.encode_frame(turns.now, turns.rows)
+        self.position += 1
+        self.changes.framed(self.position, turns.lines)
+        self.checkpointer.framed(len(frame))
+        if cut:
+            self.checkpointer.cut(self.position, self.population, records=self._records())
+            self.endings.cut()
+        return frame
+
     def _records(self) -> list[Entry]:
-        """The runtime's own facts, as a checkpoint keeps them."""
+        """The runtime's own facts, as a checkpoint stores them."""
         kept = self.request_log.by_cell
         return [
             Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now), *self.epoch_filter.dump())),
@@ -252,8 +284,8 @@ class Shard:
             *(Entry(key, tuple(facts)) for key, facts in self.deferred.dump().items()),
         ]
 
-    def _go_cold(self) -> None:
-        """Who was long idle is packed; who was looked at while cold counts as having acted."""
+    def _pack_idle(self) -> None:
+        """Pack entities that were idle for long. One that was read while cold counts as active."""
         now = self.turns.now
         self.idleness.touch(self.population.woken(), now)
         self.idleness.touch(self.turns.touched, now)
@@ -262,72 +294,64 @@ class Shard:
 
     # ---- turns ----
 
-    def _redrive(self) -> None:
-        if self.redrives:
-            self._load.update(self.redrives.run(self, bytes_max=self.limits.frame_bytes_soft))
-
-    def must_be_loaded(self, key: Key) -> bool:
-        """Whether it has to be looked for in `ended` before anything about it is decided."""
-        return key in self.deferred.loading or self._is_unread(key, self.kinds[kind_of(key)])
-
     def is_mine(self, key: Key) -> bool:
         """Whether entities of this key live here."""
         return kind_of(key) in self.kinds and self._sharding.shard_of(key) == self.id
 
     def deliver(self, envelope: Envelope) -> None:
-        """One message to its entity, in this frame."""
+        """Hand one message to its entity, within this frame."""
         self.delivered += 1
         if kind_of(envelope.to) == SHARD_KIND:
-            self._about_shard(envelope)
+            self._deliver_to_shard(envelope)
             return
         kind = self.kinds[kind_of(envelope.to)]
         message = envelope.message
         if isinstance(message, Seen):
             assert envelope.sender is not None
             self.reports.pending.seen(envelope.sender, envelope.to, message=message)
-            self.endings.look(envelope.to)
+            self.endings.check(envelope.to)
         elif envelope.to in self.deferred.loading or self._must_load(kind, envelope):
             if self.deferred.wait_for_load(envelope):
-                self._load[envelope.to] = None
+                self._to_load[envelope.to] = None
         elif isinstance(message, Query):
-            self._answers.query(kind, envelope)
+            self._replies.query(kind, envelope)
         else:
-            passed = self.deferred.waits(envelope)
-            if passed is not None and not self._answers.repeat(passed):
+            passed = self.deferred.pass_or_defer(envelope)
+            if passed is not None and not self._replies.repeat(passed):
                 self._turn(kind, passed)
 
-    def _about_shard(self, envelope: Envelope) -> None:
+    def _deliver_to_shard(self, envelope: Envelope) -> None:
         if isinstance(envelope.message, Redrive):
-            self.redrives.want(envelope.message.of, envelope.reply_to)
-            self._redrive()
+            self.redrives.order(envelope.message.of, envelope.reply_to)
+            self.redrives.run(self)
             return
         if isinstance(envelope.message, FollowChanges):
             replies = self.followers.add(envelope.reply_to, envelope.message, self.turns.now)
             self.turns.outbox.replies += replies
             return
-        self._answers.say(envelope, attempt_query(inspect, self, envelope.message))
+        self._replies.reply(envelope, attempt_query(inspect, self, envelope.message))
 
     def _turn(self, kind: Kind, envelope: Envelope) -> None:
         message = envelope.message
         if bool(envelope.members) is (kind.crowd is None):
-            # The key of a crowd is no cell, and a cell has no members: nobody is meant.
+            # The key of a crowd is no cell, and a cell has no members: there is no receiver.
             text = f"{envelope.to} {NO_MEMBER if kind.crowd is not None else NO_CROWD}"
             self.turns.record_failure(envelope.to, type(message).__name__, failure=Failure(text))
-            self._answers.say(envelope, Unavailable(text))
+            self._replies.reply(envelope, Unavailable(text))
             return
         if envelope.members:
             for members, failure in self.turns.crowd(kind, envelope):
                 self.deferred.failed(envelope, members, failure=failure)
             if envelope.reply_to is not None:
-                self._answers.say(envelope, Unavailable(f"{envelope.to} {MANY}"))
+                self._replies.reply(envelope, Unavailable(f"{envelope.to} {MANY}"))
         else:
             self.endings.revive(envelope.to)
             failed = self.turns.cell(kind, envelope)
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
-            self.endings.look(envelope.to)
+            self.endings.check(envelope.to)
             if failed is not None:
-                return  # not seen yet: it is tried again
+                return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:
             seen = Seen(type(message).__name__, message.version)
             self.turns.outbox.add(Envelope(envelope.sender, seen, sender=envelope.to))
@@ -336,12 +360,12 @@ class Shard:
         kind = self.kinds[kind_of(key)]
         state = self.population.cells.get(key)
         if state is not None:
-            # A look that finds nothing to do, which is most of them, costs no turn.
+            # Most parents have nothing to do. Finding that out here, first, spares them a turn.
             step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 self.deliver(Envelope(key, Pursue(step)))
-        self.reports.wanted(key, kind)
-        self.endings.look(key)
+        self.reports.schedule(key, kind)
+        self.endings.check(key)
 
     def _deliver_due(self) -> None:
         self.turns.outbox.replies += self.followers.expired(self.turns.now)
@@ -362,16 +386,58 @@ class Shard:
             if deadline is not None:
                 self._inbox.append(Envelope(key, Due(deadline[0])))
 
-    # ---- what is said again ----
+    # ---- redrives: `RedriveShard` ----
+
+    def locate(self, key: Key) -> Location:
+        """Where the entity is; requests a load if it has to be loaded."""
+        if not attempt_test(self.is_mine, key):
+            return Location.ELSEWHERE
+        if key in self.deferred.loading or self._is_unread(key, self.kinds[kind_of(key)]):
+            if self.deferred.load(key):
+                self._to_load[key] = None
+            return Location.LOADING
+        return Location.HERE
+
+    def dead_letters_of(self, key: Key) -> int:
+        """The number of its dead letters."""
+        return len(self.deferred.dead_letters.get(key, ()))
+
+    def frame_is_full(self) -> bool:
+        """Whether the frame has as many bytes as a redrive may fill."""
+        return self.turns.bytes >= self.limits.frame_bytes_soft
+
+    def redrive_one(self, key: Key) -> str:
+        """Try its oldest dead letter again; the error if it cannot be decoded, else ""."""
+        envelope = self.deferred.redrive(key)
+        if isinstance(envelope, Failure):
+            return envelope.error
+        self.deliver(envelope)
+        return ""
+
+    def end_redrive(self, key: Key) -> None:
+        """All were tried: lift a quarantine that is left, and set the deadlines again.
+
+        A deadline that came during the quarantine was refused like all mail.
+        """
+        self.deferred.lift_quarantine(key)
+        self.turns.retime(key)
+
+    def reply_to(self, addresses: Iterable[Any], value: Any) -> None:
+        """Send a reply to these addresses, with the frame."""
+        self.turns.outbox.replies += [AskAnswer(address, value) for address in addresses]
+
+    # ---- resends ----
 
     def resend_everything_owed(self) -> None:
-        """After recovery: every cell and crowd says once what it owes."""
+        """After recovery: every cell and crowd resends what it owes, once."""
         self.turns.resolver.resend_all()
 
     def hurry(self) -> None:
-        """Somebody may hear us again who could not: what was lost meanwhile is said at the next
-        tick. Without this a run of moments waits half a minute for an owner that has been there
-        since its first second."""
+        """A receiver may be reachable again: resend at the next tick what may have been lost.
+
+        Without this, a send at the slow rate waits up to half a minute for a shard that has had
+        an owner all that time.
+        """
         self.turns.resolver.owed_sends.hurry()
         self.reports.pending.hurry()
 
@@ -381,14 +447,14 @@ class Shard:
         self._tick_due = self.turns.now + RESEND_TICK_S
         self._tick += 1
         self.turns.resolver.tick(self._tick)
-        self.reports.again(self._tick)
-        if self._tick % ANSWERS_EXPIRE_TICKS == 0:
+        self.reports.resend(self._tick)
+        if self._tick % REQUEST_LOG_EXPIRE_TICKS == 0:
             self.request_log.expire(self.turns.now)
 
-    # ---- answers ----
+    # ---- loads, and when to wake ----
 
     def _must_load(self, kind: Kind, envelope: Envelope) -> bool:
-        """Whether this message has to wait until its entity was looked for in `ended`."""
+        """Whether this message has to wait until the `ended` row of its entity was read."""
         if envelope.members or not self._is_unread(envelope.to, kind):
             return False
         message = envelope.message
@@ -397,7 +463,7 @@ class Shard:
         return type(message) in kind.lookup and not attempt_test(kind.fresh, message)
 
     def _is_unread(self, key: Key, kind: Kind) -> bool:
-        """Whether only `ended` can say what it is."""
+        """Whether it is not in memory, and may have an `ended` row that was not read yet."""
         if not kind.lookup or key in self.population.cells:
             return False
         return not self.endings.knows(key)
@@ -408,4 +474,4 @@ class Shard:
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
         times = (tick, *wheels, *waits, *self.reports.due.values())
         at_s = min((at for at in times if at is not None), default=None)
-        return None if at_s is None else at_s - (self._ahead_s or 0.0)
+        return None if at_s is None else at_s - (self._clock_lag_s or 0.0)

@@ -1,4 +1,4 @@
-"""Which shard an entity lives in: crc32 of its route modulo the size of the group.
+"""Which shard an entity belongs to: crc32 of its partition modulo the size of the group.
 
 Turns a key into (group, number). It must not know who owns a shard, and its result for a key can
 never change: the sizes of groups are written once, in the cluster record.
@@ -17,7 +17,7 @@ PARTITIONS_KEPT_MAX = 200_000
 
 
 class Sharding:
-    """The routes of all registered kinds over groups of fixed sizes."""
+    """The partitions of all registered kinds over groups of fixed sizes."""
 
     def __init__(self, kinds: Mapping[str, Kind], sizes: Mapping[str, int]) -> None:
         self._kinds = kinds
@@ -25,16 +25,16 @@ class Sharding:
         self._known: dict[Key, ShardId] = {}
 
     def shard_of(self, key: Key) -> ShardId:
-        """The shard of a key; a route that is a number names the shard itself."""
+        """The shard of a key; a partition that is a number is that of the shard itself."""
         found = self._known.get(key)
         if found is None:
             if kind_of(key) == SHARD_KIND:
                 _, group, at = key.split("/")
                 return ShardId(group, int(at))
             kind = self._kinds[kind_of(key)]
-            route = kind.partition(key)
+            partition = kind.partition(key)
             size = self._sizes[kind.group]
-            number = route if isinstance(route, int) else zlib.crc32(route.encode())
+            number = partition if isinstance(partition, int) else zlib.crc32(partition.encode())
             found = ShardId(kind.group, number % size)
             if len(self._known) >= PARTITIONS_KEPT_MAX:
                 self._known.clear()

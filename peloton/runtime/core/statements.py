@@ -1,8 +1,8 @@
-"""Port `Rows`: the little that the fencing protocol asks of a store with conditional writes.
+"""Port `Rows`: what the fencing protocol needs of a store with conditional writes.
 
 One class per statement of the protocol, so that a store prepares each once, and one class per
 answer. The register has conditional writes only, the other tables have plain ones only: the two
-must not meet on one row. The module must not know in which order statements are sent (`fencing`).
+must not be mixed on one row. The module must not know the order of statements (`fencing`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from msgspec import Struct
 from peloton.runtime.ports import ClusterRecord, EndedRow, ShardId, Sizes
 
 FEATURES = ShardId("features", 0)
-"""No shard: the register of this name has the feature level as its epoch, which only rises.
-Journals of the first version have none, and their tables need no change for it."""
+"""Not a shard: the register of this name has the feature level as its epoch, which only rises.
+Journals of the first version have none, and need no new table for it."""
 
 
 class RegisterRow(Struct, frozen=True, gc=False):
@@ -136,7 +136,7 @@ class Free(Struct, frozen=True, gc=False):
 
 
 class InsertRow(Struct, frozen=True, gc=False):
-    """Plain insert; said twice it leaves the same row, since a key always has the same bytes."""
+    """Plain insert; idempotent, since a key always has the same bytes."""
 
     shard: ShardId
     row: FrameRow | PartRow | EndedRow
@@ -215,7 +215,7 @@ class RowsFound(Struct, frozen=True, gc=False):
 
 
 class StatementFailed(Struct, frozen=True, gc=False):
-    """Anything else: any error, any timeout. The statement may have an effect, now or later."""
+    """Any error or timeout. The statement may take effect, now or later."""
 
     text: str
 
@@ -230,10 +230,10 @@ class Rows(Protocol):
     """
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """Run statements that need no order among them, perhaps at once; replies in order."""
+        """Run statements in any order, perhaps concurrently; replies in the order given."""
 
     def sizes(self, shard: ShardId) -> Sizes:
-        """What the shard takes."""
+        """Rows and bytes of the shard."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

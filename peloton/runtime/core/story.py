@@ -1,9 +1,9 @@
-"""What the actors of a shard did lately and why, for people.
+"""The story of a shard: what its actors did lately and why, for people.
 
-Turns entries and undone decisions into lines, newest kept: at most `LINES_MAX` a shard, that took
-no more than `STORY_BYTES_MAX` in the journal, or whoever creates and deletes large jobs all day
-would fill the memory with what became of them. A story is never read by a decision and never
-journaled: the journal has the entries, this has their echo.
+Keeps the newest entries, and decisions without facts, as lines: at most `LINES_MAX` per shard, of
+at most `STORY_BYTES_MAX` as journaled, or a client that creates and deletes large jobs all day
+would fill the memory. A story is never read by a decision and never journaled: the journal has the
+entries themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STORY_BYTES_MAX = 8 * 1024 * 1024
 
 
 class StoryLine(NamedTuple):
-    """One turn: when, who, what was said, what was written down, and why (or why not)."""
+    """One turn: time, key, members, class of the message, facts, and the reason (or error)."""
 
     at: float
     key: Key
@@ -27,9 +27,9 @@ class StoryLine(NamedTuple):
     facts: tuple[Any, ...]
     because: str
     size: int = 0
-    """Bytes of what it holds, as it was written down; 0 where nothing was."""
+    """Bytes of its journaled entry; 0 if there is none."""
     who: str = ""
-    """The principal whose call caused it, as text; empty where no call did."""
+    """The principal whose call caused it, as text; empty if no call did."""
 
 
 class Story:

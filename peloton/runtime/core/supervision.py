@@ -1,8 +1,8 @@
 """What becomes of an actor that fails: a pure function of its record.
 
-Turns a failed turn into "again after a while", "set the message aside" or "quarantine the actor".
-It must not hide a failure: every one is told to the story with its error. Here, and in the shells,
-is the only place that catches `Exception`.
+Turns a failed turn into "retry with backoff", "keep the message as a dead letter" or "quarantine
+the actor". It must not hide a failure: each is noted in the story with its error. Only this module
+and the shells catch `Exception`.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ T = TypeVar("T")
 
 ATTEMPTS_MAX = 3
 RETRY_FIRST_S = 0.5
-SET_ASIDE_MAX = 3
+DEAD_LETTERS_MAX = 3
+"""An actor with so many is quarantined."""
 ERROR_CHARS_MAX = 2000
-"""An error that tells the whole message it failed on would be too large to be written down."""
+"""An error text that quotes the whole message it failed on would be too large to be journaled."""
 
 
 class Response(enum.Enum):
     """What the supervisor orders."""
 
     RETRY = "retry"
-    SET_ASIDE = "set aside"
+    DEAD_LETTER = "dead letter"
 
 
 class Failure(NamedTuple):
-    """A turn that raised: the actor's state is the last good one."""
+    """A function that raised, as a value; the actor's state is the last good one."""
 
     error: str
 
 
 def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
-    """Run a turn; what it raises becomes a value."""
+    """Call a function; an exception becomes a `Failure`."""
     try:
         return turn(*args, **more)
     except Exception as error:
@@ -46,23 +47,23 @@ def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
 def attempt_at(
     raised: Callable[[Exception], Exception], step: Callable[..., T], *args: Any, **more: Any
 ) -> T:
-    """Run a step; what it raises becomes what `raised` makes of it: the same, and where it was."""
+    """Call a step; raises `raised(error)`, which adds where it happened, in place of its error."""
     try:
         return step(*args, **more)
     except Exception as error:
         raise raised(error) from error
 
 
-def attempt_query(look: Callable[..., Any], *args: Any) -> Any:
-    """Run a query; one that raises is answered so, and harms nobody else."""
+def attempt_query(inspect: Callable[..., Any], *args: Any) -> Any:
+    """Answer a query; one that raises is answered with the error."""
     try:
-        return look(*args)
+        return inspect(*args)
     except Exception as error:
         return Unavailable(f"the query failed: {type(error).__name__}: {error}")
 
 
 def attempt_pursue(kind: Kind, state: Any, at: At) -> Any:
-    """The next step towards the goal; None when the look raised: the turn will tell."""
+    """The next step towards the goal; None when `pursue` raised: the turn will raise it again."""
     try:
         return kind.pursue(state, at)
     except Exception:
@@ -70,20 +71,20 @@ def attempt_pursue(kind: Kind, state: Any, at: At) -> Any:
 
 
 def attempt_test(test: Callable[..., Any], *args: Any) -> bool:
-    """Whether a test of a kind says yes; one that raises says no, the side on which it is safe."""
+    """Whether a test of a kind returns True; one that raises counts as False, the safe side."""
     return attempt(test, *args) is True
 
 
 def respond(attempts: int) -> Response:
     """What to do after the `attempts`-th failure of one message."""
-    return Response.SET_ASIDE if attempts >= ATTEMPTS_MAX else Response.RETRY
+    return Response.DEAD_LETTER if attempts >= ATTEMPTS_MAX else Response.RETRY
 
 
 def retry_after_s(attempts: int) -> float:
-    """How long to wait before the next try."""
+    """Seconds to wait before the next try."""
     return float(RETRY_FIRST_S * 2 ** (attempts - 1))
 
 
-def quarantined_after(set_aside: int) -> bool:
-    """Whether an actor with so many messages set aside is to be left alone."""
-    return set_aside >= SET_ASIDE_MAX
+def quarantined_after(dead_letters: int) -> bool:
+    """Whether an actor with so many dead letters is to be quarantined."""
+    return dead_letters >= DEAD_LETTERS_MAX

@@ -1,8 +1,7 @@
 """One turn: a message is decided, facts are folded, the goal is pursued until it rests.
 
-Turns a state and a message into an `TurnOutcome`; keeps nothing and changes nothing, so a turn that
-raises leaves no trace. The same function serves a cell and a class of a crowd: it does not know
-which of the two it runs for.
+Turns a state and a message into a `TurnOutcome`. It must not keep or change anything, so that a
+turn that raises has no effect. The same function serves a cell and a class of a crowd.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ class UnknownMessage(Exception):
 
 
 class Unsettled(Exception):
-    """A goal was pursued for `PURSUE_STEPS_MAX` steps and did not come to rest."""
+    """A goal was pursued for `PURSUE_STEPS_MAX` steps without reaching a `Rest`."""
 
 
 class TurnOutcome(NamedTuple):
-    """What a turn made: the new state (None: gone), and all it wrote, said and answered."""
+    """What a turn made: the new state (None: deleted), facts, sends, reply, reason and notes."""
 
     state: Any
     facts: tuple[Fact, ...]
@@ -43,12 +42,12 @@ def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcom
     if state is None:
         absent = kind.absent.get(type(message))
         if absent is None:
-            raise UnknownMessage(f"{kind.name} has no answer when absent to {message!r}")
+            raise UnknownMessage(f"{kind.name} has no row in `absent` for {message!r}")
         decision = absent(message, at)
     else:
         decide = kind.decide.get(type(message))
         if decide is None:
-            raise UnknownMessage(f"{kind.name} has no decision on {message!r}")
+            raise UnknownMessage(f"{kind.name} has no row in `decide` for {message!r}")
         decision = decide(state, message, at)
     for fact in decision.facts:
         state = kind.evolve[type(fact)](state, fact)
@@ -76,14 +75,14 @@ def _pursued(kind: Kind, outcome: TurnOutcome, *, at: At, first: Any = None) -> 
         because = because or step.because
         notes = step.notes if step.notes is not None else notes
         steps.append(step.because)
-        # A step without facts cannot change what the next look would see: it is the last.
+        # A step without facts leaves the state as it was, so the next call would return it again.
         if not step.facts or state is None:
             return TurnOutcome(state, facts, sends, reply, because, notes)
-    raise Unsettled(f"{kind.name} did not rest after {PURSUE_STEPS_MAX} steps: {steps}")
+    raise Unsettled(f"{kind.name} did not settle after {PURSUE_STEPS_MAX} steps: {steps}")
 
 
 def fold_facts(kind: Kind, state: Any, *, facts: Iterable[Fact]) -> Any:
-    """The state after facts that were journaled; a fact that does not fold raises."""
+    """The state after journaled facts; raises what `evolve` raises."""
     for fact in facts:
         state = kind.evolve[type(fact)](state, fact)
     return state

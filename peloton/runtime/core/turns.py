@@ -1,8 +1,8 @@
-"""The turns of one frame: each message is decided, applied, written and sent.
+"""The turns of one frame: each message is decided, applied, encoded and its sends resolved.
 
-Turns an envelope into entries of the frame, new states, and what leaves when the frame is safe.
-It must not choose what comes next (the shard does) or keep anything from one frame to the next
-but the population.
+Turns an envelope into entries of the frame, new states, and what leaves once the frame is durable.
+It must not choose which message comes next (the pump does), or keep anything from one frame to the
+next but the population, its deadlines and the story.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.runtime.core.answered import KEEP_S, REFUSED_KEEP_S, RequestLog
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
 from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import RequestAnswered, Revived
+from peloton.runtime.core.replies import KEEP_S, REFUSED_KEEP_S, RequestLog
 from peloton.runtime.core.sends import SendResolver
 from peloton.runtime.core.story import Story, StoryLine
 from peloton.runtime.core.supervision import Failure, attempt
@@ -35,7 +35,7 @@ ENTRY_BYTES_MAX = 8 * 1024 * 1024
 
 
 class EntryTooLarge(Exception):
-    """What a turn wrote does not fit a frame."""
+    """The facts of one turn, encoded, do not fit a frame."""
 
 
 class NoParent(Exception):
@@ -43,7 +43,7 @@ class NoParent(Exception):
 
 
 class Turns:
-    """Runs turns over a population; everything they make is collected here until taken."""
+    """Runs turns over a population; collects the frame's rows and what is to be sent."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class Turns:
         self.outbox = outbox
         self.request_log = request_log
         self.wheel = Wheel()
-        self.alarms = Wheel()  # of notes: soft, so apart from the deadlines of states
+        self.alarms = Wheel()  # of notes, which are lost on restart; `wheel` is of states
         self.story = story
         self.resolver = SendResolver(population, outbox, on_failure=self.record_failure)
-        self.revived: dict[Key, bytes] = {}  # rows of `ended`, not yet written as living
+        self.revived: dict[Key, bytes] = {}  # `ended` rows whose `Revived` fact is not written yet
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
         self.now = 0.0
         self.position = 0
         self.epoch = 0
         self.rows: list[bytes] = []
-        self.lines: list[StoryLine] = []  # of this frame, what was written down
-        self.written = 0  # entries, for figures
+        self.lines: list[StoryLine] = []  # of this frame, those with facts
+        self.written = 0  # entries, for metrics
         self.bytes = 0
         self.codec = codec
 
@@ -79,11 +79,11 @@ class Turns:
         self.touched = {}
 
     def record_failure(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None:
-        """A kind raised where its turn stands, or had none: the story tells, and all goes on."""
+        """A kind's function raised outside a turn, or after one: note it in the story, go on."""
         self.story.add(StoryLine(self.now, key, raw, cause, (), f"{cause} failed: {failure.error}"))
 
     def at(self, kind: Kind, envelope: Envelope) -> At:
-        """Where and when a turn on this envelope is taken."""
+        """The context of a turn on this envelope."""
         return At(
             now=self.now,
             key=envelope.to,
@@ -128,7 +128,7 @@ class Turns:
                 yield raw, outcome
 
     def write(self, entry: Entry) -> None:
-        """Add an entry to the frame."""
+        """Add an entry to the frame. Raises `EntryTooLarge`."""
         self._add(self._row(entry))
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
@@ -142,6 +142,16 @@ class Turns:
         if before is None or before[0] != after[0] or key not in self.population.since:
             self.population.since[key] = self.now
         self.wheel.set(key, tick_of(self.population.since[key] + after[1]))
+
+    def retime(self, key: Key) -> None:
+        """Set the deadlines of a cell or crowd again, from its state."""
+        crowd = self.population.crowds.get(key)
+        state = self.population.cells.get(key)
+        if crowd is not None:
+            crowd.rebuild_deadlines()
+            self.time_crowd(crowd)
+        elif state is not None:
+            self.time_cell(key, self.population.kind(key), old=state, new=state)
 
     def time_crowd(self, crowd: Crowd) -> None:
         """Put the earliest deadline of a crowd on the wheel."""
@@ -158,7 +168,7 @@ class Turns:
         # All that may raise comes first: what fails from here on would leave half a turn behind.
         notes = outcome.notes
         recall_s = kind.recall_s(notes) if notes is not None else None
-        request_log = self._answered(key, envelope, outcome=outcome)
+        request_log = self._to_remember(key, envelope, outcome=outcome)
         if not facts and request_log:
             self.write(self._entry(envelope, request_log, because=outcome.because))
         if facts:
@@ -177,7 +187,7 @@ class Turns:
             self.request_log.remember(key, fact)
         if notes is not None:
             self._note(key, notes, recall_s=recall_s)
-        self._tell(envelope, 0, outcome=outcome, size=size)
+        self._add_line(envelope, 0, outcome=outcome, size=size)
         self.resolver.of_cell(envelope, outcome.sends)
         if envelope.reply_to is not None:
             self.outbox.replies.append(AskAnswer(envelope.reply_to, outcome.reply))
@@ -191,22 +201,23 @@ class Turns:
             self.alarms.set(key, tick_of(recall_s))
 
     def recall(self, key: Key) -> None:
-        """An alarm rang. A tick may lie a hair before the moment itself: then it rings once more.
+        """An alarm rang. A tick may lie just before the moment itself: then set the alarm again.
 
-        Who compared the moment with the clock and went back to wait would otherwise never wake.
+        Otherwise an actor that compares the moment with `now`, finds it not reached and waits on
+        would never be woken.
         """
         notes = self.population.notes.get(key)
         recall_s = self.population.kind(key).recall_s(notes) if notes is not None else None
         if recall_s is not None and recall_s > self.now:
             self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
 
-    def _answered(
+    def _to_remember(
         self, key: Key, envelope: Envelope, *, outcome: TurnOutcome
     ) -> tuple[RequestAnswered, ...]:
-        """What is remembered under the client's request key: whatever it was told for certain.
+        """The reply to remember under the client's request key, if it is final.
 
-        A refusal too: of a request that was said twice, the copy that comes later would otherwise
-        do what its client was told had not been done.
+        A refusal is final too: of a request that was sent twice, the later copy would otherwise
+        do what the client was told is refused.
         """
         reply, at_s = outcome.reply, self.now
         if envelope.request is None:
@@ -223,7 +234,7 @@ class Turns:
     ) -> TurnOutcome:
         values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts and values and envelope.attempt:
-            # What was set aside comes back from the journal, which does not know their types.
+            # A redriven dead letter was read from the journal, which does not know their types.
             kinds = (type(fact) for fact in outcome.facts)
             values = self.codec.typed_values(crowd.kind.name, kinds, values=values)
         size = 0
@@ -235,8 +246,8 @@ class Turns:
             row = self._row(entry)
             parent = crowd.parent
             if parent not in self.population.cells:
-                # It has left memory, and its final row holds the other members. To go on would
-                # count as its deletion, and the row would be deleted.
+                # It was evicted, and its `ended` row holds the other members. Touching a parent
+                # that is absent counts as its deletion, so that row would be deleted.
                 raise NoParent(f"{crowd.key} would change, but {parent} is not in memory")
             revived = self._revived_row(parent, beside=row)
             self.population.before_change(crowd)
@@ -246,7 +257,7 @@ class Turns:
             size = len(row)
             self.touched[self.population.changed(crowd)] = None
             self.time_crowd(crowd)
-        self._tell(envelope, raw, outcome=outcome, size=size)
+        self._add_line(envelope, raw, outcome=outcome, size=size)
         self.resolver.of_class(crowd, raw, sends=outcome.sends, envelope=envelope)
         return outcome
 
@@ -261,7 +272,7 @@ class Turns:
         self.bytes += len(row)
 
     def _revived_row(self, key: Key, *, beside: bytes) -> bytes | None:
-        """The first fact after a revival, of the cell or of its crowd, carries the whole state."""
+        """After a revival, the first fact of the cell or its crowd comes with the whole state."""
         body = self.revived.get(key)
         if body is None:
             return None
@@ -308,7 +319,7 @@ class Turns:
         crowd = self.population.kind(key).crowd
         return crowd.per_member if crowd is not None else ()
 
-    def _tell(self, envelope: Envelope, raw: int, *, outcome: TurnOutcome, size: int) -> None:
+    def _add_line(self, envelope: Envelope, raw: int, *, outcome: TurnOutcome, size: int) -> None:
         facts, because = outcome.facts, outcome.because
         if facts or because:
             cause = type(envelope.message).__name__
@@ -319,6 +330,6 @@ class Turns:
 
 
 def _check_size(key: Key, size: int) -> None:
-    """A frame takes what fits `FRAME_BYTES_SOFT` and one turn more; the journal takes no larger."""
+    """A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
     if size > ENTRY_BYTES_MAX:
         raise EntryTooLarge(f"{key}: {size} bytes, at most {ENTRY_BYTES_MAX}")

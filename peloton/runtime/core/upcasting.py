@@ -1,8 +1,8 @@
-"""Older forms of what is stored: the steps from a form that was once written to today's.
+"""Upcasting: converts stored values of older schemas to today's, step by step.
 
-A class whose form changes in more than fields added at the end gets a higher schema number, and
-one step from each older number to the next. A step is a pure function of the decoded but untyped
-value (lists, strings, numbers, bytes). It must not guess: a form without a step is refused.
+A class that changes in more than fields added at the end gets a higher schema number, and one step
+(upcaster) from each older number to the next. A step is a pure function of the decoded but untyped
+value (lists, strings, numbers, bytes). It must not guess: a schema without a step is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class UnknownFact(Exception):
 
 
 class MissingUpcaster(UnknownFact):
-    """Stored bytes of an older schema, and a step to today's that nobody registered."""
+    """Stored bytes of an older schema, without a registered step to today's."""
 
 
 def upcast(raw: Any, steps: Mapping[int, Upcast], *, what: str, forms: tuple[int, int]) -> Any:
-    """The untyped value in today's form; `forms` is its schema and today's."""
+    """The untyped value in today's schema; `forms` is its schema and today's."""
     schema, today = forms
     if schema > today:
         raise UnknownFact(f"{what} of schema {schema}, this program knows {today}")
@@ -38,7 +38,7 @@ def upcast(raw: Any, steps: Mapping[int, Upcast], *, what: str, forms: tuple[int
 def upcast_columns(
     kind: Kind, same: dict[str, Any], *, each: dict[str, list[Any]], schema: int
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Columns of an older schema: changed ones step by step, those that are no more left out."""
+    """Columns of an older schema in today's; columns that do not exist any more are left out."""
     assert kind.crowd is not None
     known = {"since": None, **kind.crowd.columns}
 

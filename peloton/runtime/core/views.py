@@ -1,11 +1,11 @@
-"""Summaries for listings: one per entity of a kind that has a view, as of the last safe frame.
+"""Summaries for listings: one per entity of a kind that has a view, as of the last durable frame.
 
-Turns touched entities into summaries that a reader may copy at any time. It must never show what
-is not yet journaled, nor hold one summary per task: only kinds that ask for it (jobs) have any.
+Turns touched entities into summaries that can be read at any time. It must never show what is not
+yet journaled, nor hold a summary per task: only kinds with a `view` (jobs) have any.
 
-Their keys are kept sorted, so that a page can begin anywhere (`core/listing.py`). One more or less
-moves the pointers behind it, which for a hundred thousand takes some ten microseconds; many at
-once, as after a recovery, are sorted once.
+The keys are kept sorted, so that a page can begin anywhere (`core/listing.py`). An insertion moves
+the pointers behind it, which for a hundred thousand takes some ten microseconds; many at once, as
+after a recovery, are sorted once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Key, kind_of
 
 ONE_BY_ONE_MAX = 64
-"""So many keys are put in or taken out one after the other; more are done in one pass."""
+"""Up to so many keys are inserted or removed one by one; more are done in one pass."""
 
 
 class Views:
@@ -32,9 +32,9 @@ class Views:
         self._keys: dict[str, list[Key]] = {}  # by kind, sorted
 
     def touch(self, turns: Turns) -> None:
-        """Summaries of entities that this frame has changed; None where one is gone.
+        """Make the summaries of entities that this frame has changed.
 
-        Where making one raises, the last one stays, and the story tells.
+        If making one raises, the last one stays, and the error is noted in the story.
         """
         for key in turns.touched:
             view = turns.population.kind(key).view
@@ -48,38 +48,38 @@ class Views:
                 self._next[key] = summary
 
     def commit(self) -> None:
-        """The frame is safe: its summaries may be seen."""
-        came, went = [], []
+        """The frame is durable: publish its summaries."""
+        added, removed = [], []
         for key, summary in self._next.items():
             if summary is None:
                 if self._safe.pop(key, None) is not None:
-                    went.append(key)
+                    removed.append(key)
             else:
                 if key not in self._safe:
-                    came.append(key)
+                    added.append(key)
                 self._safe[key] = summary
         self._next = {}
-        self._came(came)
-        self._went(went)
+        self._add(added)
+        self._remove(removed)
 
-    def drop(self, left: list[Key]) -> None:
-        """These have left memory: who asks for them by name finds them among the ended."""
-        went = []
-        for key in left:
+    def drop(self, evicted: list[Key]) -> None:
+        """These were evicted from memory: from now on they are found only by key."""
+        removed = []
+        for key in evicted:
             if self._safe.pop(key, None) is not None:
-                went.append(key)
+                removed.append(key)
             self._next.pop(key, None)
-        self._went(went)
+        self._remove(removed)
 
     def page(self, query: ListViews) -> Listed:
-        """The page that is asked for."""
+        """The page that answers a query."""
         keys = self._keys.get(query.kind, [])
         start = bisect_right(keys, query.after) if query.after else 0
-        # One more than is looked at says that there is more.
+        # One more than a page takes shows that there is more.
         return page_of(query, keys[start : start + LOOK_MAX + 1], summary=self._safe.__getitem__)
 
-    def _came(self, came: list[Key]) -> None:
-        for kind, some in _by_kind(came):
+    def _add(self, added: list[Key]) -> None:
+        for kind, some in _by_kind(added):
             keys = self._keys.setdefault(kind, [])
             if len(some) > ONE_BY_ONE_MAX:
                 keys += some
@@ -88,8 +88,8 @@ class Views:
                 for key in some:
                     insort(keys, key)
 
-    def _went(self, went: list[Key]) -> None:
-        for kind, some in _by_kind(went):
+    def _remove(self, removed: list[Key]) -> None:
+        for kind, some in _by_kind(removed):
             keys = self._keys[kind]
             if len(some) > ONE_BY_ONE_MAX:
                 gone = dict.fromkeys(some)

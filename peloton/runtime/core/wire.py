@@ -1,7 +1,7 @@
-"""What travels on a stream between two daemons: greetings, parcels, acknowledgements.
+"""The frames of a stream between two daemons: greetings, parcels, acknowledgements.
 
-Turns frames into bytes and back. It must not know what a letter says, nor in which order frames
-make sense: that is `core/parcels.py`.
+Turns frames into bytes and back. It must not know what a batch holds, nor the order of frames: that
+is `core/parcels.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ STREAM_FORMAT = 1
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """The first frame of each side on a stream. `dial` numbers the streams of one birth."""
+    """The first frame of each side on a stream. `dial` counts the streams of one birth."""
 
     format: int
     member: str
@@ -20,14 +20,14 @@ class Hello(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     dial: int
     birth: int
     first: int
-    heard_birth: int
+    received_birth: int
     received: int
     window_parcels: int
     window_bytes: int
 
 
 class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
-    """Letters that were packed under one view of the membership."""
+    """Batches that were packed under one view of the membership."""
 
     number: int
     acknowledged: int
@@ -36,7 +36,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
-    """All parcels up to this number have arrived. Flow control only, never durability."""
+    """All parcels up to this number were received. Flow control only, not durability."""
 
     number: int
 
@@ -47,7 +47,7 @@ FRAMES: msgspec.msgpack.Decoder[Hello | Parcel | Acknowledged] = msgspec.msgpack
 
 
 def read_hello(data: bytes) -> Hello | None:
-    """The greeting on a stream that came in; None if it is anything else."""
+    """The greeting of a stream that was accepted; None if it is anything else."""
     try:
         frame = FRAMES.decode(data)
     except msgspec.DecodeError:

@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.answered import KEYS_PER_CELL_MAX
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.population import Population
+from peloton.runtime.core.replies import KEYS_PER_CELL_MAX
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import RegisterRow
 from peloton.runtime.ports import ShardId
@@ -171,7 +171,7 @@ class Checkers:
 
     def _core(self, shard: ShardId, core: Shard) -> None:
         held = core.deferred
-        if held.retrying or held.aside or held.quarantined:
+        if held.retrying or held.dead_letters or held.quarantined:
             self.no_turn_failed(shard, core)
         newest = self._compared.get(shard, 0)
         if newest < core.epoch == self._register(shard).epoch and self.rests(shard, core):
@@ -186,7 +186,7 @@ class Checkers:
         """R18: the program is right, so nothing in it raises."""
         held, lines = core.deferred, core.turns.story._lines
         failed = [line for line in lines if "failed:" in line.because]
-        stopped = [*held.retrying, *held.aside, *held.quarantined]
+        stopped = [*held.retrying, *held.dead_letters, *held.quarantined]
         if (failed or stopped) and not self.poisoned:
             told = [f"{line.key} {line.cause}: {line.because}" for line in failed[:3]]
             raise Contradiction(f"R18 {shard}: a turn failed: {told or stopped[:3]}")

@@ -247,12 +247,12 @@ def test_a_failure_planted_in_the_client_is_told_and_survived(machine: Machine) 
     )
 
 
-def test_a_pulse_asks_one_thing_at_a_time() -> None:
-    pulse = KeeperHeartbeat(8.0)
-    assert pulse.asks(100.0) and not pulse.asks(101.0)
-    assert not pulse.is_silent(107.9) and pulse.wait_s(107.0) == 1.0
-    assert pulse.is_silent(108.0)
-    pulse.heard(108.0)
-    assert not pulse.is_silent(200.0) and not pulse.asks(109.9) and pulse.asks(110.0)
-    pulse.begin()
-    assert pulse.asks(0.0), "a new connection is asked at once"
+def test_one_ping_is_unanswered_at_a_time() -> None:
+    heartbeat = KeeperHeartbeat(8.0)
+    assert heartbeat.asks(100.0) and not heartbeat.asks(101.0)
+    assert not heartbeat.is_silent(107.9) and heartbeat.wait_s(107.0) == 1.0
+    assert heartbeat.is_silent(108.0)
+    heartbeat.received(108.0)
+    assert not heartbeat.is_silent(200.0) and not heartbeat.asks(109.9) and heartbeat.asks(110.0)
+    heartbeat.begin()
+    assert heartbeat.asks(0.0), "a new connection is asked at once"

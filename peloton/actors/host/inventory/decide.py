@@ -1,7 +1,7 @@
-"""What an inventory makes of what it hears, and what it tells.
+"""How an inventory decides messages, and what it reports.
 
-Turns changes of its hosts into deltas for placers and a sum for the root pool. It must not choose
-a host or grant room.
+Turns changes of its hosts into deltas for placers and a sum for the root pool. Must not choose a
+host or grant resources.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def opened(message: OpenInventory, at: At) -> Decision:
 
 
 def already_open(inventory: Inventory, message: OpenInventory, at: At) -> Decision:
-    """It exists."""
+    """Do nothing: the inventory exists."""
     return Decision()
 
 
 def snapshot(inventory: Inventory, message: SnapshotWanted, at: At) -> Decision:
-    """A placer missed something, or has just begun."""
+    """Send all hosts to a placer that missed a delta or has just started."""
     return Decision(sends=(Send(message.placer, at.index.snapshot(at.key)),))
 
 
 def not_open(message: SnapshotWanted, at: At) -> Decision:
-    """There are no hosts to tell of yet."""
+    """There are no hosts to send yet."""
     return Decision(because="the inventory is not open yet")
 
 
@@ -57,18 +57,18 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     """What has changed: to placers (they notice gaps), and the sum to the root pool.
 
-    After a recovery hosts are told to look again, whether or not a backend knows that their shard
-    was away.
+    After a recovery each host is sent `RecheckBackend`, because its backend may not know that the
+    shard was away.
     """
     hosts: Hosts = at.index
     deltas = hosts.take(at.key)
     capacity = hosts.take_capacity()
-    told = tuple(Send(host, RecheckBackend()) for host in hosts.take_unsure())
+    sends = tuple(Send(host, RecheckBackend()) for host in hosts.take_recovered())
     if deltas is not None:
-        told = (*told, Send(PLACERS_ALL, deltas))
+        sends = (*sends, Send(PLACERS_ALL, deltas))
     if capacity is None:
-        return told
-    return (*told, Send(ROOT, Capacity(at.position, at.key, capacity)))
+        return sends
+    return (*sends, Send(ROOT, Capacity(at.position, at.key, capacity)))
 
 
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:

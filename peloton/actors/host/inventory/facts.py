@@ -1,6 +1,6 @@
-"""What an inventory writes down: that it exists. All else follows its hosts.
+"""What an inventory journals: that it exists. All else is derived from its hosts.
 
-A sum must not be a fact: it could drift from the hosts it sums.
+A sum must not be a fact: it could drift from the hosts it is the sum of.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Goal table of an inventory: it should be there, and is.
+"""Goal table of an inventory: it should be open, and is.
 
-The table is total, and must not grow steps: what an inventory tells is a report.
+The table is total. It must not take steps: whatever an inventory sends is a report.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an inventory hears; what it says to placers stands in `placement.messages`.
+"""Messages an inventory receives; those it sends to placers are in `placement.messages`.
 
-It must not speak of single runs: hosts do.
+None must concern a single run: hosts report those.
 """
 
 from __future__ import annotations

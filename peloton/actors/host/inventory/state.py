@@ -1,4 +1,4 @@
-"""The state of an inventory (nothing but being there), and the index over its hosts."""
+"""The state of an inventory, which has no fields, and the index over its hosts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Inventory]] = {
 class Hosts:
     """The hosts of one shard: their summaries, the sum of their capacity, and what changed.
 
-    `take` hands out what changed since the last time, numbered; the first after a recovery is a
-    snapshot, because nobody knows what the placers have heard.
+    `take` returns what changed since the last call, numbered; the first after a recovery is a
+    snapshot, because it is not known what the placers have received.
     """
 
     def __init__(self) -> None:
@@ -35,50 +35,50 @@ class Hosts:
         self._gone: dict[Key, None] = {}
         self._sequence = 0
         self._snapshot = True
-        self._told: Resources | None = None
-        self._unsure: dict[Key, None] | None = {}  # None once they were handed out
+        self._reported: Resources | None = None
+        self._recovered: dict[Key, None] | None = {}  # None once they were returned
 
-    def take_unsure(self) -> list[Key]:
-        """Of a new index, all hosts, those that are no more included; afterwards none.
+    def take_recovered(self) -> list[Key]:
+        """The hosts of a new index, removed ones included; from the second call on, none.
 
-        An index is new after a recovery. Then orders to backends may have been lost between the
-        journal and the wire, and reports of backends on their way to the journal: also the only
-        word that a backend is up again, without which its hosts would stay lost for good.
+        An index is new after a recovery. Orders to backends may then have been lost between the
+        journal and the wire, and reports of backends on their way to the journal: among them the
+        only `BackendUp`, without which its hosts would stay lost.
         """
-        unsure, self._unsure = self._unsure, None
-        return [*unsure] if unsure else []
+        recovered, self._recovered = self._recovered, None
+        return [*recovered] if recovered else []
 
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """A host has a new state."""
         self.capacity = self.capacity + _capacity(new) - _capacity(old)
-        if self._unsure is not None:
-            self._unsure[key] = None
+        if self._recovered is not None:
+            self._recovered[key] = None
         if new is None or new.removed:
             if self.hosts.pop(key, None) is not None:
                 self._changed.pop(key, None)
                 self._gone[key] = None
             return
         self.hosts[key] = new
-        self._gone.pop(key, None)  # one that is back already: its new summary says all
+        self._gone.pop(key, None)  # it is back: its new summary is enough
         if old is None or old.version != new.version:
             self._changed[key] = None
 
     def take(self, inventory: Key) -> HostDeltas | None:
-        """What placers do not know yet."""
+        """What changed since the last call, or None."""
         if not (self._changed or self._gone or self._snapshot):
             return None
         keys = self.hosts if self._snapshot else self._changed
         return self._deltas(inventory, [*keys])
 
     def take_capacity(self) -> Resources | None:
-        """The sum, if it is not what was handed out last."""
-        if self._told == self.capacity:
+        """The sum, if it differs from the one returned last."""
+        if self._reported == self.capacity:
             return None
-        self._told = self.capacity
+        self._reported = self.capacity
         return self.capacity
 
     def snapshot(self, inventory: Key) -> HostDeltas:
-        """All of it."""
+        """All hosts."""
         self._snapshot = True
         return self._deltas(inventory, [*self.hosts])
 

@@ -1,1 +1,1 @@
-"""A slice: a thousand instances of a job, and the supervisor of their tasks."""
+"""A slice: up to a thousand instances of a job, and the supervisor of their tasks."""

@@ -1,7 +1,7 @@
-"""What a slice makes of what it hears.
+"""How a slice decides messages of its job, its tasks and placers.
 
 Turns the job's absolute goal into goals of its tasks, and a placer's proposal into launches of the
-members that still want one. It must not decide for a single task: it addresses sets.
+members that still wait for a host. Must not decide for a single task: it addresses sets.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ REFUSED_REST_S = 0.2
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
-    """The slice begins to exist with its instances, or was to vanish and has never been."""
+    """The slice begins to exist with its instances, unless the goal is deletion already."""
     if message.goal == TaskGoals.DELETED:
         gone = Send(message.job, m.SliceGone(message.number))
-        return Decision(sends=(gone,), because="deleted, and nothing is left")
+        return Decision(sends=(gone,), because="deleted before it was opened")
     if message.opening is None:
-        return Decision(because="a goal without its opening opens no slice")
+        return Decision(because="a goal without `opening` opens no slice")
     opened = f.SliceOpened(message.job, message.number, message.opening, message.grant is not None)
     rows, members = spec_rows(message.number, message.opening)
     unborn = Slice(message.job, message.number, message.opening.count, rows, closed=members)
     new = Bits.span(0, message.opening.count)
     if opened.limited:
-        new = _to_end(message, new)  # all others begin as the grant allows: `goals.begin`
+        new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
     sends: list[Send] = [Send(message.job, m.SliceOpen(message.number, message.version))]
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
@@ -57,58 +57,59 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
 
 
 def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
-    """A newer goal; an older or known one is confirmed once more."""
+    """Set a newer goal; an older or known one is confirmed once more."""
     if message.version <= slice_.version:
         answer = Send(slice_.job, m.SliceOpen(slice_.number, slice_.version))
         return Decision(sends=(answer,), because="goal known")
     sends = [Send(slice_.job, m.SliceOpen(slice_.number, message.version))]
     waiting = slice_.waiting
     for goal, some in _by_goal(message, Bits.span(0, slice_.count) - waiting):
-        # The tasks exist: of what they are nothing is said anew.
-        told = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
-        sends.append(Send(_crowd(slice_), told, some))
+        # The tasks exist, so the fields that create them stay empty.
+        goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
+        sends.append(Send(_crowd(slice_), goals, some))
     fact = f.SliceGoalSet(message.version, message.goal, message.stopped, message.grant)
     facts: tuple[Fact, ...] = (fact,)
     ends = _to_end(message, waiting)
     if ends:
-        # They never began, and still have to be seen to end: they begin, and are withdrawn.
+        # Clients must see them end though they never began: they are created to be withdrawn.
         sends += create(slice_, message.version, goal=TaskGoals.KILLED, some=ends)
         facts = (fact, f.MembersBegun(ends))
     return Decision(facts=facts, sends=tuple(sends), because=_reason(message.goal))
 
 
 def placed(slice_: Slice, message: Placed, at: At) -> Decision:
-    """Hosts were found: launch the members that are still wished for; the first answer wins."""
+    """Hosts were found: launch the members that still wait for one; the first answer wins."""
     notes = _notes(at)
     members = message.members & notes.wished
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
     after = None
     if unschedulable or members & notes.unschedulable:
-        # A host that could run them has come. It is not theirs yet: first they need room.
+        # There is a host that could run them, but first they must be admitted again.
         after = msgspec.structs.replace(
             notes, wished=notes.wished - unschedulable, unschedulable=notes.unschedulable - members
         )
-    back = _clear_unschedulable(slice_, unschedulable)
+    cleared = _clear_unschedulable(slice_, unschedulable)
     if not wanted:
-        because = "" if back else "nobody of them waits for a host any more"
-        return Decision(sends=back, because=because, notes=after)
+        because = "" if cleared else "none of them waits for a host any more"
+        return Decision(sends=cleared, because=because, notes=after)
     hosts = tuple(
         host
         for member, host in zip(message.members, message.hosts, strict=True)
         if member in wanted
     )
-    # They stay wished for until they launch: to wish again in this very turn would be to ask twice.
+    # They stay in `wished` until they launch, or this very turn would wish for them again.
     place = Send(_crowd(slice_), AssignHosts(), wanted, hosts)
-    return Decision(sends=(*back, place), notes=after)
+    return Decision(sends=(*cleared, place), notes=after)
 
 
 def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
-    """No host for these: rest a while, and remember why.
+    """No host for these members: delay their next wish, and keep the reason.
 
-    Who can never run gives its room back, and goes on looking for a host without any: a job that
-    fits no machine must not keep others from theirs. Only at the second word in a row: a placer
-    that has just started knows few hosts, and who leaves loses the place in the queue.
+    A member that no host could run releases its ticket and goes on wishing without one: a job
+    that fits no host must not keep others waiting. It does so only at the second such answer in a
+    row, because a placer that has just started knows few hosts, and a release gives up the queue
+    position.
     """
     notes = _notes(at)
     members = message.members & notes.wished
@@ -137,7 +138,7 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
 
 
 def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
-    """A host refused members: the next wish carries what it said of its room."""
+    """A host refused members: the next wish carries the summary of what it has free."""
     notes = _notes(at)
     refused = notes.refused
     if message.summary is not None and len(refused) < REFUSED_KEPT_MAX:
@@ -155,7 +156,7 @@ def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
 
 
 def why_unplaced(notes: WishNotes) -> str:
-    """The placer's last word as one line; of one that says only counts, the counts."""
+    """The placer's last answer as one line: its text or, where it has none, the counts."""
     if notes.shortfall:
         return notes.shortfall
     if not notes.reasons:
@@ -164,7 +165,7 @@ def why_unplaced(notes: WishNotes) -> str:
 
 
 def _clear_unschedulable(slice_: Slice, unschedulable: Bits) -> tuple[Send, ...]:
-    """Let those ask for room again that asked for none because no host could run them."""
+    """Let unschedulable members request admission again."""
     return (Send(_crowd(slice_), MarkUnschedulable(False), unschedulable),) if unschedulable else ()
 
 
@@ -181,7 +182,7 @@ def _crowd(slice_: Slice) -> Key:
 
 
 def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bits]]:
-    """Who is told which goal. Where none of the members exists yet, nobody is."""
+    """Members by the goal that is sent to them; goals without members are left out."""
     if message.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return [(message.goal, members)] if members else []
     stopped = members & message.stopped
@@ -190,7 +191,7 @@ def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bi
 
 
 def _to_end(message: m.SetSliceGoal, members: Bits) -> Bits:
-    """Of members that do not exist yet, those that are to end. Who is to vanish never begins."""
+    """Of members that do not exist yet, those that are to end as killed; none on deletion."""
     if message.goal == TaskGoals.DELETED:
         return Bits()
     return members if message.goal == TaskGoals.KILLED else members & message.stopped

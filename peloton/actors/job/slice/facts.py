@@ -1,6 +1,6 @@
-"""What a slice writes down. Numbers are for good: journals hold them.
+"""What a slice journals. Numbers are permanent, because journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning.
+A fact must not hold more than its fold needs, nor ever change its meaning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class SliceOpened(Fact, frozen=True, gc=False, array_like=True):
-    """The slice exists, and its instances; those of a limited one only as they begin."""
+    """The slice exists, and its instances; those of a `limited` one exist only once they begin."""
 
     job: Key
     number: int
@@ -20,7 +20,7 @@ class SliceOpened(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
-    """The goal of this version stands."""
+    """The goal of this version applies."""
 
     version: int
     goal: TaskGoals
@@ -29,13 +29,13 @@ class SliceGoalSet(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MembersBegun(Fact, frozen=True, gc=False, array_like=True):
-    """These instances of a limited slice exist from now on."""
+    """These instances of a limited slice begin to exist."""
 
     members: Bits
 
 
 class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
-    """The slice does not exist any more."""
+    """The slice is deleted."""
 
 
 FACTS: dict[int, type] = {1: SliceOpened, 2: SliceGoalSet, 3: SliceForgotten, 4: MembersBegun}

@@ -1,7 +1,8 @@
 """Goal table of a slice: its instances by the goal its job gave.
 
-Turns (how far, goal) into the next step. A slice wishes hosts for members that its pool admitted,
-and vanishes when it should and nothing of it is left; all else its tasks do by themselves.
+Turns (state, goal) into the next step. A slice wishes for hosts for members that its pool
+admitted, and is forgotten once its goal is deletion and no task is left. It must do nothing
+else: its tasks pursue their own goals.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ PLACE_RETRY_S = 1.0
 
 
 class SliceStates(enum.Enum):
-    """What is, seen from the crowd."""
+    """How far the instances are, as derived from the crowd."""
 
-    ACTIVE = "active"  # some instance is not where it should be
-    ENDED = "ended"  # all have ended, and owe nothing
+    ACTIVE = "active"  # some instance has not ended, or holds a ticket
+    ENDED = "ended"  # all have ended, and hold no ticket
     EMPTY = "empty"  # no instance exists
 
 
 def state_of(slice_: Slice, at: At) -> SliceStates:
-    """How far the instances are."""
+    """The state of the slice."""
     if slice_.closed and slice_.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         return SliceStates.ACTIVE
     if at.index is None or not at.index.present:
@@ -51,7 +52,7 @@ def ready_for_host(task: Task) -> bool:
 
 
 def looks_for_host(task: Task) -> bool:
-    """Ready for a host, or shelved: hosts may come that can run it, and only a placer sees them."""
+    """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
     unschedulable = task.unschedulable and task.state == TaskStates.WAITING
     return ready_for_host(task) or (
         unschedulable and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
@@ -59,7 +60,7 @@ def looks_for_host(task: Task) -> bool:
 
 
 def wish(slice_: Slice, at: At) -> Decision | Rest:
-    """Ask a placer for hosts, for members that nobody has been asked for."""
+    """Ask a placer for hosts, for members for which no wish is pending."""
     begun = begin(slice_, at)
     if begun is not None:
         return begun
@@ -71,8 +72,8 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     if not fresh:
         if waiting & ready == notes.wished and resting == notes.resting:
             return WAITING
-        # Who launched is wished for no more, else its next try would wait for the old wish's
-        # time; and a time that nobody needed has come: kept, it would hide the next one.
+        # Members that launched leave `wished`, or their next run would wait for the old wish's
+        # timeout. An expired time is cleared too, or it would hide the next one (`recall_s`).
         after = msgspec.structs.replace(notes, wished=waiting & ready, resting=resting)
         return Decision(notes=after)
     number = notes.number
@@ -83,7 +84,7 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     after = msgspec.structs.replace(
         notes,
         wished=(waiting & ready) | fresh,
-        # The oldest wish dates them all: else a stream of fresh ones would keep a lost one waiting.
+        # The oldest wish sets the time, or a stream of new ones would keep a lost one pending.
         wished_at=notes.wished_at if waiting & ready else at.now,
         number=number,
         resting=resting & ready,
@@ -94,31 +95,31 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
 
 
 def begin(slice_: Slice, at: At) -> Decision | None:
-    """Let members begin that waited for others to end, the lowest first, up to the grant.
+    """Create members that waited for others to end, the lowest first, up to the grant.
 
-    A member is under way from its beginning until it has ended and its pool knows: through all
-    its tries, so that whoever tries again never waits behind one that has not begun.
+    A member is active from its creation until it has ended and its ticket is released: through
+    all its attempts, so that a retry never waits behind a member that has not begun.
     """
     waiting = slice_.waiting
     if not waiting:
         return None
     begun = Bits.span(0, slice_.count) - waiting
     present = Bits(at.index.present) if at.index is not None else Bits()
-    # Their tasks come to be in this very frame; of those who are to end at once nothing runs.
-    under_way = len(begun - present - slice_.stopped)
+    # Tasks that are not in the index yet are created in this frame; stopped ones never run.
+    active = len(begun - present - slice_.stopped)
     if present:
-        under_way += len(Bits(at.index.where(_acts)))
+        active += len(Bits(at.index.where(_acts)))
     grant = slice_.grant if slice_.grant is not None else slice_.count
-    some = waiting.lowest(max(grant - under_way, 0))
+    some = waiting.lowest(max(grant - active, 0))
     if not some:
         return None
     sends = create(slice_, slice_.version, goal=slice_.goal, some=some)
-    because = f"{len(some)} instances may begin: {under_way} of at most {grant} are under way"
+    because = f"{len(some)} instances may begin: {active} of at most {grant} are active"
     return Decision(facts=(MembersBegun(some),), sends=tuple(sends), because=because)
 
 
 def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
-    """What makes tasks exist, of members that do not yet."""
+    """The sends that create the tasks of members that do not exist yet."""
     crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
     return [
         Send(crowd, SetTaskGoal(version, goal, row.policy, spec, row.lot), group & some)
@@ -141,12 +142,12 @@ def settle(slice_: Slice, at: At) -> Decision | Rest:
 
 
 def wait(slice_: Slice, at: At) -> Decision | Rest:
-    """The tasks are on their way to their end."""
+    """The tasks are working towards the goal."""
     return WAITING
 
 
 def forget(slice_: Slice, at: At) -> Decision | Rest:
-    """Nothing is left: tell the job, and vanish."""
+    """No task is left: report to the job, and forget the slice."""
     gone = Send(slice_.job, SliceGone(slice_.number))
     return Decision(facts=(SliceForgotten(),), sends=(gone,), because="deleted")
 
@@ -180,7 +181,7 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
 
 
 def recall_s(notes: WishNotes) -> float | None:
-    """When to look again although nobody said anything."""
+    """When to wake the slice without a message: a wish timed out, or a delay is over."""
     times = []
     if notes.wished:
         times.append(notes.wished_at + WISH_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The kind "slice", as registered with the runtime. It must hold nothing but the table."""
+"""The kind "slice", as registered with the runtime. Must hold nothing but the table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _ended(slice_: Slice, crowd: object) -> bool:
 
 
 def _fresh(message: object) -> bool:
-    # Slice 0 commits together with its job: at the job's first goal it cannot have ended before.
+    # Slice 0 commits with its job, so at the job's first goal it cannot have ended before.
     return isinstance(message, m.SetSliceGoal) and message.number == 0 and message.version == 1
 
 

@@ -1,7 +1,7 @@
-"""What a slice hears: its goal from its job, answers from placers; and what it tells its job.
+"""Messages of a slice: goals of its job, answers of placers, refusals, and reports to its job.
 
-Here, too, is what an instance's config says, and how a default and an instance's own become one.
-A message must not carry anything per instance that can be said of a range or a set.
+The config of an instance is defined here too, and how the default and an instance's own combine.
+A message must not carry anything per instance that holds for a range or a set.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Command(Value, frozen=True, gc=False, array_like=True):
 
 
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):
-    """The config of an instance, or the default of all. None and empty mean "not said".
+    """The config of an instance, or the default of all. None and empty mean "not given".
 
-    `controller` and `revocable` have no "not said": an instance's own config always decides them,
-    as in the original.
+    `controller` and `revocable` have no such value: an instance's own config always decides
+    them, as in the original.
     """
 
     name: str = ""
@@ -66,7 +66,7 @@ class Override(Value, frozen=True, gc=False, array_like=True):
 
 
 class SliceOpening(Value, frozen=True, gc=False, array_like=True):
-    """What the slice's instances are: said until the slice has opened, never again."""
+    """What the slice's instances are; sent until the slice has opened."""
 
     job: str
     name: str
@@ -81,9 +81,9 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
-    """Job to slice, absolute: the goal of all, but for the members that are stopped.
+    """Job to slice, absolute: the goal of all members; that of `stopped` ones is to end.
 
-    `grant`: how many members may be under way at once; None where nothing limits them.
+    `grant`: how many members may be active at once; None for no limit.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -97,14 +97,14 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
 
 
 class HostRefused(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to their slice: a host refused, why, and what room it has as of that refusal."""
+    """Tasks to their slice: a host refused, why, and what it has free as of that refusal."""
 
     reason: str
     summary: HostSummary | None = None
 
 
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
-    """Slice to job: the goal of this version stands."""
+    """Slice to job: the goal of this version applies."""
 
     number: int
     version: int
@@ -114,36 +114,36 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
     """Instances by the name of the state that clients see."""
 
     counts: tuple[tuple[str, int], ...]
-    controller: str = ""  # the state of instance 0, where it is the controller
+    controller: str = ""  # the state of instance 0, if it is the controller
 
 
 class SliceTally(Latest, frozen=True, gc=False, array_like=True):
-    """Slice to job: how its instances stand."""
+    """Slice to job: its instances by state."""
 
     number: int
     tally: Tally
 
 
 class SliceGone(Message, frozen=True, gc=False, array_like=True):
-    """Slice to job: nothing of it exists any more."""
+    """Slice to job: the slice and its tasks are deleted."""
 
     number: int
 
 
 class ListInstances(Query, frozen=True, gc=False, array_like=True):
-    """Instances start … stop - 1, as far as the slice has them: a tuple of `InstanceView`."""
+    """Those of the instances start … stop - 1 that the slice has: a tuple of `InstanceView`."""
 
     start: int
     stop: int
 
 
 class InstanceView(Value, frozen=True, gc=False, array_like=True):
-    """An instance as clients see it. Times are seconds since the epoch, None where there is none.
+    """An instance as clients see it. Times are seconds since the epoch, None if not reached.
 
-    `because` says why it is not where it should be, `code` the same as one word: waiting for the
-    pool ("POOL"), for a host ("HOST"), for a host that none of those there can be ("NEVER"), for
-    its next try ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
-    ("LIMIT"), or "" when it runs or has ended.
+    `because` is why it has not reached its goal, `code` the same as one word: it waits for its
+    pool ("POOL"), for a host ("HOST"), for a host although no present one could run it ("NEVER"),
+    for its next attempt ("RETRY"), for the host's answer ("LAUNCH"), for others of its job to end
+    ("LIMIT"); "NEW" before it requests admission, or "" when it runs or has ended.
     """
 
     instance: int
@@ -163,12 +163,12 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     because: str = ""
     lot: Key = Key("")
     retry_at: float | None = None
-    counts: tuple[tuple[str, int], ...] = ()  # of hosts, by why not
+    counts: tuple[tuple[str, int], ...] = ()  # of hosts, by the reason why they do not fit
     counted_at: float | None = None
 
 
 def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
-    """What an instance runs: field by field its own word, else the default's. No deep merge."""
+    """The config of an instance: each field is its own if given, else the default's."""
     if own is None:
         return default
     return TaskConfig(
@@ -204,7 +204,7 @@ def slices_of(instances: int) -> int:
 
 
 def members_in(number: int, ranges: tuple[tuple[int, int], ...], *, count: int) -> Bits:
-    """The members of slice `number`, which has `count`, that lie in ranges of instances."""
+    """The members of slice `number`, of `count` members, that are in the ranges of instances."""
     first = number * SLICE_SIZE
     found = Bits()
     for start, stop in ranges:

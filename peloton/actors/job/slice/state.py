@@ -3,7 +3,7 @@
 Instances with equal configs share a row; a member's `spec` column names it. So a slice of a
 thousand alike instances holds one row.
 
-What differs from member to member must not stand here: that is what columns are for.
+What differs from member to member must not be stored here: columns hold it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from peloton.runtime.vocabulary import Bits, Key, Value
 
 DEFAULT_KILL_GRACE_S = 30.0
 MAX_FAILURES_MAX = 100
-"""More tries than these are silently not had, as in the original."""
+"""A higher `max_failures` is silently lowered to this, as in the original."""
 
 
 class SpecRow(Value, frozen=True, gc=False, array_like=True):
@@ -39,7 +39,7 @@ class SpecRow(Value, frozen=True, gc=False, array_like=True):
 
 
 class Slice(Value, frozen=True, gc=False, array_like=True):
-    """A thousand instances of a job."""
+    """Up to a thousand instances of a job."""
 
     job: Key
     number: int
@@ -48,8 +48,8 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     version: int = 0
     goal: TaskGoals = TaskGoals.SUCCEEDED
     stopped: Bits = Bits()
-    grant: int | None = None  # how many may be under way at once
-    closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet, for want of a grant
+    grant: int | None = None  # how many may be active at once
+    closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet for lack of a grant
 
     @property
     def waiting(self) -> Bits:
@@ -61,23 +61,23 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
 
 
 class WishNotes(Value, frozen=True, gc=False, array_like=True):
-    """Soft memory: what was wished and not yet answered, and why nothing was found.
+    """Pending wishes, and why no host was found. Never journaled.
 
-    Lost with the daemon; then the slice simply wishes again.
+    Lost with the daemon; the slice then wishes again.
     """
 
     wished: Bits = Bits()
     wished_at: float = 0.0
     number: int = 0
-    resting: Bits = Bits()  # members for whom nothing was found: not before `retry_at`
+    resting: Bits = Bits()  # members without a host, not wished for again before `retry_at`
     retry_at: float = 0.0
     reasons: tuple[tuple[str, int], ...] = ()
     reasons_at: float = 0.0
     refused: tuple[HostSummary, ...] = ()
     refusal: str = ""
-    shortfall: str = ""  # `reasons` in the placer's words
-    never: bool = False  # no host could do it, even empty
-    unschedulable: Bits = Bits()  # members of whom the placer's last word was that
+    shortfall: str = ""  # `reasons` as the placer's text
+    never: bool = False  # no host could run it, even if it were empty
+    unschedulable: Bits = Bits()  # members for which the placer's last answer was `never`
 
 
 def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:

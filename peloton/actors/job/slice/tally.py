@@ -1,7 +1,7 @@
-"""How a slice's instances stand: counted for its job, listed for people.
+"""The instances of a slice: counted for its job, listed for people.
 
 Turns the crowd into counts by the state that clients see, and into one view per instance with the
-reason why it is not where it should be. It reads; it must not decide.
+reason why it has not reached its goal. Must not decide anything.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ _NAMES = {
 }
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT = "LAUNCH", "NEW", "LIMIT"
-UNSCHEDULABLE_TEXT = (
-    "no host could run it when it was last looked, and it holds no room of its pool"
-)
+UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no resources of its pool"
 
 
 def client_state(task: Task) -> str:
-    """The state's name as clients know it: what waits is INITIALIZED, then PENDING."""
+    """The state's name as clients know it: a waiting task is INITIALIZED, then PENDING."""
     if task.state == TaskStates.WAITING:
         return (
             "INITIALIZED"
@@ -59,12 +57,12 @@ def tally(slice_: Slice, at: At) -> Tally:
 
 
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:
-    """Tell the job."""
+    """The tally, for the job."""
     return (Send(slice_.job, SliceTally(at.position, slice_.number, tally(slice_, at))),)
 
 
 def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:
-    """The instances asked for that this slice has, ascending."""
+    """The requested instances that this slice has, ascending."""
     first = slice_.number * SLICE_SIZE
     wanted = Bits.span(max(query.start - first, 0), min(query.stop - first, slice_.count))
     found: dict[int, InstanceView] = {}
@@ -124,14 +122,14 @@ def _not_begun(slice_: Slice, member: int, *, config: TaskConfig) -> InstanceVie
         runs=(),
         config=config,
         code=LIMIT,
-        because="waits for others of its job to end: as many are under way as may run at once",
+        because="waits for others of its job to end: as many are active as may run at once",
     )
 
 
 def why(task: Task, at: At) -> tuple[str, str]:
-    """Why an instance is not where it should be: a word, and a line. What runs or ended has none.
+    """Why an instance has not reached its goal: a code and a text, "" if it runs or has ended.
 
-    What a pool says of its queue is not known here; the lot is asked for it.
+    Why it waits in its pool is not known here: its lot answers that (`GetLot`).
     """
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     if task.state in ENDED or task.state == TaskStates.RUNNING:
@@ -151,5 +149,5 @@ def why(task: Task, at: At) -> tuple[str, str]:
             return HOST, f"waits for a host; the last one refused: {task.because or notes.refusal}"
         return HOST, "admitted, waits for the placer's answer"
     if task.admission in (Admission.REQUESTED, Admission.QUEUED):
-        return POOL, "waits for room in its pool"
-    return NEW, "not asked for room yet"
+        return POOL, "waits for admission by its pool"
+    return NEW, "admission not requested yet"

@@ -1,7 +1,7 @@
-"""What a lot makes of what it hears.
+"""How a lot decides tickets and releases of its members, and admissions of its pool.
 
-Turns asks and leaves of members into its bitmaps, and answers every repeat from them. It must not
-admit by itself: the tree of pools knows the room.
+Turns them into its bitmaps, and answers every repeat from those. Must not admit by itself: only
+the tree of pools knows what is available.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from peloton.actors.task.messages import Admitted, Queued, TicketReleased
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message, Send
 
 
-def enqueued(lot: Lot, message: m.Enqueue, at: At) -> Decision:
-    """Members ask: new asks join the queue, known ones are answered from what became of them."""
+def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
+    """Queue new tickets; known ones are answered by what became of them."""
     assert at.members is not None
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
     for last, members in last_tickets(lot, at.members):
         if last < message.ticket:
             facts = (*facts, f.LotEnqueued(members, message.ticket, at.now))
-            sends = (*sends, _say(Queued(message.ticket), members))
+            sends = (*sends, _reply(Queued(message.ticket), members))
         elif last == message.ticket:
             sends = (*sends, *_answers(lot, members, ticket=message.ticket))
     return Decision(facts=facts, sends=sends)
 
 
 def opened(message: m.Enqueue, at: At) -> Decision:
-    """The first ask of these members opens the lot."""
+    """The first ticket opens the lot."""
     if message.shape is None or at.members is None or at.sender is None:
-        return Decision(because="an ask without its shape opens no lot")
+        return Decision(because="a ticket without `shape` opens no lot")
     return Decision(
         facts=(
             f.LotOpened(message.shape, at.sender, at.now),
             f.LotEnqueued(at.members, message.ticket, at.now),
         ),
-        sends=(_say(Queued(message.ticket), at.members),),
+        sends=(_reply(Queued(message.ticket), at.members),),
     )
 
 
-def left(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
-    """Members leave: always answered, changed only where the ask still stands."""
+def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
+    """Release tickets: always answered, but a change only if the ticket is still held."""
     assert at.members is not None
     facts: tuple[Fact, ...] = ()
     for last, members in last_tickets(lot, at.members):
@@ -52,27 +52,27 @@ def left(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
             last < message.ticket or members & (lot.waiting | lot.admitted)
         ):
             facts = (*facts, f.LotReleased(members, message.ticket))
-    return Decision(facts=facts, sends=(_say(TicketReleased(message.ticket), at.members),))
+    return Decision(facts=facts, sends=(_reply(TicketReleased(message.ticket), at.members),))
 
 
-def gone(message: m.ReleaseTicket, at: At) -> Decision:
-    """Nobody is held by a lot that does not exist."""
+def release_absent(message: m.ReleaseTicket, at: At) -> Decision:
+    """A lot that does not exist holds no ticket."""
     return Decision(sends=(Send(SENDER, TicketReleased(message.ticket), at.members),))
 
 
 def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
-    """The tree found room: the members that still wait are told, by their ask."""
+    """The tree admits members: those that still wait are sent `Admitted` with their ticket."""
     members = message.members & lot.waiting
     if not members:
-        return Decision(because="nobody of them waits any more")
+        return Decision(because="none of them waits any more")
     sends = tuple(
         Send(lot.crowd, Admitted(ticket), group) for ticket, group in last_tickets(lot, members)
     )
     return Decision(facts=(f.LotAdmitted(members),), sends=sends)
 
 
-def nobody(message: m.Admit, at: At) -> Decision:
-    """All had left before they were admitted."""
+def admit_absent(message: m.Admit, at: At) -> Decision:
+    """All tickets were released before they were admitted."""
     return Decision(because="the lot is empty")
 
 
@@ -82,27 +82,27 @@ def _answers(lot: Lot, members: Bits, *, ticket: int) -> tuple[Send, ...]:
         (Admitted(ticket), members & lot.admitted),
         (TicketReleased(ticket), members - lot.waiting - lot.admitted),
     )
-    return tuple(_say(message, group) for message, group in answers if group)
+    return tuple(_reply(message, group) for message, group in answers if group)
 
 
-def _say(message: Message, members: Bits) -> Send:
+def _reply(message: Message, members: Bits) -> Send:
     return Send(SENDER, message, members)
 
 
 def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
-    """Why the waiting members wait; the tree of pools, which is the lot's index, knows."""
+    """Why the waiting members wait, from the tree of pools, which is the lot's index."""
     found: m.LotWaits = at.index.waits(at.key)
     return found
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
-    m.Enqueue: enqueued,
-    m.ReleaseTicket: left,
+    m.Enqueue: enqueue,
+    m.ReleaseTicket: release,
     m.Admit: admit,
 }
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Enqueue: opened,
-    m.ReleaseTicket: gone,
-    m.Admit: nobody,
+    m.ReleaseTicket: release_absent,
+    m.Admit: admit_absent,
 }

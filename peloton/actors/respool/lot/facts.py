@@ -1,6 +1,6 @@
-"""What a lot writes down. Numbers are for good: journals hold them.
+"""What a lot journals. Numbers are permanent, because journals hold them.
 
-A fact must not say more than its fold needs, nor ever change its meaning.
+A fact must not hold more than its fold needs, nor ever change its meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class LotOpened(Fact, frozen=True, gc=False, array_like=True):
-    """A lot exists for these tasks; its place in the order dates from now."""
+    """A lot exists for these tasks; `at` sets its queue position within its priority."""
 
     shape: LotShape
     crowd: Key
@@ -18,7 +18,7 @@ class LotOpened(Fact, frozen=True, gc=False, array_like=True):
 
 
 class LotEnqueued(Fact, frozen=True, gc=False, array_like=True):
-    """Members stand in the queue under this ask, and under no lower one."""
+    """Members are in the queue with this ticket, and with no lower one."""
 
     members: Bits
     ticket: int
@@ -32,7 +32,7 @@ class LotAdmitted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class LotReleased(Fact, frozen=True, gc=False, array_like=True):
-    """Members neither wait nor hold room under this ask or a lower one."""
+    """Members neither wait nor are admitted with this ticket or a lower one."""
 
     members: Bits
     ticket: int

@@ -1,8 +1,8 @@
-"""Goal table of a lot. Its goal is always that all who wait be admitted; the tree takes the steps.
+"""Goal table of a lot. Its goal is that all members are admitted; the tree takes the steps.
 
-The states are seen by what the bitmaps hold. The table is total, as every kind's is.
+The state follows from the bitmaps. The table is total, as every kind's is.
 
-No cell may admit: only the tree of pools sees what room there is.
+No cell may admit: only the tree of pools knows what is available.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LotGoals(enum.Enum):
 class LotStates(enum.Enum):
     """What is."""
 
-    QUEUED = "queued"  # somebody waits
-    ADMITTED = "admitted"  # nobody waits
+    QUEUED = "queued"  # some member waits
+    ADMITTED = "admitted"  # no member waits
 
 
 TABLE: Mapping[LotStates, Mapping[LotGoals, Rest]] = {

@@ -1,6 +1,6 @@
-"""The kind "lot", as registered with the runtime. The tree of pools follows its lots.
+"""The kind "lot", as registered with the runtime. The tree of pools is derived from its lots too.
 
-It must hold nothing but the table.
+Must hold nothing but the table.
 """
 
 from __future__ import annotations

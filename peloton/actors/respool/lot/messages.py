@@ -1,9 +1,9 @@
-"""What a lot hears: from tasks, and from the tree of its pools.
+"""Messages a lot receives from tasks and from the tree of pools.
 
-All words between tasks and lot name (members, ask). An ask is one queueing of a member: a new one
-implies leaving every lower one.
+All messages between tasks and a lot name members and a ticket. A ticket is one queueing of a
+member; a new one releases every lower one.
 
-No word may go without its ask: a repeat could not be told from a new one.
+None may go without its ticket: a repeat could not be distinguished from a new request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Valu
 
 
 class LotShape(Value, frozen=True, gc=False, array_like=True):
-    """What all members of a lot share: what the pool needs to know of them."""
+    """What the pool needs to know of the members; equal for all members of a lot."""
 
     pool: Key
     resources: Resources  # of one member
@@ -26,7 +26,7 @@ class LotShape(Value, frozen=True, gc=False, array_like=True):
 
 
 class Enqueue(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to lot: room for us, under this ask. `shape` is filled in when the message leaves."""
+    """Tasks to lot: queue this ticket. `shape` is filled in when the message leaves."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -35,7 +35,7 @@ class Enqueue(Message, frozen=True, gc=False, array_like=True):
 
 
 class ReleaseTicket(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to lot: this ask is over, whether it was admitted or not."""
+    """Tasks to lot: release this ticket, whether it was admitted or not."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -43,20 +43,20 @@ class ReleaseTicket(Message, frozen=True, gc=False, array_like=True):
 
 
 class Admit(Message, frozen=True, gc=False, array_like=True):
-    """Tree to lot: there is room for these."""
+    """Tree to lot: these members are admitted."""
 
     members: Bits
 
 
 class GetLot(Query, frozen=True, gc=False, array_like=True):
-    """Why the members that wait do wait: `LotWaits`."""
+    """Why the waiting members wait: `LotWaits`."""
 
 
 class LotWaits(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `GetLot`. `position` counts the asks before this lot's first in its pool.
+    """Answer to `GetLot`. `position` counts the tickets before this lot's first one in its pool.
 
     `rule` is why it waits as one word: "turn", "limit" (of a pool), "capacity" (of the cluster),
-    "deleted" (the pool). `never`: it wants more than that rule will ever give.
+    "deleted" (the pool). `never`: one member needs more than that limit or capacity in all.
     """
 
     pool: Key

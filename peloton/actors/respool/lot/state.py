@@ -1,9 +1,9 @@
-"""The state of a lot: who waits, who is admitted, and the last ask heard of each member.
+"""The state of a lot: who waits, who is admitted, and the last ticket of each member.
 
-Bounded by the members of a slice. The last asks are kept of those that left, too: that is how a
-late repeat of an old ask is known.
+Bounded by the members of a slice. The last ticket is kept of released members, too: by it a late
+repeat of an old ticket is recognised.
 
-Neither the pool's room nor the order of its queue may stand here: `tree.Tree` derives both.
+Neither the pool's use nor the order of its queue may be stored here: `tree.Tree` derives both.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from peloton.runtime.vocabulary import Bits, Key, Value
 
 
 class Lot(Value, frozen=True, gc=False, array_like=True):
-    """Members of one slice with the same shape. The state of the lot's goal is its bitmaps."""
+    """Members of one slice with the same shape."""
 
     shape: LotShape
     crowd: Key
-    arrived: float  # when its first waiting member came; the order within a priority
-    tickets: immutables.Map[int, Bits]  # ask → members whose last ask it is
+    arrived: float  # when its first waiting member was queued; the order within a priority
+    tickets: immutables.Map[int, Bits]  # ticket → members whose last ticket it is
     waiting: Bits = Bits()
     admitted: Bits = Bits()
 
 
 def last_tickets(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
-    """`members` by their last ask, ascending; 0 for those never heard of."""
+    """`members` by their last ticket, ascending; 0 for those without one."""
     found = []
     rest = members
     for ticket in sorted(lot.tickets):
@@ -54,7 +54,7 @@ def _opened(lot: Lot | None, fact: f.LotOpened) -> Lot:
     return Lot(fact.shape, fact.crowd, fact.at, immutables.Map())
 
 
-def _asked(lot: Lot, fact: f.LotEnqueued) -> Lot:
+def _enqueued(lot: Lot, fact: f.LotEnqueued) -> Lot:
     return msgspec.structs.replace(
         lot,
         tickets=_raise_tickets(lot, fact.members, ticket=fact.ticket),
@@ -70,10 +70,10 @@ def _admitted(lot: Lot, fact: f.LotAdmitted) -> Lot:
     )
 
 
-def _left(lot: Lot, fact: f.LotReleased) -> Lot | None:
+def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
     waiting, admitted = lot.waiting - fact.members, lot.admitted - fact.members
     if not waiting and not admitted:
-        # Nothing is held for anybody: a late ask would open the lot anew, and is then left again.
+        # No ticket is held. A late repeat of one would open the lot again, and is then released.
         return None
     return msgspec.structs.replace(
         lot,
@@ -85,7 +85,7 @@ def _left(lot: Lot, fact: f.LotReleased) -> Lot | None:
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Lot | None]] = {
     f.LotOpened: _opened,
-    f.LotEnqueued: _asked,
+    f.LotEnqueued: _enqueued,
     f.LotAdmitted: _admitted,
-    f.LotReleased: _left,
+    f.LotReleased: _released,
 }

@@ -1,0 +1,69 @@
+"""Rules about names: one public name, one meaning.
+
+Must not judge words; it counts where a name is defined. A class or type is defined once in the
+package. A function or constant may have a namesake in another module, but not where some module
+imports the two by their bare names: a reader could not tell them apart.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from tests.house.tree import Module
+
+# Each kind of actor has the same files with the same names in them: knowing one is knowing all.
+OF_EVERY_KIND = frozenset(
+    "ABSENT ANSWERS DECIDE EVOLVE FACTS KIND MESSAGES QUERIES TABLE"
+    " deadline owed pursue recall_s report".split()
+)
+
+
+def definitions(module: Module) -> Iterator[tuple[str, bool]]:
+    """The public names a module defines at its top, and whether each is a class or type."""
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name, True
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, False
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, target.id[0].isupper() and not target.id.isupper()
+
+
+def repeated_types(modules: Iterable[Module]) -> Iterator[str]:
+    """Classes and types that several modules define."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for name, is_type in definitions(module):
+            if is_type and not name.startswith("_"):
+                found[name].append(module.path)
+    yield from _told(found)
+
+
+def ambiguous_imports(modules: Iterable[Module]) -> Iterator[str]:
+    """Functions and constants of one name that are imported bare from several modules."""
+    modules = list(modules)
+    defined: dict[str, set[str]] = defaultdict(set)
+    for module in modules:
+        for name, is_type in definitions(module):
+            if not is_type:
+                defined[name].add(module.path)
+    found: dict[str, set[str]] = defaultdict(set)
+    for module in modules:
+        for node in module.walk():
+            if isinstance(node, ast.ImportFrom) and node.module:
+                path = node.module.replace(".", "/") + ".py"
+                for alias in node.names:
+                    if alias.asname is None and path in defined[alias.name]:
+                        found[alias.name].add(path)
+    yield from _told({name: sorted(found[name]) for name in found if name not in OF_EVERY_KIND})
+
+
+def _told(found: Mapping[str, list[str]]) -> Iterator[str]:
+    for name, paths in sorted(found.items()):
+        if len(paths) > 1:
+            yield f"{name} is defined in {', '.join(paths)}"

@@ -1,0 +1,41 @@
+"""Runs the rules about names over the package, and shows that each can fail.
+
+Must not list exceptions but the names that every kind of actor has.
+"""
+
+from __future__ import annotations
+
+from tests.house import names
+from tests.house.tree import Module, read
+
+
+def test_a_class_is_defined_once() -> None:
+    assert [*names.repeated_types(read("peloton"))] == []
+
+
+def test_what_is_imported_by_its_bare_name_means_one_thing() -> None:
+    assert [*names.ambiguous_imports(read("peloton"))] == []
+
+
+def test_a_second_class_of_one_name_is_noticed() -> None:
+    modules = [Module("peloton/a.py", "class Plan: ..."), Module("peloton/b.py", "Plan = int")]
+    assert [*names.repeated_types(modules)] == ["Plan is defined in peloton/a.py, peloton/b.py"]
+
+
+def test_bare_imports_of_two_namesakes_are_noticed() -> None:
+    modules = [
+        Module("peloton/a.py", "def load(): ..."),
+        Module("peloton/b.py", "def load(): ..."),
+        Module("peloton/c.py", "from peloton.a import load"),
+        Module("peloton/d.py", "from peloton.b import load"),
+    ]
+    assert [*names.ambiguous_imports(modules)] == ["load is defined in peloton/a.py, peloton/b.py"]
+
+
+def test_namesakes_that_keep_to_their_modules_are_allowed() -> None:
+    modules = [
+        Module("peloton/a.py", "LIMIT = 1\ndef create(): ..."),
+        Module("peloton/b.py", "LIMIT = 2\ndef create(): ..."),
+        Module("peloton/c.py", "from peloton import a, b"),
+    ]
+    assert [*names.ambiguous_imports(modules)] == []
