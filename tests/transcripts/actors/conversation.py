@@ -47,7 +47,7 @@ from peloton.kinds import kinds
 from peloton.placement.messages import Placed, SnapshotWanted
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.owed import RESEND_TICK_S
+from peloton.runtime.core.resends import RESEND_TICK_S
 from peloton.runtime.vocabulary import Bits, Key, Message, key, kind_of
 from tests.toy.bench import START_S, Bench
 from tests.transcripts.actors.brief import brief, members
