@@ -10,7 +10,7 @@ import io
 import sys
 
 from peloton.cli.lazy import LazyCommand
-from peloton.cli.main import root, run
+from peloton.cli.main import root, run_cli
 
 PROCESSES = {
     "daemon": LazyCommand(
@@ -34,7 +34,7 @@ def main() -> None:
     # Characters that the terminal's encoding does not have are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(run(root(PROCESSES)))
+    sys.exit(run_cli(root(PROCESSES)))
 
 
 if __name__ == "__main__":

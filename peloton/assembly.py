@@ -183,7 +183,7 @@ class Minicluster(Wired):
         self._undo.append(self._root.stop)
         self._root.exited.add_done_callback(lambda reason: failed())
         self._region = self._root.region
-        self._region.status.report = report
+        self._region.status.report = report_line
         self._readiness = Readiness(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
         gone = self._open_roots_and_hosts(self._backend.key)
@@ -309,7 +309,7 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
     return ConfigureHost(capacity, labels, backend)
 
 
-def report(line: str) -> None:
+def report_line(line: str) -> None:
     """Print one line on stderr, the log of the process, which may be closed."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)

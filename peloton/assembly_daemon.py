@@ -32,7 +32,7 @@ from peloton.assembly import (
     claim_keeper,
     configured,
     open_sqlite,
-    report,
+    report_line,
     serves_of,
 )
 from peloton.backends.port import Backend
@@ -233,7 +233,7 @@ class Daemon(Wired):
             )
         except JournalError as error:
             raise CannotStart(f"journal: {error}") from error
-        root.region.status.report = report
+        root.region.status.report = report_line
         root.collector = self._collector
         drivers.on_broken = root.broken
         return root
@@ -319,7 +319,7 @@ class Daemon(Wired):
             return
         self._report_after_s *= 2
         found = self._region.condition().reasons
-        report(f"not ready yet: {'; '.join(map(str, found[:REASONS_REPORTED_MAX]))}")
+        report_line(f"not ready yet: {'; '.join(map(str, found[:REASONS_REPORTED_MAX]))}")
 
     def _ping_backend(self, host: Key) -> None:
         """A host that was just created has missed the first message of its backend."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from peloton.config import BadSetting
-from peloton.settings import DaemonSettings, read
+from peloton.settings import DaemonSettings, read_settings
 
 USAGE, FAILED = 64, 1
 
@@ -55,7 +55,7 @@ def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) ->
     peloton daemon --config /etc/peloton.yaml --roles placement,api
     """
     try:
-        settings = read(config_, roles)
+        settings = read_settings(config_, roles)
     except BadSetting as error:
         for text in error.texts:
             click.echo(f"peloton daemon: {text}", err=True)
@@ -83,7 +83,7 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly_daemon import Daemon
-    from peloton.foreground import ProcessTexts, discard_stdout, log_line, run
+    from peloton.foreground import ProcessTexts, discard_stdout, log_line, run_process
 
     def greet(running: Daemon) -> None:
         # No daemon can serve before pools and hosts have owners, which may start later.
@@ -106,7 +106,7 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
         left=0,
         left_text="warning: not all was handed over; the end of the session does it",
     )
-    return run(
+    return run_process(
         lambda failed: Daemon(settings, failed=failed, adopt_keeper=adopt_keeper),
         greet=greet,
         texts=manner,

@@ -60,10 +60,10 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
     # Heavy imports wait until there is something to do.
     from peloton.assembly import CannotStart
     from peloton.runtime.ports import JournalError, Unreachable
-    from peloton.settings import read
+    from peloton.settings import read_settings
 
     try:
-        settings = read(config)
+        settings = read_settings(config)
         if settings.zookeeper is None:
             raise BadSetting("a daemon that is alone raises the level itself when it starts")
         journal, known, members = _opened(settings)

@@ -42,7 +42,7 @@ class ProcessTexts(NamedTuple):
     left_text: str = ""
 
 
-def run(
+def run_process(
     start: Callable[[Callable[[], None]], RunningProcess],
     *,
     greet: Callable[[RunningProcess], None],

@@ -23,7 +23,7 @@ from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 if TYPE_CHECKING:
     from peloton.journal_reader import JournalReader
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+JournalCommand = TypeVar("JournalCommand", bound=Callable[..., Any])
 
 
 def command() -> click.Group:
@@ -36,7 +36,7 @@ def journal() -> None:
     """Read a journal without owning it: of a running cluster, or of one that is stopped."""
 
 
-def of_the_journal(command_: Decorated) -> Decorated:
+def of_the_journal(command_: JournalCommand) -> JournalCommand:
     """The options that select a journal and a part of it."""
     for option in reversed(
         [

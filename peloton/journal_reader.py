@@ -31,7 +31,7 @@ from peloton.runtime.ports import (
 )
 from peloton.runtime.vocabulary import Key
 from peloton.servers import open_cassandra
-from peloton.settings import read
+from peloton.settings import read_settings
 
 
 class Source(NamedTuple):
@@ -50,7 +50,7 @@ def open_source(folder: Path | None, config: Path | None) -> Source:
     if folder is not None and config is not None:
         raise BadSetting("give one of --data-dir and --config")
     if config is not None:
-        setting = read(config).journal
+        setting = read_settings(config).journal
         if setting.cassandra is not None:
             try:
                 shared: Any = open_cassandra(setting.cassandra)

@@ -175,7 +175,7 @@ def _run(settings: config.MiniclusterSettings) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the options are known to be right.
     from peloton.assembly import Minicluster
-    from peloton.foreground import ProcessTexts, run
+    from peloton.foreground import ProcessTexts, run_process
 
     def greet(cluster: Minicluster) -> None:
         for warning in cluster.warnings:
@@ -185,4 +185,4 @@ def _run(settings: config.MiniclusterSettings) -> int:
         click.echo(f"ready: grpc {cluster.grpc}")
 
     manner = ProcessTexts("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
-    return run(lambda failed: Minicluster(settings, failed), greet=greet, texts=manner)
+    return run_process(lambda failed: Minicluster(settings, failed), greet=greet, texts=manner)

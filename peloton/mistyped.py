@@ -22,12 +22,12 @@ EXPECTED = re.compile(r"Expected (?:`(\w+)|a path)")
 GUESSES: dict[str, Any] = {"str": "", "int": 1, "float": 1.0, "bool": False, "path": "x"}
 GUESSES |= {"array": [], "object": {}}
 
-Kind = TypeVar("Kind")
+SettingKind = TypeVar("SettingKind")
 
 
 def converted(
-    raw: Any, kind: type[Kind], *, dec_hook: Callable[[type, Any], Any] | None = None
-) -> tuple[Kind | None, list[str], list[str]]:
+    raw: Any, kind: type[SettingKind], *, dec_hook: Callable[[type, Any], Any] | None = None
+) -> tuple[SettingKind | None, list[str], list[str]]:
     """The value, the type errors, and the fields whose values were guessed.
 
     The value is None if no guess helped.

@@ -186,7 +186,7 @@ class DaemonSettings(_Record, frozen=True):
         return msgspec.structs.replace(self, listen=listen)
 
 
-def read(path: Path, roles: str | None = None) -> DaemonSettings:
+def read_settings(path: Path, roles: str | None = None) -> DaemonSettings:
     """The settings of a file; `roles`, with commas between them, in place of those in it."""
     raw = read_yaml(path, "--config")
     if roles is not None and isinstance(raw, dict):

@@ -148,7 +148,7 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
     return form, size_bytes
 
 
-def read(message: wire.KeeperMessage) -> RunReport:
+def read_report(message: wire.KeeperMessage) -> RunReport:
     answer, host = message["a"], message["host"]
     if answer == "started":
         return RunStarted(host, message["run"], message["pid"], message["at"])

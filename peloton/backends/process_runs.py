@@ -40,7 +40,7 @@ from peloton.backends.keeper_messages import (
     KeeperUp,
     RunReport,
     RunRequest,
-    read,
+    read_report,
     wire_form,
 )
 
@@ -350,4 +350,4 @@ class ProcessRuns:
                 self._unanswered.forget_requests()
                 raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
             if message["host"]:
-                self._report(read(message))
+                self._report(read_report(message))

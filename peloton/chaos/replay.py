@@ -22,7 +22,7 @@ from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import SHARD_KEY
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
-from peloton.runtime.simulation.plan import load, save
+from peloton.runtime.simulation.plan import load_plan, save
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key
 
@@ -150,7 +150,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     is_seed = options.plan.isdigit()
-    plan = draw(int(options.plan)) if is_seed else load(ClusterPlan, Path(options.plan))
+    plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
     failed = replay(plan, only=options.only)
     if failed is not None and options.shrink is not None:
         small = shrink(plan, failed.sort)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from peloton.cli.ops import TEXTS, moment
+from peloton.cli.ops import OPS_TEXTS, moment
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import as_yaml, command, hint, plain
 from peloton.cli.session import connected, refusal_texts
@@ -37,7 +37,7 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
         raise click.UsageError("name one of JOB, --kind and --pool")
     form = click.get_current_context().ensure_object(CliSettings).output or "table"
     token = resume
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
         try:
             watch = peloton.ops.watch
             for message in watch(job=job, kinds=kinds, pool=pool, resume=resume, silent=hint):

@@ -60,7 +60,7 @@ def stop(
 
 
 def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress: bool) -> int:
-    from peloton.sdk.jobs import TERMINAL_STATES, state_of
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
 
     info = peloton.jobs.get(job).jobInfo
     have = {(label.key, label.value) for label in info.config.labels}
@@ -68,7 +68,7 @@ def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress:
         raise Conflict(f"Job {job} belongs to {info.config.owningTeam}, not to {owner}")
     if not have.issuperset(labels):
         raise Conflict(f"Job {job} does not have these labels")
-    state = state_of(info)
+    state = state_name_of(info)
     if state in TERMINAL_STATES:
         click.echo(f"Job is in terminal state: {state}")
         return exits.OK
@@ -122,7 +122,7 @@ def print_line(text: str) -> None:
 
 def follow(peloton: Client, job: str) -> None:
     """Print how many instances have ended, at each change, until all have."""
-    from peloton.sdk.jobs import TERMINAL_STATES, state_of
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
 
     printed = ""
     while True:
@@ -134,6 +134,6 @@ def follow(peloton: Client, job: str) -> None:
         if text != printed:
             print_line(text)
             printed = text
-        if state_of(info) in TERMINAL_STATES:
+        if state_name_of(info) in TERMINAL_STATES:
             return
         time.sleep(POLL_S)

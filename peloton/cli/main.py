@@ -66,7 +66,7 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
     return click.version_option(__version__, message="%(prog)s %(version)s")(group)
 
 
-def run(group: click.Group, args: Sequence[str] | None = None) -> int:
+def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code. Failures are printed on stderr, each in one line."""
     try:
         code = invoke(group, sys.argv[1:] if args is None else list(args))

@@ -21,7 +21,7 @@ from peloton.cli.session import connected, refusal_texts
 from peloton.cli.values import COUNT, duration
 
 HEADER = ("Instance", "State", "Reason", "Position", "Why", "Counts", "Next Try")
-TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
+OPS_TEXTS = {"NOT_FOUND": "Job {job}: {m}"}
 STORY_HEADER = ("Time", "Message", "Because", "Facts", "Who")
 
 
@@ -35,7 +35,7 @@ def why(job: str, instance: int | None) -> None:
     peloton why JOB
     peloton why JOB 7
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
         answer = peloton.ops.why(job, instance)
     now = time.time()
     counted = sum(reason.instances for reason in answer.reasons)
@@ -106,7 +106,7 @@ def wait(job: str, within_s: float | None, raw_exit: bool) -> int:
       125       the job ended without a code of its own: it was killed
       130       interrupted; the job goes on
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job):
+    with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
         try:
             with progress_of(job) as seen:
                 ended = peloton.ops.wait(job, timeout_s=within_s, silent=hint, seen=seen)

@@ -106,7 +106,7 @@ def login(path: str | None) -> Login | None:
 def read_spec(path: str) -> dict[str, Any]:
     """A file of keys and values; what they mean is the client's business."""
     from peloton import yaml_limits
-    from peloton.sdk.yaml_text import load
+    from peloton.sdk.yaml_text import load_yaml
 
     try:
         text = yaml_limits.text_of(Path(path))
@@ -115,7 +115,7 @@ def read_spec(path: str) -> dict[str, Any]:
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     try:
-        return load(text, name=path)
+        return load_yaml(text, name=path)
     except BadSpec as error:
         if error.field:
             error.args = (f"{path}: {error}",)  # such as a duplicate key

@@ -16,7 +16,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.task_texts import TEXTS, tell_ended
+from peloton.cli.task_texts import TASK_TEXTS, tell_ended
 from peloton.cli.unimplemented import entries
 from peloton.cli.values import ALL_INSTANCES, COUNT, from_to, ranges_option, within, words
 
@@ -60,7 +60,7 @@ pod = LazyGroup(
 )  # fmt: skip
 def list_(job: str, only: InstanceRange) -> None:
     """List the instances of JOB."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=""):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         answer = peloton.tasks.list(job, only=only)
     tasks = [answer.result.value[number] for number in sorted(answer.result.value)]
     show(task_texts.view(answer, tasks))
@@ -71,7 +71,7 @@ def list_(job: str, only: InstanceRange) -> None:
 @click.argument("instance", type=INSTANCE)
 def get(job: str, instance: int) -> None:
     """Every run of one INSTANCE of JOB, the newest first."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=instance):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
         answer = peloton.tasks.get(job, instance)
     runs = list(answer.results)
     # A run that has not ended is not among the results of every server.
@@ -92,7 +92,7 @@ def get(job: str, instance: int) -> None:
 @click.option("-a", "--sortorder", "order", default="ASC", show_default=True, help="ASC or DESC.")
 def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
     """List the instances of JOB that match all of the options."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=""):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         from peloton.sdk.client import TaskQuery
 
         answer = peloton.tasks.query(job, TaskQuery(page=(offset, limit), **wanted))
@@ -120,7 +120,7 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
     peloton task logs JOB 0 JOB-0-1
     peloton task logs JOB 0 --follow
     """
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=instance):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
         read = peloton.tasks.follow if how["follow"] else peloton.tasks.logs
         for piece in read(job, instance, run=run, filename=how["filename"]):
             sys.stdout.buffer.write(piece)
@@ -149,7 +149,7 @@ def pod_events(job: str, instance: int, run: str, runs_max: int) -> None:
 
 
 def print_events(job: str, instance: int, *, run: str = "", runs_max: int = 0) -> None:
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=instance):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
         answer = peloton.tasks.events(job, instance, run=run, runs_max=runs_max)
     show(task_texts.events_view(answer))
 
@@ -159,7 +159,7 @@ def print_events(job: str, instance: int, *, run: str = "", runs_max: int = 0) -
 @ranges_option
 def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
     """Start the stopped instances of JOB; without a range, all."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=""):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         answer = peloton.tasks.start(job, ranges or (ALL_INSTANCES,))
     text = task_texts.start_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.startedInstanceIds)))
@@ -171,7 +171,7 @@ def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
 @ranges_option
 def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
     """Stop instances of JOB; without a range, the job."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=""):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         answer = peloton.tasks.stop(job, ranges)
         count = peloton.jobs.get(job).jobInfo.config.instanceCount
     text = task_texts.stop_text(answer)
@@ -185,7 +185,7 @@ def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
 @ranges_option
 def restart(job: str, ranges: tuple[InstanceRange, ...]) -> None:
     """Restart instances of JOB; without a range, all."""
-    with connected() as peloton, refusal_texts(TEXTS, job=job, instance=""):
+    with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         answer = peloton.tasks.restart(job, ranges or (ALL_INSTANCES,))
     show(OutputForms(answer, text="Job restarted", names=lambda: [job]))
 

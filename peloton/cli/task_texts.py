@@ -23,7 +23,7 @@ EVENTS_HEADER = (
 )  # fmt: skip
 NOT_FOUND = "Job {job} was not found: {m}"
 OUT_OF_RANGE = "Requested instances:[{instance}] of job {job} is not in the valid range: {m}"
-TEXTS: Mapping[str, str] = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE}
+TASK_TEXTS: Mapping[str, str] = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE}
 
 
 def row(info: Any) -> Sequence[object]:

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from peloton.gateway.cluster_port import ClusterPort
-from peloton.gateway.serving import CallEnded, Code
+from peloton.gateway.serving import CallCode, CallEnded
 from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
@@ -62,7 +62,7 @@ class ClusterFeed:
             if not isinstance(answer, Unavailable):
                 return answer
             if isinstance(answer, ShardDamaged):
-                raise CallEnded(Code.DATA_LOSS, answer.text)
+                raise CallEnded(CallCode.DATA_LOSS, answer.text)
             since_s = loop.time() if since_s is None else since_s
             if patience_s is not None and loop.time() - since_s >= patience_s:
                 raise OutOfReach(answer.text)

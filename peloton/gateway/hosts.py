@@ -18,7 +18,7 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key, Refused, key
 
 
-def list_hosts(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
+def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
     """Every host, by name: one inventory that cannot answer makes the whole call unavailable."""
     found: list[HostView] = []
     inventories = [

@@ -23,7 +23,7 @@ from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
-from peloton.gateway.hosts import forget, known_host, list_hosts
+from peloton.gateway.hosts import forget, host_views, known_host
 from peloton.gateway.reasons import (
     ReasonGroup,
     at_goal,
@@ -168,7 +168,7 @@ class Ops:
 
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
         """Every host there is, by name."""
-        return ops.ListHostsResponse(hosts=list_hosts(self._cluster_client, context))
+        return ops.ListHostsResponse(hosts=host_views(self._cluster_client, context))
 
     def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
         """Remove a host from the cluster."""

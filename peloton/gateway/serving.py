@@ -41,7 +41,7 @@ WRITE_S_MAX = 10.0
 """A client that reads no message for so long is disconnected."""
 START_S_MAX = 30.0
 
-Code = grpc.StatusCode
+CallCode = grpc.StatusCode
 log = structlog.get_logger("gateway")
 
 
@@ -138,7 +138,7 @@ class LongCall(CallContext):
             f"slow reader {who} ({peer}): it took no message for {WRITE_S_MAX:g} s; "
             "begin again with the last resume token"
         )
-        self.abort(Code.RESOURCE_EXHAUSTED, text)
+        self.abort(CallCode.RESOURCE_EXHAUSTED, text)
 
 
 class _Nobody:
@@ -268,7 +268,7 @@ class Server:
             try:
                 if self._calls > CALLS_MAX:
                     text = f"{CALLS_MAX} calls are under way already"
-                    raise CallEnded(Code.RESOURCE_EXHAUSTED, text)
+                    raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
                 return bytes(await _guarded(self.run(work, data, call), name))
             except CallEnded as error:
                 ended = error
@@ -287,7 +287,7 @@ class Server:
             try:
                 if len(self._long) >= LONG_CALLS_MAX:
                     text = f"{LONG_CALLS_MAX} calls wait or stream already"
-                    raise CallEnded(Code.RESOURCE_EXHAUSTED, text)
+                    raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
                 work = self._cancellable(method(_parsed(sent, data), call))
                 found = await _guarded(work, name)
                 return None if found is None else bytes(found.SerializeToString())
@@ -310,7 +310,7 @@ class Server:
                 raise
         finally:
             del self._long[task]
-        raise CallEnded(Code.UNAVAILABLE, "this daemon is stopping: retry, or call another one")
+        raise CallEnded(CallCode.UNAVAILABLE, "this daemon is stopping: retry, or call another one")
 
 
 class Stopping:
@@ -337,7 +337,7 @@ def _parsed(sent: Any, data: bytes) -> Any:
         return sent.FromString(data)
     except DecodeError:
         raise CallEnded(
-            Code.INTERNAL, f"the bytes are no valid {sent.DESCRIPTOR.full_name}"
+            CallCode.INTERNAL, f"the bytes are no valid {sent.DESCRIPTOR.full_name}"
         ) from None
 
 
@@ -349,7 +349,7 @@ async def _guarded(work: Awaitable[Any], name: str) -> Any:
         raise
     except Exception:
         log.exception("a call failed", method=name)
-        raise CallEnded(Code.INTERNAL, f"{name} failed; see the daemon's log") from None
+        raise CallEnded(CallCode.INTERNAL, f"{name} failed; see the daemon's log") from None
 
 
 def _unobserved(done: asyncio.Future[Any]) -> None:

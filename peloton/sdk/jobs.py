@@ -60,7 +60,7 @@ def secret(path: str, data: bytes) -> peloton_pb2.Secret:
     return peloton_pb2.Secret(path=path, value=value)
 
 
-def state_of(info: job.JobInfo) -> str:
+def state_name_of(info: job.JobInfo) -> str:
     return job.JobState.Name(info.runtime.state)
 
 

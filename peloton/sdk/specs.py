@@ -20,7 +20,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.yaml_text import PART, describe, load
+from peloton.sdk.yaml_text import PART, describe, load_yaml
 
 M = TypeVar("M", bound=Message)
 
@@ -37,7 +37,7 @@ FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 def parse(kind: type[M], text: str, *, name: str = "the file") -> M:
     """A message from the text of a YAML (or JSON) document."""
-    return build(kind, load(text, name=name))
+    return build(kind, load_yaml(text, name=name))
 
 
 def build(kind: type[M], data: Any) -> M:

@@ -47,7 +47,7 @@ for kind in ("int", "float", "bool", "timestamp", "str"):
 Loader.add_constructor(TAG + "map", mapping)
 
 
-def load(text: str, *, name: str = "the file") -> dict[str, Any]:
+def load_yaml(text: str, *, name: str = "the file") -> dict[str, Any]:
     """The document as plain Python, its top level a mapping."""
     try:
         data = yaml_limits.load(text, Loader)

@@ -18,7 +18,7 @@ from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen
 from peloton.actors.job.slice.state import spec_rows
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig, effective
 from peloton.actors.job.state import Job
-from peloton.actors.job.totals import has_begun, state_of
+from peloton.actors.job.totals import has_begun, job_state_of
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.core.turn import TurnOutcome, take_turn
@@ -69,14 +69,14 @@ N3 = [
 
 @pytest.mark.parametrize(("counts", "state"), N3)
 def test_the_state_of_a_job_of_three(counts: dict[str, int], state: JobStates) -> None:
-    assert state_of(counts, 3, known=JobStates.PENDING) == state
+    assert job_state_of(counts, 3, known=JobStates.PENDING) == state
 
 
 @pytest.mark.parametrize(("counts", "state"), N3)
 def test_killing_stays_until_the_end(counts: dict[str, int], state: JobStates) -> None:
     over = state in (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED)
     expected = state if over else JobStates.KILLING
-    assert state_of(counts, 3, known=JobStates.KILLING) == expected
+    assert job_state_of(counts, 3, known=JobStates.KILLING) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_killing_stays_until_the_end(counts: dict[str, int], state: JobStates) -
 def test_the_controller_decides_the_end(controller: str, state: JobStates) -> None:
     counts = {controller: 1, "KILLED": 3 if controller == "KILLED" else 2}
     known = JobStates.RUNNING
-    assert state_of(counts, 3, known=known, controller=controller) == state
+    assert job_state_of(counts, 3, known=known, controller=controller) == state
 
 
 def test_the_controller_decides_nothing_before_the_end() -> None:
     counts = {"SUCCEEDED": 1, "RUNNING": 2}
-    state = state_of(counts, 3, known=JobStates.RUNNING, controller="SUCCEEDED")
+    state = job_state_of(counts, 3, known=JobStates.RUNNING, controller="SUCCEEDED")
     assert state == JobStates.RUNNING
 
 

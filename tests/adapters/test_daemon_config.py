@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from peloton.config import BadSetting
-from peloton.settings import ROLES, parse, read
+from peloton.settings import ROLES, parse, read_settings
 from tests.conftest import ROOT
 
 HERE = Path("/etc/peloton")
@@ -44,7 +44,7 @@ def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def test_the_example_can_be_used_as_it_is() -> None:
-    found = read(ROOT / "examples" / "daemon.yaml")
+    found = read_settings(ROOT / "examples" / "daemon.yaml")
     assert found.roles == [*ROLES] and not found.alone
     assert found.backend.process is not None
     assert found.backend.process.folder == ROOT / "examples" / "keeper"
@@ -90,9 +90,9 @@ def test_paths_are_relative_to_the_file() -> None:
 def test_roles_of_the_command_line_come_before_those_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "daemon.yaml"
     file.write_text(yaml.safe_dump(FLEET))
-    assert read(file, "api, placement").roles == ["api", "placement"]
+    assert read_settings(file, "api, placement").roles == ["api", "placement"]
     with pytest.raises(BadSetting, match=r"roles\[1\]: 'apx' must be one of jobmgr"):
-        read(file, "api,apx")
+        read_settings(file, "api,apx")
 
 
 WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
@@ -171,10 +171,10 @@ def test_a_file_that_holds_something_else_is_named(tmp_path: Path, content: str,
     file = tmp_path / "x.yaml"
     file.write_text(content)
     with pytest.raises(BadSetting, match=text) as error:
-        read(file)
+        read_settings(file)
     assert str(file) in str(error.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match="nowhere.yaml: No such file"):
-        read(tmp_path / "nowhere.yaml")
+        read_settings(tmp_path / "nowhere.yaml")

@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
 from peloton.__main__ import PROCESSES
-from peloton.cli.main import root, run
+from peloton.cli.main import root, run_cli
 from tests.sdk.fakes import Cluster, serving
 
 
@@ -27,7 +27,7 @@ def typed(*words: str) -> Printed:
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            code = run(root(PROCESSES), list(words))
+            code = run_cli(root(PROCESSES), list(words))
         except SystemExit as ended:  # of a command that starts or inspects a process
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return Printed(code, text_of(out), text_of(err))

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from peloton.__main__ import PROCESSES
-from peloton.cli.main import root, run
+from peloton.cli.main import root, run_cli
 from peloton.cli.values import INSTANCE_MAX, duration, from_to, labels, words
 from peloton.config import loopback
 from tests.cli.terminal import Terminal, typed
@@ -87,7 +87,7 @@ def test_the_hosts_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def left_with(line: list[str]) -> object:
     """The code with which a command that starts a process leaves it by itself."""
     with pytest.raises(SystemExit) as left:
-        run(root(PROCESSES), line)
+        run_cli(root(PROCESSES), line)
     return left.value.code
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from peloton.assembly import CannotStart, ClusterFailed
-from peloton.foreground import CANNOT_START, ProcessTexts, run
+from peloton.foreground import CANNOT_START, ProcessTexts, run_process
 
 MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="some is left")
 
@@ -45,7 +45,7 @@ def ran(end: bool | ClusterFailed, leave: Callable[[], object] | None = None) ->
         (leave or failed)()
         return Thing(end)
 
-    return run(start, greet=lambda thing: print("ready"), texts=MANNER)
+    return run_process(start, greet=lambda thing: print("ready"), texts=MANNER)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_what_cannot_start_says_why(capsys: pytest.CaptureFixture) -> None:
     def start(failed: Callable[[], None]) -> Thing:
         raise CannotStart("the folder is held")
 
-    assert run(start, greet=lambda thing: print("ready"), texts=MANNER) == CANNOT_START
+    assert run_process(start, greet=lambda thing: print("ready"), texts=MANNER) == CANNOT_START
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "peloton thing: the folder is held\n")

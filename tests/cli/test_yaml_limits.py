@@ -16,8 +16,8 @@ import pytest
 from peloton import yaml_limits
 from peloton.config import SAFE, BadSetting, read_cluster
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.yaml_text import Loader, load
-from peloton.settings import read
+from peloton.sdk.yaml_text import Loader, load_yaml
+from peloton.settings import read_settings
 
 CPU_S_MAX = 0.5
 """Milliseconds, on a machine that has other things to do."""
@@ -67,7 +67,7 @@ each = pytest.mark.parametrize(("text", "why"), BAD.values(), ids=BAD.keys())
 def test_it_is_refused_in_no_time(text: str, why: str) -> None:
     began_s = time.process_time()
     with pytest.raises(BadSpec, match=why):
-        load(text, name="x.yaml")
+        load_yaml(text, name="x.yaml")
     assert time.process_time() - began_s < CPU_S_MAX
 
 
@@ -75,7 +75,7 @@ def test_it_is_refused_in_no_time(text: str, why: str) -> None:
 def test_settings_refuse_it_too(text: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
-    for reading in (read, read_cluster):
+    for reading in (read_settings, read_cluster):
         began_s = time.process_time()
         with pytest.raises(BadSetting, match=why):
             reading(file)
@@ -103,7 +103,7 @@ def test_no_command_is_ended_by_a_deep_file(command: list[str], code: int, tmp_p
 
 def test_what_is_honest_is_loaded() -> None:
     shared = "base: &b {c: 1, d: [2, 3]}\nlist:\n" + "- *b\n" * 20_000
-    assert len(load(shared)["list"]) == 20_000
+    assert len(load_yaml(shared)["list"]) == 20_000
     deep = "[" * 90 + "]" * 90
     assert yaml_limits.load(f"a: {deep}", Loader)
 
@@ -121,7 +121,7 @@ def test_a_value_that_only_looks_like_one_is_refused(text: str) -> None:
 def test_what_is_no_text_is_refused(data: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes(data)
-    for reading in (read, read_cluster):
+    for reading in (read_settings, read_cluster):
         with pytest.raises(BadSetting, match=why):
             reading(file)
 

@@ -159,11 +159,11 @@ def until_there(file: Path) -> str:
 
 def counts(client: Client, job_id: str) -> tuple[str, dict[str, int]]:
     """State of a job, and its instances by state."""
-    from peloton.sdk.jobs import state_of
+    from peloton.sdk.jobs import state_name_of
 
     info = client.jobs.get(job_id).jobInfo
     stats = {name: int(count) for name, count in info.runtime.taskStats.items() if count}
-    return state_of(info), stats
+    return state_name_of(info), stats
 
 
 def ended(client: Client, job_id: str, within_s: float = WAIT_MAX_S) -> tuple[str, dict[str, int]]:

@@ -24,7 +24,7 @@ from peloton.chaos.nemesis.census import Census
 from peloton.chaos.nemesis.journal import SHARD_IDS, again
 from peloton.chaos.nemesis.probe import Probe
 from peloton.chaos.nemesis.proxy import Door
-from peloton.chaos.nemesis.takeovers import mark_of
+from peloton.chaos.nemesis.takeovers import takeover_mark
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.kinds import GROUPS, kinds
 from peloton.runtime.core.codec import FRAME_FORMAT, Codec, encode
@@ -65,7 +65,7 @@ def test_at_rest_all_and_only_they_are_there_and_each_shard_is_its_firsts() -> N
     other = next(name for name in there.members if name != there.owners[SHARD])
     elsewhere = there._replace(owners={**there.owners, SHARD: other})
     assert elsewhere.missing([one, two]).startswith("jobmgr-1 is")  # type: ignore[list-item]
-    assert mark_of(one) in other or mark_of(two) in other  # type: ignore[arg-type]
+    assert takeover_mark(one) in other or takeover_mark(two) in other  # type: ignore[arg-type]
 
 
 def test_a_shard_that_moved_has_a_later_epoch() -> None:

@@ -12,7 +12,7 @@ import pytest
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
-from peloton.runtime.core.condition import Condition, Reason
+from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.ports import ShardId
 from tests.gateway.fleet_fixture import Town
 
@@ -141,7 +141,9 @@ class Ill:
 
     def condition(self) -> Condition:
         lost = (ShardId("jobmgr", 0), ShardId("jobmgr", 1))
-        return Condition(self.live, False, (Reason("Cassandra", "unreachable since 3 s", lost),))
+        return Condition(
+            self.live, False, (NotReadyReason("Cassandra", "unreachable since 3 s", lost),)
+        )
 
 
 def asked(cluster: Ill, path: str, boxes: Path, accept: str = "*/*") -> tuple[int, bytes]:

@@ -17,7 +17,7 @@ from peloton.config import Address
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
 from peloton.gateway.unimplemented import MODULES, services
-from peloton.runtime.core.condition import Condition, Reason
+from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 from tests.gateway.fleet_fixture import Town, named
 
@@ -98,7 +98,7 @@ class Silent:
         return future
 
     def condition(self) -> Condition:
-        return Condition(True, False, (Reason("cluster", "silent"),))
+        return Condition(True, False, (NotReadyReason("cluster", "silent"),))
 
 
 def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

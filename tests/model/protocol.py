@@ -34,7 +34,7 @@ from tests.model.promises import Story, Wrong, landed, told, whole
 from tests.model.search import Move, State
 from tests.model.tables import Store, bootstrapped, run
 
-CONDITIONAL = memory_rows.CONDITIONAL
+CONDITIONAL = memory_rows.CONDITIONAL_WRITES
 WRITES = CONDITIONAL + memory_rows.PLAIN
 READER = Rest(process=255, named=1000)
 """Who a recovery is tried with: no owner has this number, none names that many writes."""

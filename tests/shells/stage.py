@@ -120,7 +120,7 @@ class Stage:
     def shell(self, shard: ShardId | None = None) -> ShardShell:
         """A shard that has asked for its claim."""
         shell = begun(ShardShell(shard or self.shard, self.context))
-        self.region.places.place(shell.shard, shell.ref)
+        self.region.routes.set_shard(shell.shard, shell.ref)
         self.driver.run()
         return shell
 

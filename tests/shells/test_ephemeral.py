@@ -72,7 +72,7 @@ class Scene:
             )
         )
         self.house = begun(Desk("house", self.driver))
-        self.stage.region.places.place(self.stage.shard, self.house.ref)
+        self.stage.region.routes.set_shard(self.stage.shard, self.house.ref)
         self.driver.run()
         self.echo.calls = []  # it is called once when it begins
 
@@ -87,7 +87,7 @@ class Scene:
 
     def doubt(self, current: bool) -> None:
         """The session of this daemon is in doubt, or sure again."""
-        self.stage.region.places.membership_status = MembershipStatus("m1", current, None, "")
+        self.stage.region.routes.membership_status = MembershipStatus("m1", current, None, "")
 
 
 def test_all_that_came_is_one_call_and_what_it_says_is_delivered():
@@ -139,7 +139,7 @@ def test_it_is_called_when_it_wants_to_be_woken():
 
 def test_one_that_acts_on_the_world_waits_while_the_session_is_in_doubt():
     scene = Scene()
-    scene.shell.outward, scene.shell.held_mail_max = True, 2
+    scene.shell.outward, scene.shell.service_mail_max = True, 2
     scene.doubt(current=False)
     answers = [scene.send(amount) for amount in (1, 2, 3)]
     scene.driver.run()
@@ -195,7 +195,7 @@ def test_another_number_under_the_same_name_keeps_the_mail():
 
 def test_what_it_says_to_nobody_is_no_failure():
     scene = Scene()
-    scene.stage.region.places.place(scene.stage.shard, None)
+    scene.stage.region.routes.set_shard(scene.stage.shard, None)
     answer = scene.send(1)
     scene.driver.run()
     assert answer.result(0) == w.Total(1)

@@ -89,7 +89,7 @@ def test_what_is_sent_to_another_shard_waits_until_its_frame_is_safe():
     lamps = panel("a")
     shell = stage.opened(stage.context.sharding.shard_of(lamps))
     city = begun(Desk("city", stage.driver))
-    stage.region.places.place(ShardId("city", 0), city.ref)
+    stage.region.routes.set_shard(ShardId("city", 0), city.ref)
 
     stage.give(shell, Mail([Envelope(lamps, w.Install(2)), Envelope(lamps, w.Switch(True))]))
     [work] = works(stage)

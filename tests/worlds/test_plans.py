@@ -13,7 +13,7 @@ import pytest
 from peloton.chaos.cluster.faults import ALL_FAULTS
 from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, smaller
 from peloton.chaos.replay import replay
-from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, load, save
+from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, load_plan, save
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.sometimes import Sometimes
 
@@ -34,7 +34,7 @@ SMALL = ClusterPlan(
 def test_a_plan_comes_back_from_its_file(seed: int, tmp_path: Path) -> None:
     plan = draw(seed)
     save(plan, tmp_path / "plan.json")
-    assert load(ClusterPlan, tmp_path / "plan.json") == plan
+    assert load_plan(ClusterPlan, tmp_path / "plan.json") == plan
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -45,13 +45,13 @@ def test_a_plan_that_was_saved_under_former_names_still_loads(seed: int, tmp_pat
     old = text.replace('"actions":', '"deeds":').replace('"batch_bytes":', '"letter_bytes":')
     assert old.count('"deeds":') == old.count('"letter_bytes":') == 1
     (tmp_path / "plan.json").write_text(old)
-    assert load(ClusterPlan, tmp_path / "plan.json") == plan
+    assert load_plan(ClusterPlan, tmp_path / "plan.json") == plan
 
 
 def test_a_plan_with_a_name_nobody_knows_is_refused(tmp_path: Path) -> None:
     save(SMALL, tmp_path / "plan.json")
     with pytest.raises(msgspec.ValidationError):
-        load(StormPlan, tmp_path / "plan.json")
+        load_plan(StormPlan, tmp_path / "plan.json")
 
 
 def test_a_plan_is_the_same_each_time_it_is_drawn() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from peloton.chaos.cluster.storm import ClusterPlan, play
-from peloton.runtime.simulation.plan import load
+from peloton.runtime.simulation.plan import load_plan
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_what_was_found_once_stays_mended(path: Path) -> None:
-    play(load(ClusterPlan, path))
+    play(load_plan(ClusterPlan, path))

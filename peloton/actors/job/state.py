@@ -17,7 +17,7 @@ from peloton.actors.job.grants import count_of, first, limited
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec, Override
-from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, state_of, total
+from peloton.actors.job.totals import TERMINAL_JOB_STATES, has_begun, job_state_of, total
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -139,7 +139,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     reports = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
     counts = replace(job, reports=reports).counts
     controller = reports[0].tally.controller if 0 in reports else ""
-    state = state_of(counts, job.spec.instances, known=job.state, controller=controller)
+    state = job_state_of(counts, job.spec.instances, known=job.state, controller=controller)
     return replace(
         job,
         reports=reports,

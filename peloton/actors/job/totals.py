@@ -27,7 +27,7 @@ def total(tallies: Iterable[Tally]) -> dict[str, int]:
     return dict(sorted(sums.items()))
 
 
-def state_of(
+def job_state_of(
     counts: Mapping[str, int], instances: int, *, known: JobStates, controller: str = ""
 ) -> JobStates:
     """The job's state. `controller` is the state of instance 0 where it decides the end."""

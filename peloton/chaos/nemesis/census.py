@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from peloton.chaos.nemesis.fleet import CLUSTER, DaemonProcess, NemesisServers
 from peloton.chaos.nemesis.journal import SHARD_IDS
-from peloton.chaos.nemesis.takeovers import mark_of
+from peloton.chaos.nemesis.takeovers import takeover_mark
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import JournalError, MemberNode, ShardId
@@ -27,7 +27,7 @@ class Census(NamedTuple):
 
     def missing(self, wanted: Iterable[DaemonProcess]) -> str:
         """What is not yet as wanted: exactly these members, and each shard at its first rank."""
-        marks = {mark_of(daemon): daemon.name for daemon in wanted}
+        marks = {takeover_mark(daemon): daemon.name for daemon in wanted}
         there = {name for member in self.members for mark, name in marks.items() if mark in member}
         if there != {*marks.values()} or len(self.members) != len(marks):
             return f"members {[*self.members]}, wanted {sorted(marks.values())}"
@@ -39,12 +39,12 @@ class Census(NamedTuple):
 
     def of(self, daemon: DaemonProcess) -> list[ShardId]:
         """The shards that a daemon owns."""
-        mark = mark_of(daemon)
+        mark = takeover_mark(daemon)
         return [shard for shard in SHARD_IDS if mark in self.owners.get(shard, "")]
 
     def unfit(self, daemon: DaemonProcess) -> tuple[str, ...]:
         """The groups that a daemon announces it cannot serve."""
-        mark = mark_of(daemon)
+        mark = takeover_mark(daemon)
         return tuple(
             group for member, node in self.members.items() if mark in member for group in node.unfit
         )

@@ -36,7 +36,7 @@ SPARES = 1
 LINKS = ("zookeeper", "cassandra", "peers")
 CHECKPOINT_BYTES_MIN = 64 * 1024
 """Small, so that a storm of minutes has takeovers from checkpoints."""
-CANNOT_START = 69
+EXIT_CANNOT_START = 69
 """The exit code of a daemon that finds no ZooKeeper or no Cassandra when it starts."""
 
 

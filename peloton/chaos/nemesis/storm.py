@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from peloton.chaos.nemesis.fleet import (
-    CANNOT_START,
+    EXIT_CANNOT_START,
     LINKS,
     DaemonProcess,
     NemesisFleet,
@@ -149,7 +149,7 @@ class NemesisStorm:
         """A daemon ended by itself: that is right only if it found no server at its start."""
         code = daemon.process.returncode if daemon.process is not None else None
         text = f"{daemon.name} ended by itself with {code}: {daemon.last_line()}"
-        if code == CANNOT_START:
+        if code == EXIT_CANNOT_START:
             self._timeline.count("vain starts", text)
         else:
             self._timeline.find(f"R18 {text}")

@@ -31,7 +31,7 @@ GIVE_UP_S = 120.0
 HAND_OVER = "hand-over"
 
 
-def mark_of(daemon: DaemonProcess) -> str:
+def takeover_mark(daemon: DaemonProcess) -> str:
     """The part that is in all member names of its present process."""
     return f"-{daemon.pid}-"
 
@@ -100,7 +100,7 @@ class Takeovers:
 
     def lost(self, daemon: DaemonProcess, why: str) -> None:
         """Measure from now on until another daemon answers for each of its shards."""
-        mark = mark_of(daemon)
+        mark = takeover_mark(daemon)
         loss = Loss(daemon, mark, why, self._timeline.now_s, self._actions, self.others())
         for shard in [s for s in self.canaries if mark in self._owners.get(s, "")]:
             thread = threading.Thread(target=self._measure, args=(shard, loss), daemon=True)

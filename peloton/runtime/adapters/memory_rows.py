@@ -51,7 +51,7 @@ from peloton.runtime.ports import (
     Sizes,
 )
 
-CONDITIONAL = (
+CONDITIONAL_WRITES = (
     CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
 )  # fmt: skip
 PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
@@ -72,7 +72,7 @@ class MemoryRows:
         return [self._run(statement) for statement in statements]
 
     def _run(self, statement: Statement) -> StatementReply:
-        if isinstance(statement, CONDITIONAL):
+        if isinstance(statement, CONDITIONAL_WRITES):
             return self._conditional(statement)
         if isinstance(statement, PLAIN):
             self._plain(statement)

@@ -61,21 +61,21 @@ class Paths:
         return f"{self.root}/{role}/leader"
 
 
-class Mark(Struct, frozen=True):
+class ClusterMark(Struct, frozen=True):
     """Which cluster a root belongs to: the id of its journal, and its name."""
 
     id: str
     name: str
 
 
-def mark_bytes(mark: Mark) -> bytes:
+def mark_bytes(mark: ClusterMark) -> bytes:
     return msgspec.json.encode(mark)
 
 
-def mark_of(data: bytes) -> Mark | None:
+def mark_of(data: bytes) -> ClusterMark | None:
     """The cluster; None if the data are invalid."""
     try:
-        return msgspec.json.decode(data, type=Mark)
+        return msgspec.json.decode(data, type=ClusterMark)
     except msgspec.DecodeError:
         return None
 
@@ -122,7 +122,11 @@ class RootClaim(NamedTuple):
 
 
 def claim_root(
-    connection: ZooKeeperConnection, paths: Paths, *, ours: Mark, done: Callable[[RootClaim], None]
+    connection: ZooKeeperConnection,
+    paths: Paths,
+    *,
+    ours: ClusterMark,
+    done: Callable[[RootClaim], None],
 ) -> None:
     """Claim the root for this cluster, unless another has it; before any other node is made there.
 
@@ -154,7 +158,7 @@ def claim_root(
     connection.request(lambda c: c.ensure_path_async(paths.root), root_made)
 
 
-def _difference(known: Mark | None, *, paths: Paths, ours: Mark) -> str:
+def _difference(known: ClusterMark | None, *, paths: Paths, ours: ClusterMark) -> str:
     if known is not None and known.id == ours.id:
         return ""
     whose = "a cluster that cannot be read"

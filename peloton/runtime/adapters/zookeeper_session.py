@@ -30,8 +30,8 @@ from peloton.runtime.adapters.zookeeper_connection import (
 )
 from peloton.runtime.adapters.zookeeper_nodes import (
     DEFAULT_ROOT,
+    ClusterMark,
     Leader,
-    Mark,
     Paths,
     RootClaim,
     ViewReading,
@@ -316,7 +316,7 @@ class MemberSession:
         """Before any other node is created below it."""
         config = self._config
         if config.cluster_id:
-            ours = Mark(config.cluster_id, config.cluster)
+            ours = ClusterMark(config.cluster_id, config.cluster)
             claim_root(self._connection, self._paths, ours=ours, done=then)
         else:
             then(RootClaim())

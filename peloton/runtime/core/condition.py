@@ -23,7 +23,7 @@ DISK, CASSANDRA, ZOOKEEPER = "the disk", "Cassandra", "ZooKeeper"
 MOVING = "it is being claimed"
 
 
-class Reason(NamedTuple):
+class NotReadyReason(NamedTuple):
     """One thing that is wrong. `shards` are those that it affects, where that is known."""
 
     component: str
@@ -43,10 +43,10 @@ class Condition(NamedTuple):
 
     live: bool
     ready: bool
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[NotReadyReason, ...] = ()
 
     @property
-    def damaged(self) -> tuple[Reason, ...]:
+    def damaged(self) -> tuple[NotReadyReason, ...]:
         """What waiting does not mend."""
         return tuple(reason for reason in self.reasons if reason.damaged)
 

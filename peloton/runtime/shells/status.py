@@ -13,7 +13,7 @@ from peloton.runtime.core.condition import (
     MOVING,
     ZOOKEEPER,
     Condition,
-    Reason,
+    NotReadyReason,
     Unowned,
     shown,
     silent,
@@ -156,31 +156,35 @@ class Status:
 
     # ---- reasons ----
 
-    def _reasons(self) -> Iterator[Reason]:
+    def _reasons(self) -> Iterator[NotReadyReason]:
         now = self.now()
         if self.dead:
-            yield Reason("daemon", self.dead)
+            yield NotReadyReason("daemon", self.dead)
         outages = self._outages.copy()
         for server, outage in sorted(outages.items()):
             affected = tuple(sorted(outage.shards.copy()))
             if server == ZOOKEEPER:
                 affected = tuple(sorted(self._routes.shards.copy()))
-            yield Reason(server, f"{silent(server, outage.since_s, now)}: {outage.text}", affected)
+            yield NotReadyReason(
+                server, f"{silent(server, outage.since_s, now)}: {outage.text}", affected
+            )
         troubles = self.troubles.copy()
         for name, text in sorted(troubles.items()):
             shard = self._names.get(name.removesuffix(ROWS))
             if shard is None:
-                yield Reason(name, text)
+                yield NotReadyReason(name, text)
             elif name.endswith(ROWS):
-                yield Reason(shown(shard), f"unreadable row: {text}", (shard,), damaged=True)
+                yield NotReadyReason(
+                    shown(shard), f"unreadable row: {text}", (shard,), damaged=True
+                )
             elif shard not in self.damaged:
-                yield Reason(shown(shard), text, (shard,))
+                yield NotReadyReason(shown(shard), text, (shard,))
         if not self._routes.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
             # This process may have been paused, and its shells have not noticed yet.
-            yield Reason(ZOOKEEPER, "the session is in doubt")
+            yield NotReadyReason(ZOOKEEPER, "the session is in doubt")
         yield from self._owners(troubles)
 
-    def _owners(self, troubles: Mapping[str, str]) -> Iterator[Reason]:
+    def _owners(self, troubles: Mapping[str, str]) -> Iterator[NotReadyReason]:
         """Damaged shards one by one; the others without an owner grouped by reason."""
         membership_status, here = self._routes.membership_status, self._routes.shards
         by_text: dict[str, list[ShardId]] = {}
@@ -203,11 +207,13 @@ class Status:
             why = self.unowned(shard)
             if why.damaged or shard in self.damaged:
                 text = why.text if why.damaged else f"{self.damaged[shard]}; {why.text}"
-                yield Reason(shown(shard), f"damaged: {text}", (shard,), damaged=why.damaged)
+                yield NotReadyReason(
+                    shown(shard), f"damaged: {text}", (shard,), damaged=why.damaged
+                )
             elif name not in troubles:
                 by_text.setdefault(why.text, []).append(shard)
         for text, shards in by_text.items():
-            yield Reason("shards without an owner", text, tuple(shards))
+            yield NotReadyReason("shards without an owner", text, tuple(shards))
 
 
 def suspended(state: SessionState) -> str:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 FORMER_FIELDS = {"deeds": "actions"}
 FORMER_LIMITS = {"letter_bytes": "batch_bytes"}
-"""Names in plans that were saved before these were renamed; `load` still reads them."""
+"""Names in plans that were saved before these were renamed; `load_plan` still reads them."""
 
 
 class StormAction(
@@ -65,7 +65,7 @@ def save(plan: StormPlan, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(plan, order="deterministic")) + b"\n")
 
 
-def load(cls: type[P], path: Path) -> P:
+def load_plan(cls: type[P], path: Path) -> P:
     """What `save` wrote, in this version or an earlier one. Raises `msgspec.ValidationError`.
 
     Unknown names are refused: otherwise a misspelled fault would silently be no fault at all.

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from peloton.runtime.adapters.memory_rows import CONDITIONAL, PLAIN, MemoryRows
+from peloton.runtime.adapters.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
 from peloton.runtime.core.statements import (
     Applied,
     Bump,
@@ -218,7 +218,7 @@ class SimulatedStore:
             return StatementFailed("connection closed")
         if self._strikes("unavailable", faults.unavailable):
             return StatementFailed("unavailable")
-        if isinstance(statement, CONDITIONAL):
+        if isinstance(statement, CONDITIONAL_WRITES):
             reply = self._conditional(statement)
         elif isinstance(statement, PLAIN):
             reply = self._plain(statement, self._stamp_us(sender))
@@ -323,7 +323,7 @@ class SimulatedStore:
         self._late.append(Late(self.clock.now() + delay_s, received, statement, stamp_us))
 
     def _do(self, late: Late) -> None:
-        if isinstance(late.statement, CONDITIONAL):
+        if isinstance(late.statement, CONDITIONAL_WRITES):
             self._decide(late.statement, may_rest=True)
         else:
             self.cells.write(late.statement, late.stamp_us)

@@ -32,7 +32,7 @@ class SliceStates(enum.Enum):
     EMPTY = "empty"  # no instance exists
 
 
-def state_of(slice_: Slice, at: At) -> SliceStates:
+def slice_state_of(slice_: Slice, at: At) -> SliceStates:
     """The state of the slice."""
     if slice_.closed and slice_.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
         return SliceStates.ACTIVE
@@ -177,7 +177,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
     """The next step towards the goal."""
-    return TABLE[state_of(slice_, at)][slice_.goal](slice_, at)
+    return TABLE[slice_state_of(slice_, at)][slice_.goal](slice_, at)
 
 
 def recall_s(notes: WishNotes) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import FACTS
-from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, state_of
+from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import list_instances, report
 from peloton.actors.task.messages import TaskGoals
@@ -20,7 +20,7 @@ def _partition(key: Key) -> str:
 
 def _ended(slice_: Slice, crowd: object) -> bool:
     at = At(now=0.0, key=slice_.job, index=crowd)
-    return slice_.goal != TaskGoals.DELETED and state_of(slice_, at) == SliceStates.ENDED
+    return slice_.goal != TaskGoals.DELETED and slice_state_of(slice_, at) == SliceStates.ENDED
 
 
 def _fresh(message: object) -> bool:
