@@ -14,6 +14,7 @@ from peloton.actors.host.messages import RecheckBackend
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
+from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.messages import HostDeltas
 from peloton.runtime.vocabulary import At, Key, Message
 
@@ -60,6 +61,22 @@ def test_only_what_changed_is_reported_and_numbered() -> None:
     assert isinstance(second, HostDeltas) and not second.snapshot and second.sequence == 2
     assert [summary.host for summary in second.hosts] == ["host/b"]
     assert sums == Capacity(9, ME, Resources(8 * UNIT))
+
+
+def test_a_snapshot_for_one_placer_is_no_gap_for_the_others() -> None:
+    """With a number of its own each snapshot made all other placers request one, too, for ever."""
+    index, other = hosts(a=host()), InventoryFeeds()
+    for version in range(2, 12):
+        for _, deltas in reports(index):
+            if isinstance(deltas, HostDeltas):
+                other.receive(ME, deltas.sequence, snapshot=deltas.snapshot, now=0.0)
+        index.put(Key("host/a"), old=host(version=version - 1), new=host(version=version))
+        answer = index.snapshot(ME)
+        assert [summary.position for summary in answer.hosts] == [version]
+    assert other.due(0.0) == []
+    (_, pending) = next(each for each in reports(index) if isinstance(each[1], HostDeltas))
+    assert isinstance(pending, HostDeltas) and pending.sequence == answer.sequence + 1
+    assert [summary.host for summary in pending.hosts] == ["host/a"], "the others need it still"
 
 
 def test_a_change_without_a_version_is_nobodys_business() -> None:
@@ -110,7 +127,9 @@ def test_a_snapshot_names_no_host_that_is_gone() -> None:
     index.put(Key("host/b"), old=host(), new=removed())
     whole = index.snapshot(ME)
     assert whole.snapshot and [summary.host for summary in whole.hosts] == ["host/a"]
-    assert reports(index) == [(ROOT, Capacity(1, ME, Resources(4 * UNIT)))]
+    (_, deltas), sums = reports(index)
+    assert isinstance(deltas, HostDeltas) and deltas.gone == ("host/b",), "the others need it still"
+    assert sums == (ROOT, Capacity(1, ME, Resources(4 * UNIT)))
 
 
 def test_hosts_are_listed_by_name() -> None:

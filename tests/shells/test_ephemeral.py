@@ -8,7 +8,7 @@ from typing import Any
 
 from peloton.runtime.core.envelope import AskAnswer, Envelope
 from peloton.runtime.shells.claim import MembershipStatus
-from peloton.runtime.shells.ephemeral import LOOK_AGAIN_S, EphemeralShell
+from peloton.runtime.shells.ephemeral import CHECK_AGAIN_S, EphemeralShell
 from peloton.runtime.shells.shell_messages import Mail, Renamed, ShellFailed, send
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import Unavailable, key
@@ -66,7 +66,7 @@ class Scene:
             EphemeralShell(
                 "echo",
                 self.driver,
-                machine=self.echo,
+                service=self.echo,
                 region=self.stage.region,
                 root=self.stage.root.ref,
             )
@@ -109,7 +109,7 @@ def test_a_machine_that_raises_is_reset_and_nothing_of_that_call_is_said():
     assert all(isinstance(answer.result(0), Unavailable) for answer in answers)
     assert scene.told() == [], "not even what it said before it raised"
     assert scene.echo.resets == 1
-    assert scene.stage.root.taken() == [ShellFailed("soft-echo", "ValueError: 13", fatal=False)]
+    assert scene.stage.root.taken() == [ShellFailed("service-echo", "ValueError: 13", fatal=False)]
 
     answer = scene.send(2)
     scene.driver.run()
@@ -123,7 +123,7 @@ def test_a_machine_that_cannot_be_reset_ends_the_daemon():
     scene.driver.run()
     assert isinstance(answer.result(0), Unavailable)
     assert scene.stage.root.taken() == [
-        ShellFailed("soft-echo", "OSError: cannot be reset", fatal=True)
+        ShellFailed("service-echo", "OSError: cannot be reset", fatal=True)
     ]
 
 
@@ -144,10 +144,10 @@ def test_one_that_acts_on_the_world_waits_while_the_session_is_in_doubt():
     answers = [scene.send(amount) for amount in (1, 2, 3)]
     scene.driver.run()
     assert scene.echo.calls == [] and scene.shell.dropped == 1, "more than two are not kept"
-    scene.driver.after(LOOK_AGAIN_S)
+    scene.driver.after(CHECK_AGAIN_S)
     assert scene.echo.calls == []
     scene.doubt(current=True)
-    scene.driver.after(LOOK_AGAIN_S)
+    scene.driver.after(CHECK_AGAIN_S)
     assert scene.echo.calls == [2]
     assert [answer.result(0) for answer in answers[:2]] == [w.Total(1), w.Total(3)]
     assert scene.told() == [w.Add(1), w.Add(2)]
@@ -173,7 +173,7 @@ def test_a_new_name_is_told_once_and_mail_for_the_old_one_is_dropped():
     kept = scene.send(2)
     scene.driver.run()
     scene.doubt(current=True)
-    scene.driver.after(LOOK_AGAIN_S)
+    scene.driver.after(CHECK_AGAIN_S)
     assert scene.echo.names == ["m1 1/2", "m2 2/2"]
     assert kept.result(0) == w.Total(2)
     assert scene.told() == [w.Add(2)], "the other was an order to a member that is no more"
@@ -188,7 +188,7 @@ def test_another_number_under_the_same_name_keeps_the_mail():
     send(scene.shell.ref, Renamed("m1", 0, 2))
     scene.driver.run()
     scene.doubt(current=True)
-    scene.driver.after(LOOK_AGAIN_S)
+    scene.driver.after(CHECK_AGAIN_S)
     assert scene.echo.names == ["m1 1/1", "m1 1/2"]
     assert kept.result(0) == w.Total(1)
 

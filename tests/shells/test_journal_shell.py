@@ -24,7 +24,7 @@ from peloton.runtime.shells.shell_messages import (
     ClaimRefused,
     ClaimTaken,
     Commit,
-    Forget,
+    DropClaim,
     Load,
     Loaded,
     Release,
@@ -147,11 +147,11 @@ def test_a_claim_that_is_forgotten_is_let_go_of_but_not_a_younger_one():
     office = Office()
     shard = SHARDS[0]
     epoch = office.epochs[shard] = office.stage.claim(shard, office.journal).claimed.epoch
-    send(office.shell.ref, Forget(shard, epoch - 1))
+    send(office.shell.ref, DropClaim(shard, epoch - 1))
     office.send_work(shard)
     office.driver.run()
     assert office.answers()[0] == [Committed], "an older shell was late"
-    send(office.shell.ref, Forget(shard, epoch))
+    send(office.shell.ref, DropClaim(shard, epoch))
     office.driver.run()
     office.send_work(shard, position=2)
     office.driver.run()

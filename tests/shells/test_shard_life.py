@@ -19,7 +19,7 @@ from peloton.runtime.shells.shell_messages import (
     Commit,
     Drain,
     Drop,
-    Forget,
+    DropClaim,
     Mail,
     Opened,
     Release,
@@ -212,7 +212,7 @@ def test_a_drop_ends_the_shard_at_once_and_a_late_answer_changes_nothing():
     answer = stage.ask(shell, w.Add(1))
     [work] = works(stage)
     stage.give(shell, Drop((stage.shard,)))
-    assert stage.committer.taken() == [Forget(stage.shard, work.epoch)]
+    assert stage.committer.taken() == [DropClaim(stage.shard, work.epoch)]
     assert stage.root.taken() == [Closed(stage.shard)]
     told = answer.result(0)
     assert isinstance(told, Unavailable)
@@ -234,7 +234,7 @@ def test_a_recovery_that_does_not_fold_halts_the_shard_and_names_the_place():
     waiting = stage.ask(shell, w.Add(1))
     taken = unfolding(stage)
     stage.give(shell, taken)
-    assert stage.committer.taken() == [Forget(stage.shard, taken.claimed.epoch)]
+    assert stage.committer.taken() == [DropClaim(stage.shard, taken.claimed.epoch)]
     [lost] = stage.root.taken()
     assert isinstance(lost, ShardLost) and lost.damaged and not lost.broken
     assert "14 does not fold" in lost.text and str(NOTE) in lost.text

@@ -8,7 +8,7 @@ from typing import Any
 from peloton.actors.host.inventory.facts import InventoryOpened
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import Resources
-from peloton.placement.messages import HostDeltas, HostSummary
+from peloton.placement.messages import HostDeltas
 from peloton.runtime.vocabulary import Key, Value
 
 
@@ -78,14 +78,16 @@ class Hosts:
         return self.capacity
 
     def snapshot(self, inventory: Key) -> HostDeltas:
-        """All hosts."""
-        self._snapshot = True
-        return self._deltas(inventory, [*self.hosts])
+        """All hosts, for one placer.
+
+        Under the number of the last deltas, and nothing pending is taken: with a number of its own
+        all other placers would see a gap, and each of them would request a snapshot, too.
+        """
+        summaries = tuple(host.summary(key) for key, host in self.hosts.items())
+        return HostDeltas(inventory, self._sequence, summaries, snapshot=True)
 
     def _deltas(self, inventory: Key, keys: list[Key]) -> HostDeltas:
-        summaries: tuple[HostSummary, ...] = tuple(
-            self.hosts[key].summary(key) for key in keys if key in self.hosts
-        )
+        summaries = tuple(self.hosts[key].summary(key) for key in keys if key in self.hosts)
         self._sequence += 1
         gone = () if self._snapshot else tuple(self._gone)
         deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)
