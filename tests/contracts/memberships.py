@@ -27,8 +27,7 @@ from peloton.runtime.ports import (
     SessionState,
     ShardId,
 )
-from peloton.runtime.simulation.member import SimulatedMembership
-from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import Stepper
 from tests.servers import zookeeper

@@ -23,8 +23,7 @@ from peloton.runtime.shells.shell_messages import (
     ShellFailed,
     send,
 )
-from peloton.runtime.simulation.member import SimulatedMembership
-from peloton.runtime.simulation.membership import Ensemble
+from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
 from peloton.runtime.simulation.scheduled import ScheduledShell, begun
 from peloton.runtime.simulation.stepper import Stepper
 

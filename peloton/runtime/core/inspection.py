@@ -7,19 +7,18 @@ one command among them, is carried out by the shard.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
-from peloton.runtime.core.changes import PAGE_MAX, Change, Mark, Page
+from peloton.runtime.core.changes import PAGE_MAX, Change, Changes, Mark, Page
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.story import StoryLine
+from peloton.runtime.core.views import Views
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Fact, Key, Message, Query, Unavailable, Value, key
-
-if TYPE_CHECKING:
-    from peloton.runtime.core.shard import Shard
 
 SHARD_KIND = "shard"
 
@@ -104,19 +103,32 @@ SHARD_MESSAGES: dict[int, type] = {1: Redrive}
 SHARD_ANSWERS: dict[int, type] = {501: InspectionRows, 502: ChangesPage, 503: RedriveDone}
 
 
-def answer_inspection(shard: Shard, query: Message | Query) -> Any:
+class InspectedShard(Protocol):
+    """What queries read of a shard."""
+
+    codec: Codec
+    views: Views
+    changes: Changes
+
+    def dead_letter_facts(self) -> Mapping[Key, Iterable[Fact]]:
+        """Dead letters and quarantines, as the facts that recorded them."""
+
+    def story_of(self, key: Key, member: int | None) -> list[StoryLine]:
+        """What an entity did lately, oldest first."""
+
+
+def answer_inspection(shard: InspectedShard, query: Message | Query) -> Any:
     """The answer of the shard; called between two turns."""
     if isinstance(query, ListViews):
         return shard.views.page(query)
     if isinstance(query, ListDeadLetters):
-        held = shard.deferred.dump().items()
-        facts = [(of, fact) for of, some in held for fact in some]
+        facts = [(of, fact) for of, some in shard.dead_letter_facts().items() for fact in some]
         return InspectionRows(
             tuple((0.0, shard.codec.encode_entry(Entry(of, (f,)))) for of, f in facts)
         )
     if isinstance(query, ReadStory):
         member = None if query.member < 0 else query.member
-        lines = shard.turns.story.of(query.of, member)
+        lines = shard.story_of(query.of, member)
         return InspectionRows(tuple((line.at, _row(shard.codec, line)) for line in lines))
     if isinstance(query, ReadChanges):
         return _read(shard, query)
@@ -142,7 +154,7 @@ def facts_of(codec: Codec, answer: InspectionRows) -> list[tuple[Key, Fact]]:
     return [(entry.key, fact) for entry in entries for fact in entry.facts]
 
 
-def _read(shard: Shard, query: ReadChanges) -> ChangesPage:
+def _read(shard: InspectedShard, query: ReadChanges) -> ChangesPage:
     mark = Mark(*query.mark) if query.mark is not None else None
     return read_of(shard.codec, shard.changes.after(mark, min(query.limit, PAGE_MAX)))
 

@@ -49,7 +49,7 @@ from peloton.runtime.core.replies import Replies, RequestLog
 from peloton.runtime.core.reports import Reports
 from peloton.runtime.core.resends import RESEND_TICK_S
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.story import Story
+from peloton.runtime.core.story import Story, StoryLine
 from peloton.runtime.core.supervision import (
     Failure,
     attempt,
@@ -62,6 +62,7 @@ from peloton.runtime.core.views import Views
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, ShardId
 from peloton.runtime.vocabulary import (
     Due,
+    Fact,
     Key,
     Kind,
     Latest,
@@ -385,6 +386,16 @@ class Shard:
             deadline = kind.deadline(state) if state is not None else None
             if deadline is not None:
                 self._inbox.append(Envelope(key, Due(deadline[0])))
+
+    # ---- queries: `InspectedShard` ----
+
+    def dead_letter_facts(self) -> Mapping[Key, Iterable[Fact]]:
+        """Dead letters and quarantines, as the facts that recorded them."""
+        return self.deferred.dump()
+
+    def story_of(self, key: Key, member: int | None) -> list[StoryLine]:
+        """What an entity did lately, oldest first."""
+        return self.turns.story.of(key, member)
 
     # ---- redrives: `RedriveShard` ----
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.condition import CASSANDRA
@@ -24,17 +24,17 @@ from peloton.runtime.ports import (
     Membership,
     ShardId,
 )
+from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.simulation.member import SimulatedMembership
+from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
+from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.process import SimulatedProcess
-from peloton.runtime.simulation.store import MemberRows
+from peloton.runtime.simulation.stepper import Stepper
+from peloton.runtime.simulation.store import MemberRows, SimulatedStore
 from peloton.runtime.vocabulary import Kind
-
-if TYPE_CHECKING:
-    from peloton.runtime.simulation.world import World
 
 
 class Moment(enum.Enum):
@@ -65,10 +65,29 @@ class Died(Exception):
     """The process ended within this port call."""
 
 
+class HostingWorld(Protocol):
+    """What a daemon needs of the world it lives in."""
+
+    stepper: Stepper
+    ensemble: Ensemble
+    store: SimulatedStore
+    network: Network
+    services: Mapping[str, Mapping[int, type]]
+    sizes: dict[str, int]
+    limits: DaemonLimits
+    on_replies: list[Any]
+
+    def strikes(self, call: PortCall) -> bool:
+        """Whether the process is to die at this call."""
+
+    def draw_process(self) -> bytes:
+        """The id of a new process."""
+
+
 class SimulatedDaemon:
     """A daemon over all its lives: name and address stay, processes come and go."""
 
-    def __init__(self, world: World, name: str, *, roles: tuple[str, ...]) -> None:
+    def __init__(self, world: HostingWorld, name: str, *, roles: tuple[str, ...]) -> None:
         self.world = world
         self.name = name
         self.roles = roles
