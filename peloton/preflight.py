@@ -18,7 +18,6 @@ from peloton import INSTALL_FLEET
 from peloton.assembly import CannotStart, why_not
 from peloton.config import Address, MiniclusterSettings
 from peloton.runtime.adapters import claimed_folder
-from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import children
 from peloton.servers import open_cassandra
@@ -171,6 +170,8 @@ def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
     if not _has("kazoo"):
         yield f"zookeeper: the package kazoo is missing; {INSTALL_FLEET}"
         return
+    from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
+
     members = Paths(settings.cluster, root=setting.root.rstrip("/")).members
     try:
         found = children(setting.hosts, members, timeout_s=SERVERS_S_MAX)

@@ -107,18 +107,18 @@ class Ops:
         wait_s = min(sent.timeout_s if sent.timeout_s > 0 else 0.0, WAIT_S_MAX)
         self._waiting += 1
         try:
-            job = await call.run(self._job, sent.job_id)
-            if job.summary.state not in TERMINAL_JOB_STATES and wait_s:
+            job = known_job(sent.job_id)
+            if job is not None and wait_s:
+                # It reads the job itself, patiently: the owner may be leaving just now.
                 ended = partial(call.share, self._ended)
-                found = await self._waits.until_ended(job.summary.job, wait_s, conclude=ended)
+                found = await self._waits.until_ended(job, wait_s, conclude=ended)
                 if isinstance(found, Unavailable):
                     end(call, Code.UNAVAILABLE, text=found.text)
                 if found is not None:
                     return found
-                job = await call.run(self._job, sent.job_id)
         finally:
             self._waiting -= 1
-        return await call.run(self._ended, job)
+        return await call.run(self._ended, await call.run(self._job, sent.job_id))
 
     async def Watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
         """The changes of a job, of kinds or of a pool, as a stream."""

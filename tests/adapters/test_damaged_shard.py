@@ -73,7 +73,7 @@ def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> N
             job_pb2_grpc.JobManagerStub(channel).Get(request, timeout=60)
         assert caught.value.code() is grpc.StatusCode.DATA_LOSS
         assert (
-            name in caught.value.details() and "is not what was written" in caught.value.details()
+            name in caught.value.details() and "differs from what was written" in caught.value.details()
         )
         with Client(str(daemon.grpc)) as client:
             began_s = time.monotonic()

@@ -81,7 +81,7 @@ def test_an_older_claim_that_is_fenced_does_not_take_a_younger_one_along() -> No
     assert isinstance(journal.claim(shard, "x"), Claimed)
     rows.meanwhile = lambda: None
     assert isinstance(journal.commit([Work(shard, 1, Frame(1, b"old"))])[0], Unclear)
-    (held,) = journal._parked.values()
+    (held,) = journal._pending.values()
     assert isinstance(journal.claim(shard, "x"), Claimed)
     answers = journal._drive({shard: held})  # as if it had been on its way all the time
     assert isinstance(answers[shard], Fenced)

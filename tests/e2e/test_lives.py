@@ -78,7 +78,7 @@ def test_tasks_end_with_the_cluster_when_asked(tmp_path: Path) -> None:
         with cluster.client() as client:
             assert c.ended(client, job)[0] == "KILLED"
             (reason,) = client.ops.why(job).reasons
-            assert "stopped with --stop-tasks-on-exit" in reason.text
+            assert "killed with its cluster (--stop-tasks-on-exit)" in reason.text
 
 
 def test_hosts_that_are_not_there_after_a_restart_are_lost(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ PATHS = {
     ("store", "Free"): "release",
     ("store", "CreateCluster"): "bootstrap",
     ("store", "ReadCluster"): "bootstrap",
+    ("store", "ReadName"): "bootstrap",
     ("store", "CreateRegister"): "bootstrap",
     ("backend", "StartRuns"): "launch",
     ("backend", "StopRuns"): "kill",
