@@ -72,9 +72,8 @@ def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> N
         ):
             job_pb2_grpc.JobManagerStub(channel).Get(request, timeout=60)
         assert caught.value.code() is grpc.StatusCode.DATA_LOSS
-        assert (
-            name in caught.value.details() and "differs from what was written" in caught.value.details()
-        )
+        text = caught.value.details()
+        assert name in text and "differs from what was written" in text
         with Client(str(daemon.grpc)) as client:
             began_s = time.monotonic()
             with pytest.raises(PelotonError) as seen:

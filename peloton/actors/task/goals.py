@@ -43,13 +43,13 @@ def settle(task: Task) -> Decision | Rest:
 def request_ticket(task: Task) -> Decision | Rest:
     """Join the pool's queue with a new ticket."""
     ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(AdmissionRequested(),), sends=(ticket,), because="admission requested")
+    return Decision(facts=(AdmissionRequested(),), sends=(ticket,))
 
 
 def release_ticket(task: Task) -> Decision | Rest:
     """Give up the admission, or the position in the queue."""
     release = Send(LOT, ReleaseTicket(task.ticket))
-    return Decision(facts=(AdmissionReleasing(),), sends=(release,), because="ticket released")
+    return Decision(facts=(AdmissionReleasing(),), sends=(release,))
 
 
 class AdmissionGoals(enum.Enum):
