@@ -182,27 +182,19 @@ class Codec:
     def decode_frame(self, body: bytes) -> tuple[float, list[Entry]]:
         """When a frame was made, and its entries."""
         _, now, rows = self._frames.decode(body)
-        return now, [self._entry(row) for row in rows]
+        return now, [self.entry(row) for row in rows]
 
     def decode_entry(self, row: bytes) -> Entry:
         """The inverse of `encode_entry`."""
-        return self._entry(self._rows.decode(row))
+        return self.entry(self._rows.decode(row))
 
     def raw_frame(self, body: bytes) -> tuple[float, list[RawEntry]]:
         """As `decode_frame`, with facts undecoded: for tools, which may not know all of them."""
         _, now, rows = self._frames.decode(body)
         return now, rows
 
-    def raw_entry(self, row: bytes) -> RawEntry:
-        """As `decode_entry`, with facts undecoded."""
-        found: RawEntry = self._rows.decode(row)
-        return found
-
     def entry(self, row: RawEntry) -> Entry:
         """The inverse of `encode_entry`, of what `raw_frame` found."""
-        return self._entry(row)
-
-    def _entry(self, row: RawEntry) -> Entry:
         name, facts, members, values, cause, because, who = row
         kind = kind_of(Key(name))
         return Entry(
