@@ -36,7 +36,7 @@ from peloton.actors.respool.messages import (
 )
 from peloton.backends.simulated import SIMULATED_BACKEND, RunScript, SimulatedBackend
 from peloton.kinds import GROUPS, kinds
-from peloton.machines import PlacerMachine
+from peloton.placer_service import PlacerService
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
@@ -76,7 +76,7 @@ class Bench:
     def _start(self, duration_s: float) -> Root:
         inventories = [inventory_key(number) for number in range(GROUPS["hostmgr"])]
         backend = SimulatedBackend(self.names, RunScript(duration_s=duration_s))
-        services = {"placer": PlacerMachine(inventories), backend.key: backend}
+        services = {"placer": PlacerService(inventories), backend.key: backend}
         root = start(
             kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), services=services
         )

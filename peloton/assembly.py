@@ -23,7 +23,7 @@ from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.calling import KeeperUnavailable
-from peloton.backends.keeper_folder import Serves
+from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
@@ -31,8 +31,8 @@ from peloton.config import Address, HostSetting, MiniclusterSettings
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import GROUPS, kinds
-from peloton.machines import PlacerMachine
 from peloton.placement.messages import Label
+from peloton.placer_service import PlacerService
 from peloton.readiness import Readiness
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
@@ -82,7 +82,7 @@ class Wired:
         try:
             claimed_folder.check_ours(path)
             folder = DataFolder(path)
-        except claimed_folder.NotOurs as error:
+        except claimed_folder.ForeignFolder as error:
             raise CannotStart(str(error)) from error
         except FolderHeld as error:
             by = f"the {holder} with pid {error.pid}" if error.pid else "another process"
@@ -174,7 +174,7 @@ class Minicluster(Wired):
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         self._backend = self._make_backend(folder.path / "keeper", record)
         services: dict[str, EphemeralService] = {
-            "placer": PlacerMachine(self._inventories),
+            "placer": PlacerService(self._inventories),
             self._backend.key: self._backend,
         }
         self._root = start(
@@ -187,7 +187,7 @@ class Minicluster(Wired):
         self._readiness = Readiness(self._region, self._inventories, over=self._root.exited.done)
         self._wait(self._root.opened.done, "its shards")
         gone = self._open_roots_and_hosts(self._backend.key)
-        self._backend.start(self._region.tell, self._region.trouble)
+        self._backend.start(self._region.tell, self._region.report_problem)
         self._undo.append(self._backend.close)
         # Only now: a removed host has the running backend kill its runs.
         self._region.tell([Envelope(host, HostGone()) for host in gone])
@@ -210,7 +210,7 @@ class Minicluster(Wired):
                 # The keeper of the old cluster kills its runs and exits once its folder is deleted.
                 claimed_folder.empty_folder(folder.path)
             claimed_folder.claim_folder(folder.path, self._settings.backend)
-        except claimed_folder.NotOurs as error:
+        except claimed_folder.ForeignFolder as error:
             raise CannotStart(str(error)) from error
         except UnicodeDecodeError as error:
             mark = folder.path / claimed_folder.MAKER
@@ -222,10 +222,10 @@ class Minicluster(Wired):
         settings = self._settings
         names = [host.name for host in settings.hosts]
         if settings.backend == "process":
-            serves = serves_of(record)
+            owner = keeper_owner(record)
             way_on = "--fresh starts empty, and kills all tasks of the old cluster"
-            claim_keeper(keeper, serves, way_on=way_on)
-            return ProcessBackend(keeper, names, serves=serves)
+            claim_keeper(keeper, owner, way_on=way_on)
+            return ProcessBackend(keeper, names, owner=owner)
         fates = RunScript(settings.simulated_seed, settings.simulated_duration_s)
         return SimulatedBackend(names, fates)
 
@@ -272,24 +272,24 @@ def open_sqlite(folder: DataFolder) -> SqliteJournal:
         raise CannotStart(f"journal {folder.journal_path}: {error}") from error
 
 
-def serves_of(record: ClusterRecord) -> Serves:
+def keeper_owner(record: ClusterRecord) -> KeeperOwner:
     """The cluster of this record, as a keeper's folder remembers it."""
-    return Serves(record.cluster_id.hex(), record.name)
+    return KeeperOwner(record.cluster_id.hex(), record.name)
 
 
-def claim_keeper(folder: Path, serves: Serves, *, adopt: bool = False, way_on: str) -> None:
+def claim_keeper(folder: Path, owner: KeeperOwner, *, adopt: bool = False, way_on: str) -> None:
     """Take the keeper's folder for this cluster. Raises CannotStart, with the owner and a remedy.
 
     `adopt`: kill what runs there for another cluster, and start with an empty folder.
     """
     try:
         try:
-            keeper_folder.claim(folder, serves)
-        except keeper_folder.ServesAnother:
+            keeper_folder.claim(folder, owner)
+        except keeper_folder.OwnedByAnother:
             if not adopt:
                 raise
-            keeper_folder.adopt(folder, serves)
-    except keeper_folder.ServesAnother as error:
+            keeper_folder.adopt(folder, owner)
+    except keeper_folder.OwnedByAnother as error:
         raise CannotStart(f"{error}. {way_on}") from error
     except KeeperUnavailable as error:
         raise CannotStart(f"keeper folder {folder}: {error}") from error

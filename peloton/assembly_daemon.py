@@ -31,9 +31,9 @@ from peloton.assembly import (
     Wired,
     claim_keeper,
     configured,
+    keeper_owner,
     open_sqlite,
     report_line,
-    serves_of,
 )
 from peloton.backends.port import Backend
 from peloton.backends.process import PROCESS_BACKEND as PROCESS
@@ -41,8 +41,8 @@ from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import SIMULATED_BACKEND as SIMULATED
 from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.config import Address
-from peloton.kinds import SOFTS, kinds
-from peloton.machines import PlacerMachine
+from peloton.kinds import SERVICE_MESSAGES, kinds
+from peloton.placer_service import PlacerService
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -152,7 +152,7 @@ class Daemon(Wired):
         self._region = root.region
         self._undo.append(lambda: root.stop(drain=False))
         root.exited.add_done_callback(lambda reason: failed())
-        self._region.trouble(START, HOSTS_UNKNOWN)
+        self._region.report_problem(START, HOSTS_UNKNOWN)
         if self._refused is not None:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         backend = self._furnish()
@@ -163,7 +163,7 @@ class Daemon(Wired):
         if outside.membership is None:
             root.own_all(settings.sizes)
         if backend is not None:
-            backend.start(self._region.tell, self._region.trouble)
+            backend.start(self._region.tell, self._region.report_problem)
             self._undo.append(backend.close)
         threading.Thread(
             target=self._send_first_messages, name="first-messages", daemon=True
@@ -194,7 +194,7 @@ class Daemon(Wired):
             return
         claim_keeper(
             setting.folder,
-            serves_of(self._record),
+            keeper_owner(self._record),
             adopt=self._adopt_keeper,
             way_on="Name another backend.process.folder; or, to end the runs there for good, start "
             "one daemon with --adopt-keeper",
@@ -218,7 +218,9 @@ class Daemon(Wired):
         if outside.membership is not None and exchange is not None:
             address = settings.listen.advertise or exchange.address
             node = MemberNode(address, tuple(settings.roles))
-            fleet = FleetPorts(_process_name(), node, outside.membership, exchange, SOFTS)
+            fleet = FleetPorts(
+                _process_name(), node, outside.membership, exchange, SERVICE_MESSAGES
+            )
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
         limits = DaemonLimits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
@@ -244,7 +246,7 @@ class Daemon(Wired):
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
         if "placement" in settings.roles:
-            region.register_service("placer", PlacerMachine(self._inventories), role="placement")
+            region.register_service("placer", PlacerService(self._inventories), role="placement")
         if "hostmgr" not in settings.roles:
             return None
         backend = self._make_backend()
@@ -255,8 +257,8 @@ class Daemon(Wired):
         setting = self._settings.backend
         names = [host.name for host in setting.hosts]
         if setting.process is not None:
-            serves = serves_of(self._record)
-            return ProcessBackend(setting.process.folder, names, serves=serves)
+            owner = keeper_owner(self._record)
+            return ProcessBackend(setting.process.folder, names, owner=owner)
         assert setting.simulated is not None
         fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
         return SimulatedBackend(names, fates)
@@ -304,7 +306,7 @@ class Daemon(Wired):
         while not self._leaving.is_set():
             # At each poll: a host that was up may have moved here and found another keeper.
             up = readiness.all_up(ours, alone=False)
-            self._region.trouble(START, "" if up else _hosts_down(readiness.down(ours)))
+            self._region.report_problem(START, "" if up else _hosts_down(readiness.down(ours)))
             if self._region.condition().ready:
                 self.greeted.set_result(None)
                 return

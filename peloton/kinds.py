@@ -18,7 +18,7 @@ from peloton.runtime.vocabulary import Kind
 GROUPS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 """Shards of each group in a small cluster; written once, in the cluster record."""
 
-SOFTS = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
+SERVICE_MESSAGES = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
 """Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 
 

@@ -110,7 +110,7 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
             except BlockingIOError:
                 pid = file.read(32).decode("ascii", "replace").strip() or "unknown"
                 yield f"{setting}: {folder} is held by the process with pid {pid}"
-    except claimed_folder.NotOurs as error:
+    except claimed_folder.ForeignFolder as error:
         yield f"{setting}: {error}"
     except OSError as error:
         yield f"{setting}: {folder}: {_why(error)}"

@@ -29,7 +29,7 @@ _POLL_EVERY_S = 0.05
 _LOG = logging.getLogger("peloton.keeper")
 
 
-class Serves(NamedTuple):
+class KeeperOwner(NamedTuple):
     """A cluster, as a keeper's folder remembers it: the id of its journal, and its name."""
 
     cluster_id: str
@@ -46,32 +46,32 @@ class Serves(NamedTuple):
         return f"cluster {self.name or '(without a name)'} (id {self.cluster_id or 'unknown'})"
 
     @classmethod
-    def read(cls, mark: str) -> Serves:
+    def read(cls, mark: str) -> KeeperOwner:
         """From the content of the file."""
         cluster_id, _, name = mark.partition(" ")
         return cls(cluster_id, name)
 
 
-class ServesAnother(Exception):
+class OwnedByAnother(Exception):
     """The folder was claimed by another cluster, or by another journal of the same name."""
 
-    def __init__(self, folder: Path, *, known: Serves, wanted: Serves) -> None:
+    def __init__(self, folder: Path, *, known: KeeperOwner, wanted: KeeperOwner) -> None:
         super().__init__(f"keeper folder {folder} serves {known.text}, this is {wanted.text}")
         self.folder = folder
         self.known = known
         self.wanted = wanted
 
 
-def claim(folder: Path, serves: Serves) -> None:
+def claim(folder: Path, owner: KeeperOwner) -> None:
     """Bind the folder to this cluster. Raises ServesAnother, OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    known = Serves.read(identity.cluster_of(str(folder), serves.mark))
+    known = KeeperOwner.read(identity.cluster_of(str(folder), owner.mark))
     # A name may be given to a cluster later; its journal's id is for good.
-    if known.cluster_id != serves.cluster_id:
-        raise ServesAnother(folder, known=known, wanted=serves)
+    if known.cluster_id != owner.cluster_id:
+        raise OwnedByAnother(folder, known=known, wanted=owner)
 
 
-def adopt(folder: Path, serves: Serves) -> Path:
+def adopt(folder: Path, owner: KeeperOwner) -> Path:
     """End all runs of the folder, and begin an empty one for this cluster in its place.
 
     The old files are kept under another name, which is returned. Raises KeeperUnavailable where
@@ -83,7 +83,7 @@ def adopt(folder: Path, serves: Serves) -> Path:
     # nobody would end the runs. A second keeper exits at once if the folder is locked.
     start_keeper(folder, [])
     fresh, aside = _free_name(folder, "new"), _free_name(folder, "old")
-    claim(fresh, serves)
+    claim(fresh, owner)
     folder.rename(aside)
     # Already claimed: a daemon of the other cluster that still runs is refused here.
     fresh.rename(folder)

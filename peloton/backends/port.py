@@ -69,7 +69,7 @@ Report = (
 Tell = Callable[[Iterable[Envelope]], None]
 """Takes reports to their hosts, from any thread."""
 
-Trouble = Callable[[str, str], None]
+ReportProblem = Callable[[str, str], None]
 """Takes (component, problem); the problem is empty when the component is well again."""
 
 
@@ -80,7 +80,7 @@ class Backend(EphemeralService, Protocol):
     def key(self) -> Key:
         """Its address."""
 
-    def start(self, tell: Tell, trouble: Trouble | None = None) -> None:
+    def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Begin. Orders that came before are dropped; hosts compare after it."""
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:

@@ -23,8 +23,8 @@ from peloton.actors.resources import amount
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_messages as km
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
-from peloton.backends.keeper_folder import Serves
-from peloton.backends.port import POISON, Report, Tell, Trouble, cannot_be_ordered
+from peloton.backends.keeper_folder import KeeperOwner
+from peloton.backends.port import POISON, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
 from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope
@@ -48,15 +48,15 @@ class ProcessBackend:
         hosts: Sequence[str],
         *,
         silent_max_s: float = SILENT_MAX_S,
-        serves: Serves | None = None,
+        owner: KeeperOwner | None = None,
     ) -> None:
         self._folder = folder
-        self._serves = serves
+        self._owner = owner
         self._silent_max_s = silent_max_s
         self._roster = Roster(PROCESS_BACKEND, [key("host", name) for name in hosts])
         self._runs: ProcessRuns | None = None
         self._tell: Tell | None = None
-        self._trouble: Trouble | None = None
+        self._trouble: ReportProblem | None = None
         self._down = _NOT_REACHED  # why the keeper is not available; empty when it is
         self._status_lock = threading.Lock()
         self._lists_requested: dict[str, deque[float]] = {}  # by host: times
@@ -66,13 +66,13 @@ class ProcessBackend:
         self._none_alive = threading.Event()
         self._started = threading.Event()
 
-    def start(self, tell: Tell, trouble: Trouble | None = None) -> None:
+    def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Connect to the keeper. `tell` takes messages for hosts, from any thread; `trouble`
         takes (component, problem), the problem empty when it is over."""
         self._tell = tell
         self._trouble = trouble
         self._runs = ProcessRuns(
-            self._folder, self._received, silent_max_s=self._silent_max_s, serves=self._serves
+            self._folder, self._received, silent_max_s=self._silent_max_s, owner=self._owner
         )
         self._started.set()
 

@@ -114,10 +114,10 @@ class ProcessRuns:
         *,
         settings: KeeperSettings = KeeperSettings(),  # noqa: B008
         silent_max_s: float = SILENT_MAX_S,
-        serves: keeper_folder.Serves | None = None,
+        owner: keeper_folder.KeeperOwner | None = None,
     ) -> None:
         self._folder = folder.resolve()
-        self._serves = serves
+        self._owner = owner
         self.keeper = self._claim()
         """The identity of the keeper of the folder. It changes with the folder only."""
         self._settings = [str(setting) for setting in settings]
@@ -145,8 +145,8 @@ class ProcessRuns:
     def _claim(self) -> str:
         """Claim the folder for this cluster; returns the identity of its keeper."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._serves is not None:
-            keeper_folder.claim(self._folder, self._serves)
+        if self._owner is not None:
+            keeper_folder.claim(self._folder, self._owner)
         return keeper_id(str(self._folder))
 
     def _check_identity(self) -> None:
@@ -157,7 +157,7 @@ class ProcessRuns:
         """
         try:
             keeper = self._claim()
-        except keeper_folder.ServesAnother as trouble:
+        except keeper_folder.OwnedByAnother as trouble:
             raise KeeperUnavailable(str(trouble)) from trouble
         if keeper != self.keeper:
             self.keeper = keeper

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.port import POISON, Tell, Trouble, cannot_be_ordered
+from peloton.backends.port import POISON, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
@@ -59,7 +59,7 @@ class SimulatedBackend:
         self._compared: dict[Key, None] = {}  # hosts whose ledgers were seen
         self._epochs: dict[Key, int] = {}
 
-    def start(self, tell: Tell, trouble: Trouble | None = None) -> None:
+    def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Report up to all hosts at once; there is never any trouble to report."""
         self._announce_up = False
         tell([Envelope(host, m.BackendUp()) for host in self._roster.hosts])

@@ -25,7 +25,7 @@ PADDING = 2
 STYLES = {
     "RUNNING": "green", "SUCCEEDED": "green", "UP": "green",
     "FAILED": "red", "LOST": "red", "UNREACHABLE": "red",
-    "KILLED": "yellow", "KILLING": "yellow", "UNSURE": "yellow",
+    "KILLED": "yellow", "KILLING": "yellow", "RECONCILING": "yellow",
 }  # fmt: skip
 OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
 

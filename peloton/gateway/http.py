@@ -30,7 +30,7 @@ from peloton.runtime.core.condition import Condition
 
 SOCKET_S_MAX = 30.0
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
-CLOSE_LOOK_S = 0.05
+CLOSE_POLL_S = 0.05
 RANGE = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
 TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "application/json"
 
@@ -52,7 +52,7 @@ class HttpServer:
         self.address = Address(address.host, self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever,
-            args=(CLOSE_LOOK_S,),
+            args=(CLOSE_POLL_S,),
             name="gateway-http",
             daemon=True,
         )

@@ -305,11 +305,11 @@ class NodeOutcome(enum.Enum):
     HELD = "the node is ours"
     TAKEN = "the node is another's"
     GONE = "there is no node of ours"
-    UNSURE = "it may have happened"
+    UNKNOWN = "it may have happened"
 
 
 class NodeAnswer(Struct, frozen=True, gc=False):
-    """The one answer to `create_owner` or `remove_owner`, as of `version` (not when unsure)."""
+    """The one answer to `create_owner` or `remove_owner`, as of `version` (0 when unknown)."""
 
     member: str
     shard: ShardId
@@ -331,7 +331,7 @@ class Membership(Protocol):
     or by being lost; all its nodes end with it.
     """
 
-    def listen(self, tell: Callable[[MembershipNews], object]) -> None:
+    def listen(self, listener: Callable[[MembershipNews], object]) -> None:
         """Set the receiver of all news, called from any thread; call this once, first."""
 
     def join(self, member: str, node: MemberNode) -> None:
@@ -351,17 +351,17 @@ class Membership(Protocol):
     def announce(self, node: MemberNode) -> None:
         """Update the member node as soon as the session allows; only the newest counts."""
 
-    def look(self) -> None:
+    def request_view(self) -> None:
         """Read a view even if nothing seems to have changed."""
 
     def create_owner(self, shard: ShardId) -> None:
-        """Create the owner node. Answered by HELD (also if it was ours before), TAKEN or UNSURE.
+        """Create the owner node. Answered by HELD (also if it was ours before), TAKEN or UNKNOWN.
 
         Answered once, unless the session is lost before.
         """
 
     def remove_owner(self, shard: ShardId) -> None:
-        """Remove it. GONE (also if it never was ours) or UNSURE; answered like a creation."""
+        """Remove it. GONE (also if it never was ours) or UNKNOWN; answered like a creation."""
 
     def leave(self) -> None:
         """End the session and all its nodes; no more news of it."""

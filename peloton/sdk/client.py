@@ -19,7 +19,7 @@ from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.wire import SERVICES, Login, Wire
-from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOK_S_MAX, leaders
+from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
 __all__ = ["Client", "WaitResult", "JobQuery", "Login", "TaskQuery"]
 
@@ -61,9 +61,9 @@ class Client:
         login: Login | None = None,
     ) -> Client:
         """A client of the daemons that are leaders in ZooKeeper, whoever they are at the time."""
-        servers, look_s = addresses_of(zookeeper), min(timeout_s, LOOK_S_MAX)
+        servers, lookup_s = addresses_of(zookeeper), min(timeout_s, LOOKUP_S_MAX)
         places = ZooKeeperAddresses(
-            lambda: leaders(servers, root=root, timeout_s=look_s), roles=_known(roles)
+            lambda: leaders(servers, root=root, timeout_s=lookup_s), roles=_known(roles)
         )
         return cls(places, timeout_s=timeout_s, login=login)
 

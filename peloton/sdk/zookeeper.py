@@ -17,7 +17,7 @@ from peloton import INSTALL_FLEET
 from peloton.sdk.errors import BadSpec, ServerError, ServiceUnavailable, Unsupported
 
 DEFAULT_ZK_ROOT = "/peloton"
-LOOK_S_MAX = 5.0
+LOOKUP_S_MAX = 5.0
 LEADER_NAMES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": "hostmanager"}
 """Under which name the leader of each role is found."""
 NO_ZOOKEEPER, NO_LEADER = "NO_ZOOKEEPER", "NO_LEADER"
@@ -25,7 +25,7 @@ PORT_MAX = 65_535
 
 
 def children(
-    servers: Sequence[str], path: str, *, timeout_s: float = LOOK_S_MAX
+    servers: Sequence[str], path: str, *, timeout_s: float = LOOKUP_S_MAX
 ) -> dict[str, bytes]:
     """The data of the nodes below a path, by name; empty if there is none. Raises as `leaders`."""
     from kazoo.exceptions import NoNodeError
@@ -41,7 +41,7 @@ def children(
 
 
 def leaders(
-    servers: Sequence[str], *, root: str = DEFAULT_ZK_ROOT, timeout_s: float = LOOK_S_MAX
+    servers: Sequence[str], *, root: str = DEFAULT_ZK_ROOT, timeout_s: float = LOOKUP_S_MAX
 ) -> dict[str, str]:
     """The address of each role's leader, those that have one; `ServiceUnavailable` where none
     has.

@@ -22,7 +22,7 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.kinds import GROUPS, SOFTS, kinds
+from peloton.kinds import GROUPS, SERVICE_MESSAGES, kinds
 from peloton.runtime.core.codec import decode, encode
 from peloton.runtime.vocabulary import Bits, Kind
 
@@ -70,7 +70,7 @@ def types_of(kind: Kind) -> Iterator[tuple[str, type]]:
 
 EVERY = {name: [*types_of(kind)] for name, kind in KINDS.items()} | {
     prefix: [(f"message {number}", cls) for number, cls in sorted(messages.items())]
-    for prefix, messages in SOFTS.items()
+    for prefix, messages in SERVICE_MESSAGES.items()
 }
 """Of each kind, and of what ephemeral services receive."""
 

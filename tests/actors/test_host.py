@@ -487,8 +487,8 @@ def test_a_list_does_not_judge_what_was_accepted_after_it_was_asked_for():
 def test_a_host_is_up_only_when_a_list_has_judged_every_run() -> None:
     """The owner died in the instant it accepted the run, and its order to start with it."""
     host = receive(up(), t_launch(), 0, now=20.0).state
-    unsure = receive(host, m.BackendUp(), now=20.0).state
-    turn = receive(unsure, m.RunsListed((), (), 20.0), now=20.0)
+    reconciling = receive(host, m.BackendUp(), now=20.0).state
+    turn = receive(reconciling, m.RunsListed((), (), 20.0), now=20.0)
     assert turn.state.state == HostStates.RECONCILING, "the list may be older than the run"
     later = receive(turn.state, m.RunsListed((), (), 25.0), now=25.0)
     assert later.state.state == HostStates.UP

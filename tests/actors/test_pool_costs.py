@@ -95,7 +95,7 @@ def leaf(number: int) -> Key:
     return pool_key(f"leaf{number}")
 
 
-def town(leaves: int, *, full: str) -> Tree:
+def deployment(leaves: int, *, full: str) -> Tree:
     """Leaves below one pool; each holds a task, and one more waits for `full`."""
     tree = Tree()
     put_root(tree, WIDE)
@@ -193,7 +193,7 @@ def costs() -> Callable[[int, str], dict[str, int]]:
 
     def of(leaves: int, full: str) -> dict[str, int]:
         if (leaves, full) not in known:
-            tree = town(leaves, full=full)
+            tree = deployment(leaves, full=full)
             why(tree)  # who holds most is remembered once it was asked for
             found = known[leaves, full] = {}
             for act in DONE:
@@ -217,7 +217,7 @@ def test_one_pool_costs_the_same_in_a_large_tree(
 def test_an_index_is_derived_in_time_that_grows_with_what_there_is() -> None:
     per_cell = []
     for leaves in (50, 1000):
-        tree = town(leaves, full="leaf")
+        tree = deployment(leaves, full="leaf")
         cells = [*tree.lots.items(), *tree.pools.items()]
         again = Tree()
         with counted() as counter:
@@ -231,7 +231,7 @@ def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
     """Neither is its pool's head found, nor a lot put into the middle, by a walk of the queue."""
     costs = []
     for lots in (600, 20_000):
-        tree = town(3, full="leaf")
+        tree = deployment(3, full="leaf")
         for number in range(lots):
             put_lot(tree, f"more{number:05}", pool=leaf(1), waiting=2)
         with counted() as counter:
@@ -246,13 +246,13 @@ def test_the_place_of_a_lot_is_not_counted_one_by_one() -> None:
 @pytest.mark.parametrize("full", ["parent", "cluster"])
 def test_a_released_unit_reaches_the_one_that_has_waited_longest(full: str) -> None:
     """Wherever it was released: not the pool's own head, nor each of the hundreds in turn."""
-    tree = town(300, full=full)
+    tree = deployment(300, full=full)
     for number in range(20):
         put_lot(tree, f"held{299 - number}", pool=leaf(299 - number))
         assert serve(tree) == [Key(f"lot/waits{number}/0/0")]
 
 
 def test_more_of_a_limit_reaches_as_many_as_it_is_for() -> None:
-    tree = town(300, full="cluster")
+    tree = deployment(300, full="cluster")
     put_root(tree, ONE.times(302))
     assert serve(tree) == [Key("lot/waits0/0/0"), Key("lot/waits1/0/0")]

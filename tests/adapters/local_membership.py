@@ -2,7 +2,7 @@
 
 Turns the port's calls into news at once, on the caller's thread. It must not be kinder than the
 port says in what it is asked here: views are whole, versions are the same for all, a session that
-is over takes its nodes with it. It is never suspended and answers nothing unsure: that is tested
+is over takes its nodes with it. It is never suspended and answers nothing UNKNOWN: that is tested
 where chance is drawn.
 """
 
@@ -37,7 +37,7 @@ class Service:
         """Everybody reads everything."""
         self.version += 1
         for client in [*self.clients]:
-            client.look()
+            client.request_view()
 
     def forget(self, member: str) -> None:
         """A session is over, and with it all its nodes."""
@@ -77,7 +77,7 @@ class LocalMembership:
                 self._service.members[self.member] = node
                 self._service.changed()
 
-    def look(self) -> None:
+    def request_view(self) -> None:
         service = self._service
         with service.lock:
             if self.member:

@@ -29,7 +29,7 @@ from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
 from tests.e2e.cluster import until_there
-from tests.gateway.fleet_fixture import CHANNEL, Town, default_config, named
+from tests.gateway.fleet_fixture import CHANNEL, Deployment, default_config, named
 from tests.servers import cassandra
 from tests.servers.zookeeper import ZooKeeper
 
@@ -181,12 +181,12 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         grpc.insecure_channel(at_one, options=CHANNEL) as first,
         grpc.insecure_channel(at_two, options=CHANNEL) as second,
     ):
-        town = patiently(lambda: Town(None, first, http=None))  # type: ignore[arg-type]
+        deployment = patiently(lambda: Deployment(None, first, http=None))  # type: ignore[arg-type]
         jobs, go = [], cluster.folder / "go"
         for _ in range(3):
             # Shards may still be moving, and a request that was refused for that did nothing.
-            request = town.request(instances=2, defaultConfig=marking_until(go))
-            jobs.append(patiently(lambda request=request: town.create(request)))
+            request = deployment.request(instances=2, defaultConfig=marking_until(go))
+            jobs.append(patiently(lambda request=request: deployment.create(request)))
         stub = job_pb2_grpc.JobManagerStub(second)
 
         def states() -> set[int]:

@@ -33,7 +33,7 @@ from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
-from tests.gateway.fleet_fixture import CHANNEL, Town, named
+from tests.gateway.fleet_fixture import CHANNEL, Deployment, named
 
 HERE = Path("/nowhere")
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
@@ -128,13 +128,13 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @contextlib.contextmanager
-def town(daemon: Daemon) -> Iterator[Town]:
+def deployment(daemon: Daemon) -> Iterator[Deployment]:
     """What clients of this daemon see, once the root pool has heard of all hosts."""
 
     muster = Readiness(daemon._region, daemon._inventories)
     until(lambda: muster.all_up([key("host", host["name"]) for host in HOSTS], alone=True))
     with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
-        yield Town(daemon._region, channel, http=daemon.http)
+        yield Deployment(daemon._region, channel, http=daemon.http)
 
 
 def state_at(daemon: Daemon, job: str) -> int:
@@ -151,7 +151,7 @@ def test_jobs_run_on_two_daemons_and_are_seen_at_both(fleet: Fleet) -> None:
     one, two = fleet.start("one"), fleet.start("two")
     until(fleet.settled)
     assert one._region.owned() and two._region.owned(), "else nothing is proved"
-    with town(one) as clients:
+    with deployment(one) as clients:
         jobs = [clients.create(clients.request(instances=5)) for _ in range(4)]
         assert all(clients.ended(job).done for job in jobs)
     for daemon in (one, two):
@@ -162,7 +162,7 @@ def test_jobs_run_on_two_daemons_and_are_seen_at_both(fleet: Fleet) -> None:
 def test_a_daemon_that_leaves_hands_over_all_it_owns(fleet: Fleet) -> None:
     one, two = fleet.start("one"), fleet.start("two")
     until(fleet.settled)
-    with town(one) as clients:
+    with deployment(one) as clients:
         jobs = [clients.create(clients.request(instances=2)) for _ in range(4)]
         assert all(clients.ended(job).done for job in jobs)
     assert one.stop()
@@ -199,7 +199,7 @@ def test_roles_are_kept_apart(fleet: Fleet) -> None:
         "places": set(),
         "door": set(),
     }
-    with town(door) as clients:
+    with deployment(door) as clients:
         job = clients.create(clients.request(instances=3))
         assert clients.ended(job).done
     assert state_at(door, job) == job_pb2.SUCCEEDED
@@ -250,7 +250,7 @@ def alone(folder: Path) -> DaemonSettings:
 
 def test_a_daemon_alone_runs_jobs_and_finds_them_again(tmp_path: Path) -> None:
     daemon = Daemon(alone(tmp_path), failed=lambda: None)
-    with town(daemon) as clients:
+    with deployment(daemon) as clients:
         job = clients.create(clients.request(instances=3))
         assert clients.ended(job).done
     assert daemon.stop()

@@ -21,7 +21,7 @@ from peloton.assembly_daemon import Daemon
 from peloton.config import Address
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError, ServerError, ServiceUnavailable
-from tests.adapters.test_daemon_wiring import WAIT_S_MAX, alone, town, until
+from tests.adapters.test_daemon_wiring import WAIT_S_MAX, alone, deployment, until
 from tests.gateway.fleet_fixture import CHANNEL, named
 
 
@@ -50,7 +50,7 @@ def fetched(address: Address, path: str) -> tuple[int, str]:
 
 def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> None:
     daemon = Daemon(alone(tmp_path), failed=lambda: None)
-    with town(daemon) as clients:
+    with deployment(daemon) as clients:
         job = clients.create(clients.request(instances=1))
         assert clients.ended(job).done
     assert daemon.stop()

@@ -36,8 +36,8 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.runtime.core import listing, views
 from peloton.runtime.ports import Session, SessionState, ShardId
-from tests.adapters.test_daemon_wiring import SHARDS, Fleet, town, until
-from tests.gateway.fleet_fixture import Town, default_config, named, pool_config
+from tests.adapters.test_daemon_wiring import SHARDS, Fleet, deployment, until
+from tests.gateway.fleet_fixture import Deployment, default_config, named, pool_config
 
 BOUND_S = 12.0
 """Nobody has to wait for a timeout, of 15 s, to learn that nobody is there."""
@@ -49,7 +49,7 @@ Code = grpc.StatusCode
 class Known(NamedTuple):
     """What there is in the cluster of a test."""
 
-    town: Town
+    deployment: Deployment
     job: str
     ended: str
 
@@ -72,12 +72,12 @@ def new_pool(known: Known) -> respool.CreateRequest:
 
 
 def same_pool(known: Known) -> respool.UpdateRequest:
-    pool = peloton_pb2.ResourcePoolID(value=known.town.pool)
+    pool = peloton_pb2.ResourcePoolID(value=known.deployment.pool)
     return respool.UpdateRequest(id=pool, config=pool_config("work"))
 
 
 CALLS: dict[tuple[str, str], Call] = {
-    ("jobs", "Create"): Call("resmgr jobmgr", lambda k: k.town.request(), command=True),
+    ("jobs", "Create"): Call("resmgr jobmgr", lambda k: k.deployment.request(), command=True),
     ("jobs", "Get"): Call("jobmgr", lambda k: job.GetRequest(id=id_of(k))),
     ("jobs", "Query"): Call("jobmgr", lambda k: job.QueryRequest(spec=job.QuerySpec())),
     ("jobs", "GetActiveJobs"): Call("jobmgr", lambda k: job.GetActiveJobsRequest()),
@@ -131,7 +131,7 @@ CALLS: dict[tuple[str, str], Call] = {
 def said(known: Known, name: tuple[str, str]) -> tuple[Code, str, float]:
     """The status of a call, its text, and how long it took."""
     service, method = name
-    stub = getattr(known.town, service)
+    stub = getattr(known.deployment, service)
     began_s = time.monotonic()
     try:
         answer = getattr(stub, method)(CALLS[name].request(known), timeout=3 * BOUND_S)
@@ -160,7 +160,7 @@ def fleet_with(*daemons: tuple[str, str]) -> Iterator[tuple[Fleet, Daemon, Known
         door = fleet.start("door", "api")
         until(fleet.settled)
         assert not door._region.owned()
-        with town(door) as clients:
+        with deployment(door) as clients:
             running = clients.create(clients.request(defaultConfig=default_config(600.0)))
             ended = clients.create(clients.request())
             assert clients.ended(ended).done
@@ -185,7 +185,9 @@ def status(url: str) -> int:
 def ready(door: Daemon, known: Known) -> set[bool]:
     """What all ways to ask for it say; one of them in it is unanimity."""
     Check = health_pb2.HealthCheckResponse
-    answer = health_pb2_grpc.HealthStub(known.town.channel).Check(health_pb2.HealthCheckRequest())
+    answer = health_pb2_grpc.HealthStub(known.deployment.channel).Check(
+        health_pb2.HealthCheckRequest()
+    )
     found = {answer.status == Check.SERVING, door.health()[0]}
     assert status(f"http://{door.http}/health") == 200, "whatever is away, it can go on"
     return found | {status(f"http://{door.http}/ready") == 200}
@@ -243,12 +245,14 @@ def test_pages_of_a_listing_neither_overlap_nor_leave_anything_out(
 ) -> None:
     """Shards of two daemons, each looking at two of its jobs for one question."""
     for module in (listing, views):
-        monkeypatch.setattr(module, "LOOK_MAX", 2)
+        monkeypatch.setattr(module, "SCAN_MAX", 2)
     with fleet_with(*EACH, ("more", "jobmgr")) as (_, door, known):
-        jobs = known.town.jobs
-        made = [known.town.create(known.town.request(name=f"n{at % 3}")) for at in range(20)]
+        jobs = known.deployment.jobs
+        made = [
+            known.deployment.create(known.deployment.request(name=f"n{at % 3}")) for at in range(20)
+        ]
         for each in made:
-            known.town.ended(each)
+            known.deployment.ended(each)
         everything = {known.job, known.ended, *made}
 
         def paged(**spec: Any) -> list[str]:
@@ -283,7 +287,7 @@ def test_pages_of_a_listing_neither_overlap_nor_leave_anything_out(
 def waiting(known: Known) -> Iterator[Callable[[], Code]]:
     """A call that waits for the job which runs on; it gives the status it ended with."""
     request = ops.WaitJobRequest(job_id=known.job, timeout_s=50)
-    future = known.town.ops.WaitJob.future(request)
+    future = known.deployment.ops.WaitJob.future(request)
     assert not future.done()
 
     def ended() -> Code:
@@ -299,17 +303,17 @@ def waiting(known: Known) -> Iterator[Callable[[], Code]]:
 def test_waits_and_watches_go_on_when_the_owner_of_their_shards_leaves() -> None:
     """Each change once and in order, and no gap; the waiter hears of the end from the new owner."""
     with fleet_with(*EACH, ("more", "jobmgr")) as (fleet, door, known):
-        town = known.town
-        stream = town.ops.Watch(ops.WatchRequest(kinds=["job"]), timeout=100)
+        deployment = known.deployment
+        stream = deployment.ops.Watch(ops.WatchRequest(kinds=["job"]), timeout=100)
         next(stream)
-        made = [town.create(town.request()) for _ in range(6)]
+        made = [deployment.create(deployment.request()) for _ in range(6)]
         with waiting(known) as ended:
             assert fleet.daemons.pop("jobmgr").stop()
             until(fleet.settled)
-            made += [town.create(town.request()) for _ in range(6)]
+            made += [deployment.create(deployment.request()) for _ in range(6)]
             for each in made:
-                town.ended(each)
-            town.tasks.Stop(task.StopRequest(jobId=named(known.job)))
+                deployment.ended(each)
+            deployment.tasks.Stop(task.StopRequest(jobId=named(known.job)))
             assert ended() is Code.OK
         found: list[ops.Event] = []
         while not any("StopOrdered" in event.facts for event in found):
@@ -331,7 +335,7 @@ def test_a_daemon_that_lost_its_session_answers_nothing(owner: bool) -> None:
         name = "rest" if owner else "door"
         line, daemon = fleet.lines[name], fleet.daemons[name]
         with grpc.insecure_channel(str(daemon.grpc)) as channel, waiting(known):
-            here = known._replace(town=reached(known.town, channel))
+            here = known._replace(deployment=reached(known.deployment, channel))
             with waiting(here) as ended:
                 join, line.join = line.join, lambda *words: None  # type: ignore[method-assign]
                 line.expire()
@@ -370,9 +374,9 @@ def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
         well(known)
 
 
-def reached(town: Town, channel: grpc.Channel) -> Town:
-    """The same town, seen through another door."""
-    there = copy.copy(town)
+def reached(deployment: Deployment, channel: grpc.Channel) -> Deployment:
+    """The same deployment, seen through another door."""
+    there = copy.copy(deployment)
     there.channel = channel
     there.pools = respool_pb2_grpc.ResourceManagerStub(channel)
     there.jobs = job_pb2_grpc.JobManagerStub(channel)

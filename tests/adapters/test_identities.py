@@ -33,7 +33,7 @@ from tests.adapters.test_daemon_wiring import (
     until,
 )
 from tests.e2e.cluster import until_there
-from tests.gateway.fleet_fixture import CHANNEL, Town, default_config
+from tests.gateway.fleet_fixture import CHANNEL, Deployment, default_config
 
 WAIT_S_MAX = 60.0
 HOSTS = [{"name": "a", "cpus": 12.0, "memory_mb": 6144, "disk_mb": 60000}]
@@ -79,11 +79,11 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 @contextlib.contextmanager
-def town(daemon: Daemon) -> Iterator[Town]:
+def deployment(daemon: Daemon) -> Iterator[Deployment]:
     """What clients of this daemon see, once its host is up."""
     daemon.greeted.result(WAIT_S_MAX)
     with grpc.insecure_channel(str(daemon.grpc), options=CHANNEL) as channel:
-        yield Town(daemon._region, channel, http=daemon.http)
+        yield Deployment(daemon._region, channel, http=daemon.http)
 
 
 def marking_until(file: Path) -> task_pb2.TaskConfig:
@@ -103,7 +103,7 @@ def test_a_daemon_with_another_keeper_folder_neither_loses_a_run_nor_starts_it_a
 ) -> None:
     """What docs/fleet.md led to, when the copy of the config lay in another folder."""
     one, go = fleet.start("one"), fleet.folder / "go"
-    with town(one) as clients:
+    with deployment(one) as clients:
         job = clients.create(clients.request(instances=2, defaultConfig=marking_until(go)))
         clients.until(lambda: clients.job(job).runtime.state == job_pb2.RUNNING)
         clients.until(lambda: (fleet.folder / "go.ran").read_text() == "\n\n")
@@ -134,7 +134,7 @@ def test_a_daemon_with_another_keeper_folder_neither_loses_a_run_nor_starts_it_a
 @pytest.mark.timeout(300)
 def test_a_person_gives_up_the_runs_of_a_keeper_that_is_lost(fleet: Fleet) -> None:
     one, go = fleet.start("one"), fleet.folder / "go"
-    with town(one) as clients:
+    with deployment(one) as clients:
         request = clients.request(instances=1, defaultConfig=marking_until(go))
         job = clients.create(request)
         clients.until(lambda: clients.job(job).runtime.state == job_pb2.RUNNING)
@@ -202,7 +202,7 @@ def test_a_new_journal_over_an_old_keeper_folder_is_refused_or_taken_by_a_person
     tmp_path: Path, start: Start
 ) -> None:
     first, go = start("old"), tmp_path / "go"
-    with town(first) as clients:
+    with deployment(first) as clients:
         job = clients.create(clients.request(instances=1, defaultConfig=marking_until(go)))
         clients.until(lambda: clients.job(job).runtime.state == job_pb2.RUNNING)
     assert first.stop()
@@ -214,7 +214,7 @@ def test_a_new_journal_over_an_old_keeper_folder_is_refused_or_taken_by_a_person
     assert state_at(again, job) == job_pb2.RUNNING, "being refused harmed nobody"
     assert again.stop()
     taken = start("new", adopt_keeper=True)
-    with town(taken) as clients:
+    with deployment(taken) as clients:
         other = clients.create(clients.request(instances=1))
         assert clients.ended(other).done
     (ran,) = (tmp_path / "keeper.old-1" / "runs").iterdir()

@@ -30,7 +30,7 @@ from tests.contracts.memberships import (
 )
 from tests.servers import zookeeper
 
-HELD, TAKEN, GONE, UNSURE = NodeOutcome
+HELD, TAKEN, GONE, UNKNOWN = NodeOutcome
 CONNECTED, SUSPENDED, LOST = SessionState
 MEMBER = Path(__file__).parent / "zookeeper_member.py"
 
@@ -197,7 +197,7 @@ def test_an_emptied_service_shows_a_view_without_us_and_is_joined_anew(
     for daemon in (a, b):
         wait(lambda d=daemon: d.members() == {} and d.owners() == {})
         assert LOST not in daemon.states(), "the session itself stands"
-    assert a.create().outcome is UNSURE, "an owner must be a member"
+    assert a.create().outcome is UNKNOWN, "an owner must be a member"
     a.join(2)
     b.join(2)
     assert b.create().outcome is HELD

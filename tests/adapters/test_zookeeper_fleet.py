@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 
 from peloton.runtime.adapters.zookeeper_connection import now_s
 from peloton.runtime.adapters.zookeeper_nodes import Paths
-from tests.adapters.zookeeper_fixture import Town
+from tests.adapters.zookeeper_fixture import Deployment
 from tests.contracts.memberships import end_session, identity_of, rest, wait
 from tests.servers import zookeeper
 
@@ -27,18 +27,18 @@ _clusters = itertools.count(1)
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    yield from settled_town(SESSION_S)
+def deployment() -> Iterator[Deployment]:
+    yield from settled_deployment(SESSION_S)
 
 
 @pytest.fixture
-def hasty() -> Iterator[Town]:
-    yield from settled_town(HASTY_SESSION_S)
+def hasty() -> Iterator[Deployment]:
+    yield from settled_deployment(HASTY_SESSION_S)
 
 
-def settled_town(session_s: float) -> Iterator[Town]:
+def settled_deployment(session_s: float) -> Iterator[Deployment]:
     server = zookeeper.shared()
-    made = Town(server.port, f"fleet-{next(_clusters)}", shards=SHARDS, session_s=session_s)
+    made = Deployment(server.port, f"fleet-{next(_clusters)}", shards=SHARDS, session_s=session_s)
     for name in ("d1", "d2", "d3"):
         made.start(name)
     wait(made.settled)
@@ -47,14 +47,14 @@ def settled_town(session_s: float) -> Iterator[Town]:
     made.end()
 
 
-def test_three_daemons_share_the_shards_and_a_fourth_takes_its_part(town: Town):
-    assert all(daemon.root.running for daemon in town.daemons.values())
-    before = dict(town.epochs)
-    newcomer = town.start("d4")
-    wait(town.settled)
-    moved = {shard for shard, epoch in town.epochs.items() if epoch != before.get(shard)}
+def test_three_daemons_share_the_shards_and_a_fourth_takes_its_part(deployment: Deployment):
+    assert all(daemon.root.running for daemon in deployment.daemons.values())
+    before = dict(deployment.epochs)
+    newcomer = deployment.start("d4")
+    wait(deployment.settled)
+    moved = {shard for shard, epoch in deployment.epochs.items() if epoch != before.get(shard)}
     assert moved == set(newcomer.root.running), "and no more than its part moves"
-    assert all(order in ("own", "drain") for d in town.all for order, _ in d.root.orders)
+    assert all(order in ("own", "drain") for d in deployment.all for order, _ in d.root.orders)
 
 
 def ordered(daemon: Any, what: str) -> int:
@@ -62,74 +62,74 @@ def ordered(daemon: Any, what: str) -> int:
     return [order for order, _ in daemon.root.orders].count(what)
 
 
-def test_one_that_leaves_hands_over_and_one_that_dies_is_followed(town: Town):
-    leaver = town.daemons.pop("d1")
+def test_one_that_leaves_hands_over_and_one_that_dies_is_followed(deployment: Deployment):
+    leaver = deployment.daemons.pop("d1")
     mine, before = len(leaver.root.running), ordered(leaver, "drain")
     leaver.drain()
     assert not leaver.root.running
     assert ordered(leaver, "drain") - before == mine
-    wait(town.settled)
+    wait(deployment.settled)
     killed_s = now_s()
-    town.daemons.pop("d2").kill()
-    wait(town.settled)
+    deployment.daemons.pop("d2").kill()
+    wait(deployment.settled)
     assert now_s() - killed_s > SESSION_S / 2, "nobody knew before its session ended"
 
 
-def test_one_that_was_cut_drops_all_it_had_and_begins_anew(town: Town):
-    cut = town.daemons.pop("d1")
+def test_one_that_was_cut_drops_all_it_had_and_begins_anew(deployment: Deployment):
+    cut = deployment.daemons.pop("d1")
     mine, before = len(cut.root.running), ordered(cut, "drop")
     cut.proxy.cut()
-    wait(town.settled)
+    wait(deployment.settled)
     wait(lambda: not cut.root.membership_status.current)
     assert len(cut.root.running) == mine
-    town.daemons["d1"] = cut
+    deployment.daemons["d1"] = cut
     cut.proxy.mend()
-    wait(town.settled)
+    wait(deployment.settled)
     assert cut.handoff.member == "d1.2"
     assert ordered(cut, "drop") - before == mine
 
 
-def test_a_service_emptied_by_an_operator_is_joined_anew_by_all(town: Town):
-    operator = KazooClient(f"127.0.0.1:{town.port}")
+def test_a_service_emptied_by_an_operator_is_joined_anew_by_all(deployment: Deployment):
+    operator = KazooClient(f"127.0.0.1:{deployment.port}")
     operator.start()
-    paths = Paths(town.cluster)
+    paths = Paths(deployment.cluster)
     for folder in (paths.members, paths.owners):
         for name in operator.get_children(folder):
             remove(operator, f"{folder}/{name}")
     operator.stop()
     operator.close()
-    wait(lambda: not any(daemon.handoff.member.endswith(".1") for daemon in town.all))
-    wait(town.settled)
+    wait(lambda: not any(daemon.handoff.member.endswith(".1") for daemon in deployment.all))
+    wait(deployment.settled)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_after_a_storm_every_shard_is_with_its_first_in_rank(hasty: Town, seed: int):
-    town = hasty
-    draw, operator = random.Random(seed), KazooClient(f"127.0.0.1:{town.port}")
+def test_after_a_storm_every_shard_is_with_its_first_in_rank(hasty: Deployment, seed: int):
+    deployment = hasty
+    draw, operator = random.Random(seed), KazooClient(f"127.0.0.1:{deployment.port}")
     operator.start()
     end_s = now_s() + STORM_S
     while now_s() < end_s:
-        daemon = town.daemons[draw.choice(sorted(town.daemons))]
+        daemon = deployment.daemons[draw.choice(sorted(deployment.daemons))]
         what = draw.choice(["cut", "silence", "mend", "mend", "expire", "remove"])
         if what == "expire":
             # Looked at once: the session may end of itself at any moment.
             identity = identity_of(daemon.membership)
             if identity is not None:
-                end_session(identity, f"127.0.0.1:{town.port}")
+                end_session(identity, f"127.0.0.1:{deployment.port}")
         elif what == "remove":
-            remove_one(operator, town, draw)
+            remove_one(operator, deployment, draw)
         else:
             getattr(daemon.proxy, what)()
         rest(draw.random() * HASTY_SESSION_S)
-    for daemon in town.all:
+    for daemon in deployment.all:
         daemon.proxy.mend()
     operator.stop()
     operator.close()
-    wait(town.settled)
+    wait(deployment.settled)
 
 
-def remove_one(operator: KazooClient, town: Town, draw: random.Random) -> None:
-    folder = draw.choice([Paths(town.cluster).owners, Paths(town.cluster).members])
+def remove_one(operator: KazooClient, deployment: Deployment, draw: random.Random) -> None:
+    folder = draw.choice([Paths(deployment.cluster).owners, Paths(deployment.cluster).members])
     names = sorted(operator.get_children(folder))
     if names:
         remove(operator, f"{folder}/{draw.choice(names)}")

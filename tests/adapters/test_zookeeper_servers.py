@@ -15,7 +15,7 @@ from tests.adapters.zookeeper_bench import SESSION_S, Bench, Watched
 from tests.contracts.memberships import SHARD, Daemon, rest, wait
 from tests.servers.zookeeper import Ensemble, ZooKeeper
 
-HELD, TAKEN, GONE, UNSURE = NodeOutcome
+HELD, TAKEN, GONE, UNKNOWN = NodeOutcome
 CONNECTED, SUSPENDED, LOST = SessionState
 PARTED_SESSION_S = 3.0
 """Well below the time for which a server believes in a leader that it does not hear."""
@@ -74,10 +74,10 @@ def test_a_server_that_is_killed_and_started_again_keeps_sessions_or_ends_them(
     server.kill()
     wait(lambda: a.states()[-1] is SUSPENDED)
     a.client.create_owner(ShardId("a", 1))
-    wait(lambda: a.outcomes(ShardId("a", 1)) == [UNSURE])
+    wait(lambda: a.outcomes(ShardId("a", 1)) == [UNKNOWN])
     server.restart()
     wait(lambda: a.states()[-1] is CONNECTED)
-    a.client.look()
+    a.client.request_view()
     wait(lambda: a.owners() == {SHARD: "a.1"})
     assert a.create(ShardId("a", 1)).outcome is HELD
 
@@ -115,7 +115,7 @@ def test_one_of_three_may_die_or_freeze_and_no_session_ends(ensemble: Ensemble):
 def everybody_goes_on(daemons: list[Daemon], shard: ShardId) -> None:
     """Each is asked until it knows whose the node is: all say the same."""
     for daemon in daemons:
-        wait(lambda d=daemon: d.create(shard).outcome is not UNSURE)
+        wait(lambda d=daemon: d.create(shard).outcome is not UNKNOWN)
         wait(lambda d=daemon: d.client.sure_for_s() > 0)
     held = [daemon.member for daemon in daemons if HELD in daemon.outcomes(shard)]
     assert len(held) == 1

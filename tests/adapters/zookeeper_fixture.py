@@ -28,8 +28,8 @@ WORK_S_MAX = 0.02
 class Root:
     """A steward, and where broken shells are reported. Each order is done a little later."""
 
-    def __init__(self, town: Town, name: str) -> None:
-        self.town = town
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self.deployment = deployment
         self.name = name
         self.claim: Any = None
         self.running: dict[ShardId, int] = {}  # shard → its epoch
@@ -66,7 +66,7 @@ class Root:
 
     def _open(self, shard: ShardId) -> None:
         if shard in self.running:
-            self.running[shard] = self.town.claim(shard)
+            self.running[shard] = self.deployment.claim(shard)
             send(self.claim, Opened(shard))
 
     def _close(self, shard: ShardId) -> None:
@@ -77,13 +77,15 @@ class Root:
 class Daemon:
     """One process, but for the process."""
 
-    def __init__(self, town: Town, name: str) -> None:
-        self.proxy = Door(town.port)
-        config = ZooKeeperConfig(self.proxy.address, town.cluster, session_s=town.session_s)
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self.proxy = Door(deployment.port)
+        config = ZooKeeperConfig(
+            self.proxy.address, deployment.cluster, session_s=deployment.session_s
+        )
         self.membership = ZooKeeperMembership(config)
         self.threads = Threads(SystemClock())
-        self.root = Root(town, name)
-        self.handoff = Handoff(name, MemberNode(f"{name}:1", ("a",)), sizes=town.sizes)
+        self.root = Root(deployment, name)
+        self.handoff = Handoff(name, MemberNode(f"{name}:1", ("a",)), sizes=deployment.sizes)
         self.claim = ClaimShell(
             self.threads.driver("shards"),
             handoff=self.handoff,
@@ -110,7 +112,7 @@ class Daemon:
         self.proxy.close()
 
 
-class Town:
+class Deployment:
     """All daemons on one server."""
 
     def __init__(self, port: int, cluster: str, *, shards: int, session_s: float) -> None:

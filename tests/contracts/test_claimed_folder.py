@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peloton.runtime.adapters import claimed_folder
-from peloton.runtime.adapters.claimed_folder import NotOurs
+from peloton.runtime.adapters.claimed_folder import ForeignFolder
 
 
 def held(path: Path) -> Path:
@@ -21,7 +21,7 @@ def held(path: Path) -> Path:
 def test_a_folder_of_strangers_is_refused_by_their_names(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.txt", "lock", "z"):
         (tmp_path / name).write_text("precious")
-    with pytest.raises(NotOurs, match=r"\(a.txt, b.txt, c.txt and 1 more\)"):
+    with pytest.raises(ForeignFolder, match=r"\(a.txt, b.txt, c.txt and 1 more\)"):
         claimed_folder.check_ours(tmp_path)
 
 
@@ -58,12 +58,12 @@ def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:
 def test_another_backend_is_refused_and_told_which_one_it_is(tmp_path: Path) -> None:
     claimed_folder.claim_folder(tmp_path, "process")
     claimed_folder.claim_folder(tmp_path, "process")
-    with pytest.raises(NotOurs, match="--backend process"):
+    with pytest.raises(ForeignFolder, match="--backend process"):
         claimed_folder.claim_folder(tmp_path, "simulated")
     claimed_folder.empty_folder(tmp_path)
     claimed_folder.claim_folder(tmp_path, "simulated")
 
 
 def test_a_folder_from_before_is_known_by_its_keeper(tmp_path: Path) -> None:
-    with pytest.raises(NotOurs, match="--backend process"):
+    with pytest.raises(ForeignFolder, match="--backend process"):
         claimed_folder.claim_folder(held(tmp_path), "simulated")

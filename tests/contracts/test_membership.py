@@ -13,7 +13,7 @@ import pytest
 from peloton.runtime.ports import NodeOutcome, Session, SessionState, ShardId
 from tests.contracts.memberships import RIGS, SHARD, Daemon, Rig, node
 
-HELD, TAKEN, GONE, UNSURE = NodeOutcome
+HELD, TAKEN, GONE, UNKNOWN = NodeOutcome
 CONNECTED, SUSPENDED, LOST = SessionState
 OTHER = ShardId("a-b", 17)
 
@@ -108,7 +108,7 @@ def test_views_grow_no_older_and_one_as_new_as_an_answer_shows_what_it_says(rig:
     rig.wait(lambda: all(b.answers(shard) for shard in shards))
     rig.wait(lambda: len(a.owners()) == len(b.owners()) == len(shards))
     known = len(a.views())
-    a.client.look()
+    a.client.request_view()
     rig.wait(lambda: len(a.views()) > known)
     since = {shard: b.answers(shard)[0].version for shard in shards}
     for daemon in (a, b):
@@ -129,7 +129,7 @@ def test_views_of_the_same_have_the_same_version_whenever_they_were_read(rig: Ri
     rig.elsewhere()
     # Nothing changed for b, which reads no more; a reads again, later in the service's history.
     known = len(a.views())
-    a.client.look()
+    a.client.request_view()
     rig.wait(lambda: len(a.views()) > known)
     assert a.view().version == b.view().version  # type: ignore[union-attr]
     b.create(OTHER)
@@ -145,7 +145,7 @@ def test_who_leaves_takes_all_nodes_along_and_hears_no_more(rig: Rig):
     b.client.leave()
     heard = len(b.news)
     b.client.create_owner(SHARD)
-    b.client.look()
+    b.client.request_view()
     assert b.client.sure_for_s() <= 0
     rig.wait(lambda: a.members() == {"a.1": node("a")} and a.owners() == {})
     rig.rest(rig.session_s / 4)
@@ -170,7 +170,7 @@ def test_a_session_that_the_service_ended_is_lost_with_its_last_word(rig: Rig):
     assert b.client.sure_for_s() <= 0
     rig.wait(lambda: sorted(a.members()) == ["a.1"] and a.owners() == {})
     b.client.create_owner(SHARD)
-    b.client.look()
+    b.client.request_view()
     rig.rest(rig.session_s / 2)
     assert b.states()[-2:] == [SUSPENDED, LOST] and isinstance(b.of_session()[-1], Session)
     assert a.owners() == {}, "nothing is made under a session that nobody knows of"
@@ -203,7 +203,7 @@ def test_what_is_asked_while_cut_is_answered_once_and_never_wrongly(rig: Rig):
     rig.wait(lambda: all(b.answers(shard) for shard in shards))
     rig.wait(lambda: b.states()[-1] is CONNECTED)
     held = [shard for shard in shards if b.outcomes(shard)[0] is HELD]
-    assert all(b.outcomes(shard)[0] in (HELD, UNSURE) for shard in shards)
+    assert all(b.outcomes(shard)[0] in (HELD, UNKNOWN) for shard in shards)
     rig.wait(lambda: all(a.owners().get(shard) == "b.1" for shard in held))
     for shard in shards:
         assert len(b.answers(shard)) == 1

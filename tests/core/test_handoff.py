@@ -48,7 +48,7 @@ class Bench:
         return orders
 
     def hear(self, news) -> Bench:
-        self.orders += self.handoff.heard(news, self.now)
+        self.orders += self.handoff.receive(news, self.now)
         return self
 
     def connected(self) -> Bench:
@@ -62,7 +62,7 @@ class Bench:
 
     def answer(self, outcome: NodeOutcome, shard: ShardId = A, owner: str = "") -> Bench:
         self.version += 1
-        version = 0 if outcome is NodeOutcome.UNSURE else self.version
+        version = 0 if outcome is NodeOutcome.UNKNOWN else self.version
         return self.hear(NodeAnswer(self.handoff.member, shard, outcome, version, owner))
 
     def tick(self, seconds: float) -> Bench:
@@ -90,7 +90,7 @@ class Bench:
         return self
 
     def state(self, shard: ShardId = A) -> OwnershipState:
-        return self.handoff.places[shard].state
+        return self.handoff.shards[shard].state
 
 
 def order(verb: ActionKind, shard: ShardId | None = A) -> ShardAction:
@@ -237,13 +237,13 @@ def test_a_view_that_was_ahead_of_the_answer_counts():
     assert bench.new() == [order(ActionKind.CREATE)], "it was gone by version 9"
 
 
-def test_an_unsure_creation_is_asked_again_after_a_pause_and_removed_if_it_came_true_unwanted():
+def test_a_creation_of_unknown_outcome_is_repeated_after_a_pause_and_undone_if_unwanted():
     bench = Bench()
     bench.connected().view().new()
-    bench.answer(NodeOutcome.UNSURE)
+    bench.answer(NodeOutcome.UNKNOWN)
     assert bench.new() == [] and bench.handoff.wake_at_s(bench.now) == bench.now + 1.0
     assert bench.tick(1.0).new() == [order(ActionKind.CREATE)]
-    bench.answer(NodeOutcome.UNSURE)
+    bench.answer(NodeOutcome.UNKNOWN)
     winner = rival(wins=True)
     assert bench.view(others=[winner]).new() == []
     assert bench.view({A: ME}, others=[winner]).tick(1.0).new() == [order(ActionKind.REMOVE)]
@@ -285,7 +285,7 @@ def test_a_shard_wanted_back_while_it_drains_is_drained_first():
 
 def test_hands_over_so_many_at_once_unless_in_a_hurry():
     bench = Bench(shards=40)
-    shards = list(bench.handoff.places)
+    shards = list(bench.handoff.shards)
     bench.connected().view()
     for shard in shards:
         bench.answer(NodeOutcome.HELD, shard).opened(shard)
@@ -304,7 +304,7 @@ def test_leaving_is_announced_first_and_the_session_ends_last():
     assert bench.new() == [order(ActionKind.ANNOUNCE, None), order(ActionKind.DRAIN)]
     assert bench.handoff.node.leaving
     assert bench.closed().new() == [order(ActionKind.REMOVE)]
-    assert bench.answer(NodeOutcome.UNSURE).new() == []
+    assert bench.answer(NodeOutcome.UNKNOWN).new() == []
     assert bench.tick(1.0).new() == [order(ActionKind.REMOVE)]
     assert bench.answer(NodeOutcome.GONE).new() == [order(ActionKind.LEAVE, None)]
     assert bench.view().tick(100).new() == [] and not bench.handoff.current
@@ -330,7 +330,7 @@ def test_one_that_leaves_does_not_join_anew():
 
 def test_a_fenced_shard_looks_pauses_asks_whose_the_node_is_and_owns_again():
     bench = Bench().open()
-    assert bench.lost().new() == [order(ActionKind.LOOK, None)]
+    assert bench.lost().new() == [order(ActionKind.READ_VIEW, None)]
     assert bench.tick(0.4).new() == []
     assert bench.tick(0.1).new() == [order(ActionKind.CREATE)]
     assert bench.answer(NodeOutcome.TAKEN, owner=OTHER).tick(100).new() == []
@@ -347,8 +347,10 @@ def test_pauses_grow_and_the_third_failure_in_a_row_makes_unfit():
         assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
     bench.lost()
     assert set(bench.new()) == {
-        order(ActionKind.LOOK, None), order(ActionKind.ANNOUNCE, None), order(ActionKind.REMOVE)
-    }  # fmt: skip
+        order(ActionKind.READ_VIEW, None),
+        order(ActionKind.ANNOUNCE, None),
+        order(ActionKind.REMOVE),
+    }
     assert bench.handoff.node.unfit == ("a",)
 
 
@@ -366,7 +368,7 @@ def test_giving_up_makes_unfit_at_once_and_for_a_while():
     bench.view({A: ME}, others=[OTHER]).new()
     bench.lost(gave_up=True)
     verbs = [one.action for one in bench.new()]
-    assert sorted(verb.name for verb in verbs) == ["ANNOUNCE", "LOOK", "REMOVE"]
+    assert sorted(verb.name for verb in verbs) == ["ANNOUNCE", "READ_VIEW", "REMOVE"]
     bench.answer(NodeOutcome.GONE).view({A: OTHER}, others=[OTHER])
     assert bench.handoff.wake_at_s(bench.now) is not None
     bench.tick(rules.UNFIT_S)
@@ -377,7 +379,7 @@ def test_giving_up_makes_unfit_at_once_and_for_a_while():
 def test_the_only_one_keeps_its_node_and_goes_on_trying():
     bench = Bench().open()
     bench.lost(gave_up=True)
-    assert {one.action for one in bench.new()} == {ActionKind.LOOK, ActionKind.ANNOUNCE}
+    assert {one.action for one in bench.new()} == {ActionKind.READ_VIEW, ActionKind.ANNOUNCE}
     assert bench.tick(0.5).new() == [order(ActionKind.CREATE)]
 
 
@@ -385,7 +387,7 @@ def test_a_damaged_shard_is_not_touched_for_long_not_even_in_a_new_session():
     bench = Bench().open()
     bench.lost(damaged="chain broken")
     assert bench.new() == [
-        order(ActionKind.LOOK, None),
+        order(ActionKind.READ_VIEW, None),
         order(ActionKind.ANNOUNCE, None),
         order(ActionKind.REMOVE),
     ]
@@ -410,7 +412,7 @@ def test_suspended_nothing_stops_nothing_begins_and_nothing_is_current():
     bench.hear(Session(ME, SessionState.SUSPENDED))
     assert not bench.handoff.current and bench.state() is OwnershipState.OPEN
     bench.lost().tick(100)
-    assert bench.new() == [order(ActionKind.LOOK, None)], "no takeover by itself"
+    assert bench.new() == [order(ActionKind.READ_VIEW, None)], "no takeover by itself"
     assert bench.connected().new() == [order(ActionKind.CREATE)]
 
 

@@ -117,8 +117,8 @@ def test_one_question_looks_at_no_more_than_a_page():
         return line(len(looked), chance)
 
     page = l.page_of(l.ListViews("note", limit=3), keys, summary=summary)
-    assert len(looked) == l.LOOK_MAX and page.after == keys[l.LOOK_MAX - 1]
-    assert (len(page.items), page.matched) == (3, l.LOOK_MAX)
+    assert len(looked) == l.SCAN_MAX and page.after == keys[l.SCAN_MAX - 1]
+    assert (len(page.items), page.matched) == (3, l.SCAN_MAX)
 
 
 def test_a_page_of_fat_lines_is_made_of_fewer():
@@ -186,6 +186,6 @@ def test_the_best_of_very_many_pages_holds_few_more_than_are_wanted():
     best = l.Best(query)
     for start in range(0, len(lines), 50):
         best.add(l.Listed("note", tuple(lines[start : start + 50]), 50))
-        assert len(best._items) <= 2 * query.limit + l.LOOK_MAX
+        assert len(best._items) <= 2 * query.limit + l.SCAN_MAX
     items, matched = naive(query, lines)
     assert ([*best.listed().items], best.listed().matched) == (items, matched)

@@ -178,8 +178,8 @@ def test_letters_come_out_as_they_went_in() -> None:
     for place, sender in ((here, there), ("lamp", None)):
         mailed = read_batch(encode(MailBatch(place, sender, 7, [body, body])))
         assert isinstance(mailed, MailBatch)
-        assert (mailed.place, mailed.sender, mailed.epoch) == (place, sender, 7)
-        assert type(mailed.place) is type(place) and len(mailed.envelopes) == 2
+        assert (mailed.route, mailed.sender, mailed.epoch) == (place, sender, 7)
+        assert type(mailed.route) is type(place) and len(mailed.envelopes) == 2
         assert PACKING.unpack(mailed.envelopes[0]).message == w.Add(1)
     assert read_batch(encode(WrongRoute(here, 4, [1, 2]))) == WrongRoute(here, 4, [1, 2])
     replied = read_batch(encode(AskReply(5, msgspec.Raw(PACKING.pack_answer(X, w.Total(2))))))

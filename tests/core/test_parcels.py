@@ -57,7 +57,7 @@ class Pair:
         stream = next(self.streams)
         hello = read_hello(self.a.dialled(stream, self.now))
         assert hello is not None
-        answer, trouble = self.b.met(stream, hello, now=self.now)
+        answer, trouble = self.b.greeted_by(stream, hello, now=self.now)
         trouble = trouble or self.a.received(answer, self.now).trouble
         if trouble:
             self.hang_up()
@@ -243,9 +243,9 @@ def test_an_older_stream_is_never_taken_for_a_newer_one() -> None:
     pair = Pair()
     first, second = (read_hello(pair.a.dialled(stream, NOW)) for stream in (1, 2))
     assert first is not None and second is not None
-    assert pair.b.met(2, second, now=NOW)[1] == ""
-    assert pair.b.met(1, first, now=NOW)[1] == "a newer stream is known"
-    assert pair.b.met(3, second, now=NOW)[1] == "a newer stream is known"
+    assert pair.b.greeted_by(2, second, now=NOW)[1] == ""
+    assert pair.b.greeted_by(1, first, now=NOW)[1] == "a newer stream is known"
+    assert pair.b.greeted_by(3, second, now=NOW)[1] == "a newer stream is known"
     assert pair.b.stream == 2 and pair.b.greeted
 
 
@@ -264,7 +264,7 @@ def test_only_the_lower_member_dials() -> None:
     assert pair.a.dial_s() is not None and pair.b.dial_s() is None
     hello = read_hello(pair.b.dialled(1, NOW))
     assert hello is not None
-    assert pair.a.met(1, hello, now=NOW)[1] == "this side dials"
+    assert pair.a.greeted_by(1, hello, now=NOW)[1] == "this side dials"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_greeting_for_somebody_else_is_refused(change: dict[str, object]) -> N
     pair = Pair()
     hello = read_hello(pair.a.dialled(1, NOW))
     assert hello is not None
-    assert pair.b.met(1, msgspec.structs.replace(hello, **change), now=NOW)[1]
+    assert pair.b.greeted_by(1, msgspec.structs.replace(hello, **change), now=NOW)[1]
     assert pair.b.stream is None
 
 
@@ -325,20 +325,20 @@ def test_a_peer_that_forgot_while_nothing_was_open_loses_nothing() -> None:
 
 def test_a_stream_without_progress_is_given_up() -> None:
     pair = Pair()
-    assert pair.a.look(NOW) == "" and pair.a.stall_s() is None
+    assert pair.a.overdue(NOW) == "" and pair.a.stall_s() is None
     pair.a.dialled(1, NOW)
-    assert pair.a.look(NOW + p.STALL_S_MAX - 1) == ""
-    assert pair.a.look(NOW + p.STALL_S_MAX) == "no greeting"
+    assert pair.a.overdue(NOW + p.STALL_S_MAX - 1) == ""
+    assert pair.a.overdue(NOW + p.STALL_S_MAX) == "no greeting"
     pair = joined()
     assert pair.a.stall_s() is None, "a quiet stream may stay"
     send(pair.a, 1)
     frames = pair.a.frames(NOW + 100)
-    assert pair.a.look(NOW + 100) == ""
+    assert pair.a.overdue(NOW + 100) == ""
     pair.now = NOW + 100 + p.STALL_S_MAX
-    assert pair.a.look(pair.now) == "no progress"
+    assert pair.a.overdue(pair.now) == "no progress"
     pair.hear(pair.b, frames)
     pair.hear(pair.a, pair.b.frames(pair.now))
-    assert pair.a.look(pair.now) == ""
+    assert pair.a.overdue(pair.now) == ""
 
 
 def test_parcels_of_the_peer_do_not_hide_that_ours_was_lost() -> None:
@@ -347,12 +347,12 @@ def test_parcels_of_the_peer_do_not_hide_that_ours_was_lost() -> None:
     send(pair.a, 1, 2)
     assert len(pair.a.frames(NOW)) == 1, "and it is lost"
     for second in range(1, int(STALL_S_MAX) + 1):
-        assert pair.a.look(NOW + second - 0.1) == ""
+        assert pair.a.overdue(NOW + second - 0.1) == ""
         pair.now = NOW + second
         send(pair.b, second)
         assert pair.hear(pair.a, pair.b.frames(pair.now)) == ""
         pair.a.frames(pair.now)
-    assert pair.a.look(pair.now) == "no progress"
+    assert pair.a.overdue(pair.now) == "no progress"
 
 
 def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> None:
@@ -387,7 +387,7 @@ def test_a_stream_that_lived_long_makes_up_for_those_that_failed() -> None:
 def test_how_long_a_peer_is_out_of_reach() -> None:
     pair = Pair()
     assert pair.a.down_since_s is None
-    pair.a.look(NOW)
+    pair.a.overdue(NOW)
     assert pair.a.down_since_s == NOW
     assert pair.join() == "" and pair.a.down_since_s is None
     pair.now = NOW + 7
@@ -428,16 +428,16 @@ def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     a, b = Link("a", "b", birth=1, limits=at_once()), Link("b", "a", birth=1, limits=at_once())
     hello = read_hello(a.dialled(1, 0.0))
     assert hello is not None
-    answer, trouble = b.met(1, hello, now=0.0)
+    answer, trouble = b.greeted_by(1, hello, now=0.0)
     assert not trouble and not a.received(answer, 0.0).trouble
     assert a.frames(PING_S - 0.1) == [] and b.ping_s() is None
     (ping,) = a.frames(PING_S)
     assert b.received(ping, PING_S).batches == []
     (pong,) = b.frames(PING_S)
     a.received(pong, PING_S)
-    assert a.idle and a.look(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
+    assert a.idle and a.overdue(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
     a.frames(2 * PING_S)  # and now nobody answers
-    assert a.look(2 * PING_S + STALL_S_MAX) == "no progress"
+    assert a.overdue(2 * PING_S + STALL_S_MAX) == "no progress"
 
 
 def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
@@ -472,6 +472,6 @@ def test_a_large_parcel_on_a_slow_link_has_its_time() -> None:
     pair = joined()
     pair.a.send(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
     (large,) = pair.a.frames(NOW)
-    assert pair.a.look(NOW + STALL_S_MAX + 7.9) == ""
-    assert pair.a.look(NOW + STALL_S_MAX + 8.1) == "no progress"
+    assert pair.a.overdue(NOW + STALL_S_MAX + 7.9) == ""
+    assert pair.a.overdue(NOW + STALL_S_MAX + 8.1) == "no progress"
     assert len(large) > 8 * SLOWEST_BYTES_PER_S

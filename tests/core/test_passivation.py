@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.runtime.core.digest import digest
-from peloton.runtime.core.passivation import COLD_AFTER_S, COLD_PER_LOOK_MAX, Idleness
+from peloton.runtime.core.passivation import COLD_AFTER_S, COLD_PER_CHECK_MAX, Idleness
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -86,10 +86,10 @@ def test_what_is_looked_at_while_cold_counts_as_touched():
 
 def test_so_many_a_look_are_packed_and_the_rest_at_once_after():
     idleness = Idleness(10.0)
-    keys = [key("note", at) for at in range(COLD_PER_LOOK_MAX + 5)]
+    keys = [key("note", at) for at in range(COLD_PER_CHECK_MAX + 5)]
     idleness.touch(keys, 100.0)
     assert idleness.idle(105.0) == [] and idleness.next_s == 115.0
-    assert len(idleness.idle(115.0)) == COLD_PER_LOOK_MAX
+    assert len(idleness.idle(115.0)) == COLD_PER_CHECK_MAX
     assert idleness.next_s == 115.0
-    assert idleness.idle(115.0) == keys[COLD_PER_LOOK_MAX:]
+    assert idleness.idle(115.0) == keys[COLD_PER_CHECK_MAX:]
     assert idleness.next_s is None

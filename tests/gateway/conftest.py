@@ -12,10 +12,10 @@ from tests.gateway import fleet_fixture as t
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("town")
+    return tmp_path_factory.mktemp("deployment")
 
 
 @pytest.fixture(scope="module")
-def town(folder: Path) -> Iterator[t.Town]:
+def deployment(folder: Path) -> Iterator[t.Deployment]:
     with t.running(folder) as found:
         yield found

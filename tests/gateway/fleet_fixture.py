@@ -29,9 +29,9 @@ from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.server import build_server
 from peloton.kinds import kinds
-from peloton.machines import PlacerMachine
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.placement.messages import Label
+from peloton.placer_service import PlacerService
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -47,7 +47,7 @@ WAIT_S_MAX = 60.0
 RECEIVE_BYTES_MAX = 16 * 1024 * 1024
 
 
-class Town:
+class Deployment:
     """The stubs, and the pool `/work` that may use everything."""
 
     def __init__(self, region: Any, channel: grpc.Channel, *, http: Address) -> None:
@@ -144,7 +144,7 @@ def default_config(seconds: float = 0.02, code: int = 0) -> task_pb2.TaskConfig:
 @contextlib.contextmanager
 def running(
     folder: Path, journal: SqliteJournal | None = None, *, backend: Backend | None = None
-) -> Iterator[Town]:
+) -> Iterator[Deployment]:
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
     backend = backend or simulated.SimulatedBackend(HOSTS)
@@ -153,7 +153,7 @@ def running(
         journal or SqliteJournal(folder / "journal.db"),
         sizes=SIZES,
         clock=SystemClock(),
-        services={"placer": PlacerMachine(inventories), backend.key: backend},
+        services={"placer": PlacerService(inventories), backend.key: backend},
     )
     http = server = None
     try:
@@ -177,7 +177,7 @@ def running(
         )
         server.start()
         with grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options=CHANNEL) as channel:
-            yield Town(region, channel, http=http.address)
+            yield Deployment(region, channel, http=http.address)
     finally:
         if server is not None:
             server.stop(0).wait(5)

@@ -13,7 +13,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
-from tests.gateway.fleet_fixture import Town, default_config
+from tests.gateway.fleet_fixture import Deployment, default_config
 
 NAN, INF = float("nan"), float("inf")
 REFUSAL_S_MAX = 2.0  # milliseconds in truth; machines under test are slow
@@ -130,85 +130,89 @@ CONFIGS: list[tuple[str, Change, str]] = [
 @pytest.mark.parametrize(
     ("change", "text"), [row[1:] for row in CONFIGS], ids=[row[0] for row in CONFIGS]
 )
-def test_a_config_that_cannot_be_meant(town: Town, change: Change, text: str) -> None:
-    request = town.request(3)
+def test_a_config_that_cannot_be_meant(deployment: Deployment, change: Change, text: str) -> None:
+    request = deployment.request(3)
     request.id.value = str(uuid.uuid4())
     change(request.config)
     began = time.monotonic()
-    answer = town.jobs.Create(request)
+    answer = deployment.jobs.Create(request)
     assert time.monotonic() - began < REFUSAL_S_MAX
     assert text in answer.error.invalidConfig.message
     assert answer.error.invalidConfig.id == request.id
-    assert town.jobs.Get(job.GetRequest(id=request.id)).error.HasField("notFound")
+    assert deployment.jobs.Get(job.GetRequest(id=request.id)).error.HasField("notFound")
 
 
 @pytest.mark.parametrize(
     "name", ["x", "../../etc", "0" * 32, "{9f6b1c1e-0d5c-4b7e-8a6f-1f2e3d4c5b6a}", " "]
 )
-def test_an_id_that_is_no_uuid(town: Town, name: str) -> None:
-    request = town.request()
+def test_an_id_that_is_no_uuid(deployment: Deployment, name: str) -> None:
+    request = deployment.request()
     request.id.value = name
-    error = town.jobs.Create(request).error
+    error = deployment.jobs.Create(request).error
     assert error.invalidJobId.message == "JobID must be valid UUID"
     assert error.invalidJobId.id.value == name
 
 
-def test_the_id_is_looked_at_before_the_pool_and_the_pool_before_the_config(town: Town) -> None:
-    request = town.request()
+def test_the_id_is_looked_at_before_the_pool_and_the_pool_before_the_config(
+    deployment: Deployment,
+) -> None:
+    request = deployment.request()
     request.config.instanceCount = 0
     request.config.respoolID.value = "nothing"
-    assert town.jobs.Create(request).error.invalidConfig.message == "resource pool not found"
+    assert deployment.jobs.Create(request).error.invalidConfig.message == "resource pool not found"
     request.id.value = "x"
-    assert town.jobs.Create(request).error.HasField("invalidJobId")
+    assert deployment.jobs.Create(request).error.HasField("invalidJobId")
 
 
-def test_a_pool_with_children_takes_no_jobs(town: Town) -> None:
-    parent = town.make_pool("parent")
-    town.make_pool("child", parent, cpu=0.0)
-    request = town.request()
+def test_a_pool_with_children_takes_no_jobs(deployment: Deployment) -> None:
+    parent = deployment.make_pool("parent")
+    deployment.make_pool("child", parent, cpu=0.0)
+    request = deployment.request()
     request.config.respoolID.value = parent
-    text = town.jobs.Create(request).error.invalidConfig.message
+    text = deployment.jobs.Create(request).error.invalidConfig.message
     assert text == "cannot submit jobs to a non leaf resource pool"
 
 
-def test_secrets_are_refused(town: Town) -> None:
-    request = town.request()
+def test_secrets_are_refused(deployment: Deployment) -> None:
+    request = deployment.request()
     request.secrets.append(peloton_pb2.Secret(path="/x"))
     with pytest.raises(grpc.RpcError) as caught:
-        town.jobs.Create(request)
+        deployment.jobs.Create(request)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert caught.value.details() == "secrets not supported by cluster"
 
 
-def test_a_request_without_anything(town: Town) -> None:
-    answer = town.jobs.Create(job.CreateRequest())
+def test_a_request_without_anything(deployment: Deployment) -> None:
+    answer = deployment.jobs.Create(job.CreateRequest())
     assert answer.error.invalidConfig.message == "resource pool ID is null"
 
 
-def test_more_bytes_than_a_server_takes(town: Town) -> None:
-    request = town.request(100)
+def test_more_bytes_than_a_server_takes(deployment: Deployment) -> None:
+    request = deployment.request(100)
     for instance in range(100):
         config = default_config()
         config.command.value = "x" * 200_000
         request.config.instanceConfig[instance].CopyFrom(config)
     with pytest.raises(grpc.RpcError) as caught:
-        town.jobs.Create(request)
+        deployment.jobs.Create(request)
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-def test_own_configs_that_no_entry_could_hold(town: Town) -> None:
-    request = town.request(1000)
+def test_own_configs_that_no_entry_could_hold(deployment: Deployment) -> None:
+    request = deployment.request(1000)
     for instance in range(1000):
         request.config.instanceConfig[instance].command.value = "x" * 1500
-    text = town.jobs.Create(request).error.invalidConfig.message
+    text = deployment.jobs.Create(request).error.invalidConfig.message
     assert "own configs of a slice's instances take more than 4000000 bytes" in text
 
 
-def test_own_configs_larger_than_a_part_of_a_checkpoint(town: Town) -> None:
+def test_own_configs_larger_than_a_part_of_a_checkpoint(deployment: Deployment) -> None:
     for _ in range(3):
-        request = town.request(1000)
+        request = deployment.request(1000)
         for instance in range(1000):
             request.config.instanceConfig[instance].command.value = "x" * 800
-        made = town.jobs.Create(request)
+        made = deployment.jobs.Create(request)
         assert made.jobId.value, made.error
-        assert town.jobs.Get(job.GetRequest(id=made.jobId)).jobInfo.config.instanceCount == 1000
+        assert (
+            deployment.jobs.Get(job.GetRequest(id=made.jobId)).jobInfo.config.instanceCount == 1000
+        )

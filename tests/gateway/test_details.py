@@ -13,12 +13,12 @@ from grpc_status import rpc_status
 from peloton.gateway import cluster_client
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Unavailable
-from tests.gateway.fleet_fixture import Town
+from tests.gateway.fleet_fixture import Deployment
 
 
-def test_a_wrong_field_is_named_in_the_details(town: Town) -> None:
+def test_a_wrong_field_is_named_in_the_details(deployment: Deployment) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        town.ops.Story(ops.StoryRequest(key="shoe/1"))
+        deployment.ops.Story(ops.StoryRequest(key="shoe/1"))
     status = rpc_status.from_call(caught.value)
     assert status is not None
     bad = error_details_pb2.BadRequest()

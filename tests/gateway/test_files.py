@@ -14,7 +14,7 @@ from peloton.gateway.http import HttpServer
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.ports import ShardId
-from tests.gateway.fleet_fixture import Town
+from tests.gateway.fleet_fixture import Deployment
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +83,8 @@ def test_what_is_seen(runs: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def get(town: Town, path: str, host: str = "localhost") -> tuple[int, bytes, str]:
-    link = http.client.HTTPConnection(town.http.host, town.http.port, timeout=60)
+def get(deployment: Deployment, path: str, host: str = "localhost") -> tuple[int, bytes, str]:
+    link = http.client.HTTPConnection(deployment.http.host, deployment.http.port, timeout=60)
     try:
         link.putrequest("GET", path, skip_host=True)
         link.putheader("Host", host)
@@ -95,13 +95,13 @@ def get(town: Town, path: str, host: str = "localhost") -> tuple[int, bytes, str
         link.close()
 
 
-def test_files_over_http(town: Town, runs: Path) -> None:
+def test_files_over_http(deployment: Deployment, runs: Path) -> None:
     for path in ("/files/download?path=/run-1/stdout", "/files/run-1/stdout"):
-        assert get(town, path) == (200, b"hello\n", "application/octet-stream")
-    status, body, _ = get(town, "/files/download?path=/run-1/deep/er/file")
+        assert get(deployment, path) == (200, b"hello\n", "application/octet-stream")
+    status, body, _ = get(deployment, "/files/download?path=/run-1/deep/er/file")
     assert (status, body) == (200, bytes(range(256)) * 1000)
-    assert get(town, "/files/run-1/empty")[:2] == (200, b"")
-    status, body, kind = get(town, "/files/browse?path=/run-1/deep")
+    assert get(deployment, "/files/run-1/empty")[:2] == (200, b"")
+    status, body, kind = get(deployment, "/files/browse?path=/run-1/deep")
     assert (status, kind) == (200, "application/json")
     assert [entry["path"] for entry in json.loads(body)] == ["/run-1/deep/er"]
     for path in (
@@ -114,23 +114,25 @@ def test_files_over_http(town: Town, runs: Path) -> None:
         "/files/browse?path=/run-1/stdout",
         "/files/download?path=/run-1/pipe",
     ):
-        assert get(town, path)[0] == 404, path
-    assert get(town, "/files/browse")[0] == 400
+        assert get(deployment, path)[0] == 404, path
+    assert get(deployment, "/files/browse")[0] == 400
 
 
-def test_a_web_page_that_points_its_own_name_here_sees_nothing(town: Town, runs: Path) -> None:
+def test_a_web_page_that_points_its_own_name_here_sees_nothing(
+    deployment: Deployment, runs: Path
+) -> None:
     for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "10.0.0.1"):
-        assert get(town, "/files/run-1/stdout", host)[0] == 403, host
+        assert get(deployment, "/files/run-1/stdout", host)[0] == 403, host
     for host in ("localhost:5297", "127.0.0.1", "[::1]:5297"):
-        assert get(town, "/files/run-1/stdout", host)[0] == 200, host
+        assert get(deployment, "/files/run-1/stdout", host)[0] == 200, host
 
 
-def test_health_version_and_metrics(town: Town) -> None:
-    assert get(town, "/health")[:2] == get(town, "/ready")[:2] == (200, b"OK\n")
-    assert get(town, "/version")[0] == 200
-    body = get(town, "/metrics")[1].decode()
+def test_health_version_and_metrics(deployment: Deployment) -> None:
+    assert get(deployment, "/health")[:2] == get(deployment, "/ready")[:2] == (200, b"OK\n")
+    assert get(deployment, "/version")[0] == 200
+    body = get(deployment, "/metrics")[1].decode()
     assert "peloton_healthy 1.0" in body
-    assert get(town, "/nothing")[0] == 404
+    assert get(deployment, "/nothing")[0] == 404
 
 
 class Ill:
@@ -194,11 +196,13 @@ def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
         HttpServer(Address("0.0.0.0", 0), Ill(live=True), sandboxes=tmp_path)  # type: ignore[arg-type]
 
 
-def test_a_file_is_had_from_a_byte_on(town: Town, runs: Path) -> None:
+def test_a_file_is_had_from_a_byte_on(deployment: Deployment, runs: Path) -> None:
     """Who follows a file asks for what it has not had."""
 
     def asked(span: str) -> tuple[int, str | None, bytes]:
-        connection = http.client.HTTPConnection(town.http.host, town.http.port, timeout=60)
+        connection = http.client.HTTPConnection(
+            deployment.http.host, deployment.http.port, timeout=60
+        )
         path = "/files/download?path=/run-1/stdout"
         connection.request("GET", path, headers={"Range": span} if span else {})
         answer = connection.getresponse()

@@ -9,16 +9,16 @@ from pathlib import Path
 import grpc
 
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from tests.gateway.fleet_fixture import Town, running
+from tests.gateway.fleet_fixture import Deployment, running
 
 PAGES = 300
 JOBS_MAX = 400
 UNCLEAR = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-def ready(town: Town) -> tuple[int, str]:
+def ready(deployment: Deployment) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{town.http}/ready", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{deployment.http}/ready", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -26,16 +26,16 @@ def ready(town: Town) -> tuple[int, str]:
 
 def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db", page_count_max=PAGES)
-    with running(tmp_path, journal) as town:
-        request = town.request(1)
+    with running(tmp_path, journal) as deployment:
+        request = deployment.request(1)
         request.config.defaultConfig.command.value = "#" * 20_000
         made, code, why = [], 200, ""
         for _ in range(JOBS_MAX):
             try:
-                made.append(town.create(request, timeout=3))
+                made.append(deployment.create(request, timeout=3))
             except grpc.RpcError as error:
                 assert isinstance(error, grpc.Call) and error.code() in UNCLEAR
-                code, why = ready(town)
+                code, why = ready(deployment)
                 # A disk that is busy for seconds is not full, and nothing says so.
                 if code == 503:
                     break
@@ -43,7 +43,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         assert code == 503
         assert "full" in why
         journal.page_count_max = None  # somebody made room
-        town.until(lambda: ready(town)[0] == 200)
+        deployment.until(lambda: ready(deployment)[0] == 200)
         for job in made:
-            assert town.ended(job).state == "SUCCEEDED"
-        assert town.ended(town.create(request)).state == "SUCCEEDED"
+            assert deployment.ended(job).state == "SUCCEEDED"
+        assert deployment.ended(deployment.create(request)).state == "SUCCEEDED"

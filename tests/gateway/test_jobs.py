@@ -13,27 +13,29 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import job_create
-from tests.gateway.fleet_fixture import Town, default_config, named
+from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 
-def test_a_job_from_creation_to_end(town: Town) -> None:
-    job_id = town.create(town.request(3, ldapGroups=["g"], labels=[{"key": "a", "value": "b"}]))
-    ended = town.ended(job_id)
+def test_a_job_from_creation_to_end(deployment: Deployment) -> None:
+    job_id = deployment.create(
+        deployment.request(3, ldapGroups=["g"], labels=[{"key": "a", "value": "b"}])
+    )
+    ended = deployment.ended(job_id)
     assert (ended.state, ended.exit_code, dict(ended.counts)) == ("SUCCEEDED", 0, {"SUCCEEDED": 3})
-    info = town.job(job_id)
+    info = deployment.job(job_id)
     assert info.runtime.state == info.runtime.goalState == job.SUCCEEDED
     assert dict(info.runtime.taskStats) == {"SUCCEEDED": 3}
     assert (info.runtime.configurationVersion, info.runtime.desiredStateVersion) == (1, 1)
     times = [info.runtime.creationTime, info.runtime.startTime, info.runtime.completionTime]
     assert times == sorted(times)
     assert all(len(text) == len("2019-10-01T00:00:00.000000000Z") for text in times)
-    assert info.config.respoolID.value == town.pool
+    assert info.config.respoolID.value == deployment.pool
     assert list(info.config.ldapGroups) == ["g"]
     assert info.config.labels[0] == peloton_pb2.Label(key="a", value="b")
 
 
-def test_a_config_is_read_back_as_it_was_written(town: Town) -> None:
-    request = town.request(3)
+def test_a_config_is_read_back_as_it_was_written(deployment: Deployment) -> None:
+    request = deployment.request(3)
     default = request.config.defaultConfig
     default.container.type = default.container.DOCKER
     default.container.docker.image = "debian"
@@ -45,83 +47,83 @@ def test_a_config_is_read_back_as_it_was_written(town: Town) -> None:
     label.label.key, label.label.value = "rack", "r1"
     own = request.config.instanceConfig[1]
     own.name, own.command.value = "other", "false"
-    read = town.job(town.create(request)).config
+    read = deployment.job(deployment.create(request)).config
     assert read.changeLog.version == 1
     read.ClearField("changeLog")
     assert read == request.config
 
 
-def test_an_id_of_the_clients_choice_is_taken_once(town: Town) -> None:
-    request = town.request()
+def test_an_id_of_the_clients_choice_is_taken_once(deployment: Deployment) -> None:
+    request = deployment.request()
     request.id.value = str(uuid.uuid4())
-    assert town.create(request) == request.id.value
-    again = town.jobs.Create(request)
+    assert deployment.create(request) == request.id.value
+    again = deployment.jobs.Create(request)
     assert again.jobId == again.error.alreadyExists.id == request.id
     assert "already exists" in again.error.alreadyExists.message
 
 
-def test_a_request_key_makes_one_job_whatever_happens(town: Town) -> None:
-    request = town.request()
+def test_a_request_key_makes_one_job_whatever_happens(deployment: Deployment) -> None:
+    request = deployment.request()
     key = (("peloton-request-key", f"k-{uuid.uuid4()}"),)
-    first = town.create(request, metadata=key)
-    assert town.create(request, metadata=key) == first
+    first = deployment.create(request, metadata=key)
+    assert deployment.create(request, metadata=key) == first
     request.config.name = "another"
     with pytest.raises(grpc.RpcError) as caught:
-        town.jobs.Create(request, metadata=key)
+        deployment.jobs.Create(request, metadata=key)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "another body" in caught.value.details()
 
 
 def test_a_job_too_large_for_one_message_is_said_in_pieces(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_create, "WHOLE_BYTES_MAX", 1000)
-    request = town.request(2500)
+    request = deployment.request(2500)
     for instance in range(0, 2500, 5):
         request.config.instanceConfig[instance].labels.add(key="filler", value="x" * 300)
     key = (("peloton-request-key", f"k-{uuid.uuid4()}"),)
-    job_id = town.create(request, metadata=key)
-    assert town.create(request, metadata=key) == job_id
-    assert len(town.job(job_id).config.instanceConfig) == 500
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
-    town.ended(job_id)
+    job_id = deployment.create(request, metadata=key)
+    assert deployment.create(request, metadata=key) == job_id
+    assert len(deployment.job(job_id).config.instanceConfig) == 500
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    deployment.ended(job_id)
 
 
-def test_a_job_that_failed_says_its_code(town: Town) -> None:
-    job_id = town.create(town.request(2, defaultConfig=default_config(code=3)))
-    ended = town.ended(job_id)
+def test_a_job_that_failed_says_its_code(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(2, defaultConfig=default_config(code=3)))
+    ended = deployment.ended(job_id)
     assert (ended.state, ended.exit_code) == ("FAILED", 3)
 
 
-def test_unknown_jobs(town: Town) -> None:
+def test_unknown_jobs(deployment: Deployment) -> None:
     for name in (str(uuid.uuid4()), "x", ""):
-        answer = town.jobs.Get(job.GetRequest(id=named(name)))
+        answer = deployment.jobs.Get(job.GetRequest(id=named(name)))
         assert answer.error.notFound.message == "job not found"
         assert answer.error.HasField("getRuntimeFail")
         with pytest.raises(grpc.RpcError) as caught:
-            town.jobs.Delete(job.DeleteRequest(id=named(name)))
+            deployment.jobs.Delete(job.DeleteRequest(id=named(name)))
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
         assert caught.value.details() == "job not found"
 
 
-def test_a_job_is_deleted_once_it_has_ended(town: Town) -> None:
-    job_id = town.create(town.request(2, defaultConfig=default_config(seconds=60)))
+def test_a_job_is_deleted_once_it_has_ended(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(2, defaultConfig=default_config(seconds=60)))
     with pytest.raises(grpc.RpcError) as caught:
-        town.jobs.Delete(job.DeleteRequest(id=named(job_id)))
+        deployment.jobs.Delete(job.DeleteRequest(id=named(job_id)))
     assert caught.value.code() == grpc.StatusCode.INTERNAL
     assert "Job is not in a terminal state" in caught.value.details()
-    active = town.jobs.GetActiveJobs(job.GetActiveJobsRequest()).ids
+    active = deployment.jobs.GetActiveJobs(job.GetActiveJobsRequest()).ids
     assert job_id in {found.value for found in active}
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
-    assert town.ended(job_id).state == "KILLED"
-    assert town.job(job_id).runtime.goalState == job.KILLED
-    town.jobs.Delete(job.DeleteRequest(id=named(job_id)))
-    assert town.jobs.Get(job.GetRequest(id=named(job_id))).error.HasField("notFound")
-    assert job_id not in ids(town, job.QuerySpec(name="test"))
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    assert deployment.ended(job_id).state == "KILLED"
+    assert deployment.job(job_id).runtime.goalState == job.KILLED
+    deployment.jobs.Delete(job.DeleteRequest(id=named(job_id)))
+    assert deployment.jobs.Get(job.GetRequest(id=named(job_id))).error.HasField("notFound")
+    assert job_id not in ids(deployment, job.QuerySpec(name="test"))
 
 
-def test_the_short_names_of_older_clients(town: Town) -> None:
-    job_id = town.create(town.request())
+def test_the_short_names_of_older_clients(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request())
     for name, sent, kind in (
         ("peloton.api.job.JobManager/Get", job.GetRequest(id=named(job_id)), job.GetResponse),
         (
@@ -130,7 +132,7 @@ def test_the_short_names_of_older_clients(town: Town) -> None:
             task.GetResponse,
         ),
     ):
-        call = town.channel.unary_unary(
+        call = deployment.channel.unary_unary(
             f"/{name}",
             request_serializer=type(sent).SerializeToString,
             response_deserializer=kind.FromString,
@@ -142,24 +144,24 @@ def test_the_short_names_of_older_clients(town: Town) -> None:
 # ---- queries ----
 
 
-def ids(town: Town, spec: job.QuerySpec, **more: object) -> list[str]:
+def ids(deployment: Deployment, spec: job.QuerySpec, **more: object) -> list[str]:
     request = job.QueryRequest(spec=spec, summaryOnly=True, **more)  # type: ignore[arg-type]
     request.spec.pagination.limit = request.spec.pagination.limit or 100
-    answer = town.jobs.Query(request)
+    answer = deployment.jobs.Query(request)
     assert not answer.HasField("error"), answer
     return [found.id.value for found in answer.results]
 
 
-def test_queries_choose(town: Town) -> None:
+def test_queries_choose(deployment: Deployment) -> None:
     mark = str(uuid.uuid4())
     label = peloton_pb2.Label(key="mark", value=mark)
     made = []
     for name in ("one", "two", "three"):
-        request = town.request(name=f"{name}-{mark}", labels=[label], owningTeam=f"of-{name}")
+        request = deployment.request(name=f"{name}-{mark}", labels=[label], owningTeam=f"of-{name}")
         if name == "two":
             request.config.defaultConfig.command.value = f"echo {mark[:8]}-needle"
-        made.append(town.create(request))
-        town.ended(made[-1])
+        made.append(deployment.create(request))
+        deployment.ended(made[-1])
     one, two, three = made
     Q = job.QuerySpec
     cases = [
@@ -179,17 +181,17 @@ def test_queries_choose(town: Town) -> None:
         (Q(labels=[label], creationTimeRange={"min": {"seconds": 1}}), {one, two, three}),
     ]
     for spec, wanted in cases:
-        assert set(ids(town, spec)) == wanted, spec
-    assert ids(town, Q(labels=[label])) == [three, two, one]  # the newest first
-    assert ids(town, Q(labels=[label]), respoolID={"value": "root"}) == []
+        assert set(ids(deployment, spec)) == wanted, spec
+    assert ids(deployment, Q(labels=[label])) == [three, two, one]  # the newest first
+    assert ids(deployment, Q(labels=[label]), respoolID={"value": "root"}) == []
     by_name = query.OrderBy(order=query.OrderBy.ASC, property={"value": "name"})
     pages = query.PaginationSpec(orderBy=[by_name], offset=1, limit=1)
-    assert ids(town, Q(labels=[label], pagination=pages)) == [three]
+    assert ids(deployment, Q(labels=[label], pagination=pages)) == [three]
     pages = query.PaginationSpec(orderBy=[by_name], maxLimit=2)
-    assert ids(town, Q(labels=[label], pagination=pages)) == [one, three]
+    assert ids(deployment, Q(labels=[label], pagination=pages)) == [one, three]
 
 
-def test_queries_that_cannot_be_meant(town: Town) -> None:
+def test_queries_that_cannot_be_meant(deployment: Deployment) -> None:
     pages = query.PaginationSpec(orderBy=[query.OrderBy(property={"value": "shoe_size"})])
     backwards = {"min": {"seconds": 9}, "max": {"seconds": 1}}
     for spec, text in (
@@ -197,15 +199,17 @@ def test_queries_that_cannot_be_meant(town: Town) -> None:
         (job.QuerySpec(creationTimeRange=backwards), "creationTimeRange: max is before min"),
         (job.QuerySpec(completionTimeRange=backwards), "completionTimeRange"),
     ):
-        assert text in town.jobs.Query(job.QueryRequest(spec=spec)).error.err.message
+        assert text in deployment.jobs.Query(job.QueryRequest(spec=spec)).error.err.message
 
 
-def test_a_query_without_a_spec_is_empty_and_one_with_records_has_configs(town: Town) -> None:
-    request = town.request(2, name=f"n-{time.time()}")
+def test_a_query_without_a_spec_is_empty_and_one_with_records_has_configs(
+    deployment: Deployment,
+) -> None:
+    request = deployment.request(2, name=f"n-{time.time()}")
     request.config.instanceConfig[0].command.value = "x"
-    town.create(request)
-    assert town.jobs.Query(job.QueryRequest()) == job.QueryResponse()
-    found = town.jobs.Query(job.QueryRequest(spec=job.QuerySpec(name=request.config.name)))
+    deployment.create(request)
+    assert deployment.jobs.Query(job.QueryRequest()) == job.QueryResponse()
+    found = deployment.jobs.Query(job.QueryRequest(spec=job.QuerySpec(name=request.config.name)))
     assert found.pagination.total == 1
     assert found.records[0].config.defaultConfig == request.config.defaultConfig
     assert not found.records[0].config.instanceConfig

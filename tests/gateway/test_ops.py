@@ -19,255 +19,266 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Bits, Key
-from tests.gateway.fleet_fixture import HOSTS, Town, default_config, named, pool_config
+from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, named, pool_config
 
 
-def stop(town: Town, job_id: str) -> None:
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
-    town.ended(job_id)
+def stop(deployment: Deployment, job_id: str) -> None:
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    deployment.ended(job_id)
 
 
-def test_why_a_pool_is_waited_for(town: Town) -> None:
-    narrow = town.make_pool("narrow", cpu=0.2)
-    request = town.request(5, defaultConfig=default_config(seconds=60))
+def test_why_a_pool_is_waited_for(deployment: Deployment) -> None:
+    narrow = deployment.make_pool("narrow", cpu=0.2)
+    request = deployment.request(5, defaultConfig=default_config(seconds=60))
     request.config.respoolID.value = narrow
-    job_id = town.create(request)
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 2)
 
     def held_up() -> Any:
-        reasons = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        reasons = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
         return reasons if [one.code for one in reasons] == ["pool-limit"] else None
 
-    (reason,) = town.until(held_up)
+    (reason,) = deployment.until(held_up)
     assert (reason.code, reason.instances, reason.position) == ("pool-limit", 3, 1)
     assert reason.text.startswith("3 instances: ")
     assert "limit of pool /narrow reached: cpu" in reason.text
-    only = town.ops.Why(ops.WhyRequest(job_id=job_id, instance=4)).reasons
+    only = deployment.ops.Why(ops.WhyRequest(job_id=job_id, instance=4)).reasons
     assert [(one.instance, one.instances, one.position) for one in only] == [(4, 1, 3)]
-    waiting = town.task(job_id, 4).result.runtime
+    waiting = deployment.task(job_id, 4).result.runtime
     assert (waiting.state, waiting.reason) == (task.PENDING, "pool-limit")
     assert "limit of pool /narrow reached" in waiting.message
     running = next(
         info.instanceId
-        for info in town.tasks.List(task.ListRequest(jobId=named(job_id))).result.value.values()
+        for info in deployment.tasks.List(
+            task.ListRequest(jobId=named(job_id))
+        ).result.value.values()
         if info.runtime.state == task.RUNNING
     )
-    (runs,) = town.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
+    (runs,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
     assert (runs.code, runs.state) == ("running", "RUNNING")
     assert runs.text.startswith("runs on ")
     assert "; place " in waiting.message
-    stop(town, job_id)
+    stop(deployment, job_id)
 
 
-def test_why_a_pool_will_never_admit_it(town: Town) -> None:
-    shrunk = town.make_pool("shrunk", cpu=5.0)
+def test_why_a_pool_will_never_admit_it(deployment: Deployment) -> None:
+    shrunk = deployment.make_pool("shrunk", cpu=5.0)
 
     def create(cpus: float) -> str:
         config = default_config(seconds=60)
         config.resource.cpuLimit = cpus
-        request = town.request(1, defaultConfig=config)
+        request = deployment.request(1, defaultConfig=config)
         request.config.respoolID.value = shrunk
-        return town.create(request)
+        return deployment.create(request)
 
     def only(job_id: str) -> ops.Reason:
-        return town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons[0]
+        return deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons[0]
 
     holder = create(3.0)
-    town.until(lambda: only(holder).code == "running")
+    deployment.until(lambda: only(holder).code == "running")
     waits = create(4.0)
-    town.until(lambda: only(waits).code == "pool-limit")
+    deployment.until(lambda: only(waits).code == "pool-limit")
     assert f"; job {holder} holds 3" in only(waits).text
     update = respool.UpdateRequest(config=pool_config("shrunk", cpu=3.5))
     update.id.value = shrunk
-    assert not town.pools.UpdateResourcePool(update).HasField("error")
-    town.until(lambda: only(waits).code == "can-never-run")
+    assert not deployment.pools.UpdateResourcePool(update).HasField("error")
+    deployment.until(lambda: only(waits).code == "can-never-run")
     never = "requested 4 cpu, but the limit of pool /shrunk is 3.5: it can never be admitted"
     assert only(waits).text.startswith(never) and not only(waits).HasField("position")
     behind = create(0.5)
-    town.until(lambda: only(behind).code == "running")
+    deployment.until(lambda: only(behind).code == "running")
     for job_id in (holder, waits, behind):
-        stop(town, job_id)
+        stop(deployment, job_id)
 
 
-def test_a_job_that_its_pool_could_never_admit_is_refused(town: Town) -> None:
-    narrow = town.make_pool("one-cpu", cpu=1.0)
+def test_a_job_that_its_pool_could_never_admit_is_refused(deployment: Deployment) -> None:
+    narrow = deployment.make_pool("one-cpu", cpu=1.0)
 
     def refusal(request: job.CreateRequest) -> str:
         request.config.respoolID.value = narrow
-        return str(town.jobs.Create(request).error.invalidConfig.message)
+        return str(deployment.jobs.Create(request).error.invalidConfig.message)
 
     config = default_config()
     config.resource.cpuLimit = 1.5
-    assert refusal(town.request(2, defaultConfig=config)) == (
+    assert refusal(deployment.request(2, defaultConfig=config)) == (
         "config.defaultConfig.resource.cpuLimit: wants 1.5, but the limit of pool /one-cpu is 1: "
         "it could never be admitted"
     )
     own = {1: config}
-    assert refusal(town.request(2, instanceConfig=own)).startswith("config.instanceConfig[1].")
+    assert refusal(deployment.request(2, instanceConfig=own)).startswith(
+        "config.instanceConfig[1]."
+    )
     # Nobody runs the default: what it wants does not matter.
     small = {0: default_config(), 1: default_config()}
-    assert refusal(town.request(2, defaultConfig=config, instanceConfig=small)) == ""
+    assert refusal(deployment.request(2, defaultConfig=config, instanceConfig=small)) == ""
 
 
-def test_who_fits_no_host_holds_no_room_of_its_pool(town: Town) -> None:
-    tight = town.make_pool("tight", cpu=6.0)
+def test_who_fits_no_host_holds_no_room_of_its_pool(deployment: Deployment) -> None:
+    tight = deployment.make_pool("tight", cpu=6.0)
     big = default_config()
     big.resource.cpuLimit = 5.0
     small = default_config(seconds=0.05)
     small.resource.cpuLimit = 2.0
-    requests = [town.request(1, defaultConfig=big), town.request(3, defaultConfig=small)]
+    requests = [
+        deployment.request(1, defaultConfig=big),
+        deployment.request(3, defaultConfig=small),
+    ]
     for request in requests:
         request.config.respoolID.value = tight
-    first, second = [town.create(request) for request in requests]
-    assert town.ended(second).state == "SUCCEEDED"
-    (reason,) = town.ops.Why(ops.WhyRequest(job_id=first)).reasons
+    first, second = [deployment.create(request) for request in requests]
+    assert deployment.ended(second).state == "SUCCEEDED"
+    (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=first)).reasons
     assert (reason.code, reason.state) == ("can-never-run", "PENDING")
-    stop(town, first)
+    stop(deployment, first)
 
 
-def test_a_job_that_may_run_two_at_once(town: Town) -> None:
-    request = town.request(5, defaultConfig=default_config(seconds=60))
+def test_a_job_that_may_run_two_at_once(deployment: Deployment) -> None:
+    request = deployment.request(5, defaultConfig=default_config(seconds=60))
     request.config.sla.maximumRunningInstances = 2
-    job_id = town.create(request)
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
-    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
     assert (reason.code, reason.state, reason.instances) == ("job-limit", "INITIALIZED", 3)
     assert "2 of at most 2 instances are active" in reason.text
     some = task.StopRequest(jobId=named(job_id))
     some.ranges.add(**{"from": 0, "to": 1})
-    town.tasks.Stop(some)
-    third = town.until(lambda: town.task(job_id, 2).result.runtime.state == task.RUNNING)
-    assert third and town.task(job_id, 3).result.runtime.state == task.INITIALIZED
-    stop(town, job_id)
-    assert dict(town.job(job_id).runtime.taskStats)["KILLED"] == 5
+    deployment.tasks.Stop(some)
+    third = deployment.until(
+        lambda: deployment.task(job_id, 2).result.runtime.state == task.RUNNING
+    )
+    assert third and deployment.task(job_id, 3).result.runtime.state == task.INITIALIZED
+    stop(deployment, job_id)
+    assert dict(deployment.job(job_id).runtime.taskStats)["KILLED"] == 5
 
 
-def test_why_an_instance_was_killed(town: Town) -> None:
-    job_id = town.create(town.request(3, defaultConfig=default_config(seconds=60)))
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 3)
+def test_why_an_instance_was_killed(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(3, defaultConfig=default_config(seconds=60)))
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 3)
     some = task.StopRequest(jobId=named(job_id))
     some.ranges.add(**{"from": 0, "to": 1})
-    town.tasks.Stop(some, metadata=[("rpc-caller", "tool"), ("username", "ann")])
-    town.until(lambda: town.job(job_id).runtime.taskStats["KILLED"] == 1)
-    (killed,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+    deployment.tasks.Stop(some, metadata=[("rpc-caller", "tool"), ("username", "ann")])
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["KILLED"] == 1)
+    (killed,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
     assert (killed.code, killed.state, killed.instances) == ("killed", "KILLED", 1)
     assert killed.text.startswith("stopped on request by ann (unverified): ")
-    only = town.ops.Why(ops.WhyRequest(job_id=job_id, instance=0)).reasons
+    only = deployment.ops.Why(ops.WhyRequest(job_id=job_id, instance=0)).reasons
     assert " on " in only[0].text and only[0].text.endswith("Z")
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)), metadata=[("rpc-caller", "tool")])
-    town.ended(job_id)
-    texts = [one.text for one in town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons]
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)), metadata=[("rpc-caller", "tool")])
+    deployment.ended(job_id)
+    texts = [one.text for one in deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons]
     assert len(texts) == 2
     assert texts[0] == killed.text, "who stopped it first stays"
     assert texts[1].startswith("2 instances: stopped on request by tool (unverified): ")
 
 
-def test_why_a_job_that_went_well(town: Town) -> None:
-    job_id = town.create(town.request(2))
-    town.ended(job_id)
-    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+def test_why_a_job_that_went_well(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(2))
+    deployment.ended(job_id)
+    (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
     assert (reason.code, reason.instances, reason.text) == (
         "succeeded", 2, "2 instances: succeeded"
     )  # fmt: skip
 
 
-def test_why_no_host_fits(town: Town) -> None:
+def test_why_no_host_fits(deployment: Deployment) -> None:
     config = default_config()
     config.resource.cpuLimit = 5.0
-    job_id = town.create(town.request(2, defaultConfig=config))
+    job_id = deployment.create(deployment.request(2, defaultConfig=config))
 
     def counted() -> Any:
-        found = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+        found = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
         return found if found and sum(found[0].counts.values()) == len(HOSTS) else None
 
-    (reason,) = town.until(counted)
+    (reason,) = deployment.until(counted)
     assert (reason.code, reason.instances, reason.state) == ("can-never-run", 2, "PENDING")
     lacks = "no host fits: 3 of 3 hosts lack cpu (requested 5, the largest host has 4)"
     assert lacks in reason.text
     assert 0 <= reason.age_s < 60
-    stop(town, job_id)
+    stop(deployment, job_id)
 
 
-def test_why_a_job_failed(town: Town) -> None:
-    job_id = town.create(town.request(3, defaultConfig=default_config(code=4)))
-    town.ended(job_id)
-    (reason,) = town.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
+def test_why_a_job_failed(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(3, defaultConfig=default_config(code=4)))
+    deployment.ended(job_id)
+    (reason,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id)).reasons
     assert (reason.code, reason.instances, reason.state) == ("failed", 3, "FAILED")
     assert "4" in reason.text
 
 
-def test_waiting_ends_with_the_time(town: Town) -> None:
-    job_id = town.create(town.request(1, defaultConfig=default_config(seconds=60)))
+def test_waiting_ends_with_the_time(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(1, defaultConfig=default_config(seconds=60)))
     for timeout_s in (0.2, 0.0, -5.0, float("nan")):
         began = time.monotonic()
-        answer = town.ops.WaitJob(ops.WaitJobRequest(job_id=job_id, timeout_s=timeout_s))
+        answer = deployment.ops.WaitJob(ops.WaitJobRequest(job_id=job_id, timeout_s=timeout_s))
         assert not answer.done
         assert time.monotonic() - began < 30
-    stop(town, job_id)
+    stop(deployment, job_id)
 
 
 @pytest.mark.parametrize("name", ["9f6b1c1e-0d5c-4b7e-8a6f-1f2e3d4c5b6a", "x", ""])
-def test_unknown_jobs(town: Town, name: str) -> None:
+def test_unknown_jobs(deployment: Deployment, name: str) -> None:
     for call, sent in (
-        (town.ops.Why, ops.WhyRequest(job_id=name)),
-        (town.ops.WaitJob, ops.WaitJobRequest(job_id=name, timeout_s=5)),
+        (deployment.ops.Why, ops.WhyRequest(job_id=name)),
+        (deployment.ops.WaitJob, ops.WaitJobRequest(job_id=name, timeout_s=5)),
     ):
         with pytest.raises(grpc.RpcError) as caught:
             call(sent)
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
-def test_a_story(town: Town) -> None:
-    job_id = town.create(town.request(2))
-    town.ended(job_id)
-    lines = town.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+def test_a_story(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(2))
+    deployment.ended(job_id)
+    lines = deployment.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
     assert lines[0].cause.startswith("CreateJob")
     assert "JobMade" in lines[0].facts
-    lines = town.ops.Story(ops.StoryRequest(key=f"task/{job_id}/1")).lines
+    lines = deployment.ops.Story(ops.StoryRequest(key=f"task/{job_id}/1")).lines
     assert any("RunEnded" in line.facts for line in lines)
     for bad in ("", "x", "shoe/1", f"task/{job_id}/x", "task/x/0", "job/"):
         with pytest.raises(grpc.RpcError) as caught:
-            town.ops.Story(ops.StoryRequest(key=bad))
+            deployment.ops.Story(ops.StoryRequest(key=bad))
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_the_story_of_a_job_ends_with_its_end(town: Town) -> None:
-    job_id = town.create(town.request(2, defaultConfig=default_config(code=3)))
-    town.ended(job_id)
-    lines = town.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+def test_the_story_of_a_job_ends_with_its_end(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(2, defaultConfig=default_config(code=3)))
+    deployment.ended(job_id)
+    lines = deployment.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
     assert lines[-1].because == "the job ended as FAILED"
 
 
-def test_who_does_not_exist_has_no_story(town: Town) -> None:
-    job_id = town.create(town.request(2))
+def test_who_does_not_exist_has_no_story(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(2))
     there = (f"slice/{job_id}/0", f"task/{job_id}/1", "host/a", "respool/root", "inventory/0")
     for name in there:
-        town.ops.Story(ops.StoryRequest(key=name))
+        deployment.ops.Story(ops.StoryRequest(key=name))
     nobody = str(uuid.uuid4())
     for name in (
         f"job/{nobody}", f"task/{nobody}/0", f"task/{job_id}/2", f"slice/{job_id}/1",
         f"slice/{job_id}/x", "host/nobody", "respool/nobody",
     ):  # fmt: skip
         with pytest.raises(grpc.RpcError) as caught:
-            town.ops.Story(ops.StoryRequest(key=name))
+            deployment.ops.Story(ops.StoryRequest(key=name))
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND, name
 
 
-def test_the_hosts(town: Town) -> None:
-    hosts = town.ops.ListHosts(ops.ListHostsRequest()).hosts
+def test_the_hosts(deployment: Deployment) -> None:
+    hosts = deployment.ops.ListHosts(ops.ListHostsRequest()).hosts
     assert [(host.name, host.state, host.capacity.cpu) for host in hosts] == [
         ("a", "UP", 4.0), ("b", "UP", 4.0), ("c", "UP", 4.0),
     ]  # fmt: skip
     assert dict(hosts[0].attributes) == {"rack": "r1"}
-    job_id = town.create(town.request(1, defaultConfig=default_config(seconds=60)))
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 1)
+    job_id = deployment.create(deployment.request(1, defaultConfig=default_config(seconds=60)))
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 1)
 
     def busy() -> Any:
-        return [host for host in town.ops.ListHosts(ops.ListHostsRequest()).hosts if host.runs]
+        return [
+            host for host in deployment.ops.ListHosts(ops.ListHostsRequest()).hosts if host.runs
+        ]
 
     # The inventory is told by the hosts, and may be behind them by a moment.
-    town.until(lambda: [host.free.cpu for host in busy()] == [3.9])
-    stop(town, job_id)
+    deployment.until(lambda: [host.free.cpu for host in busy()] == [3.9])
+    stop(deployment, job_id)
 
 
 @pytest.mark.parametrize(
@@ -277,10 +288,10 @@ def test_a_signal_has_the_code_that_a_shell_gives_it(name: str, code: int) -> No
     assert signal_code(name) == code
 
 
-def test_nothing_is_set_aside(town: Town) -> None:
-    assert not town.ops.ListQuarantine(ops.ListQuarantineRequest()).quarantined
+def test_nothing_is_set_aside(deployment: Deployment) -> None:
+    assert not deployment.ops.ListQuarantine(ops.ListQuarantineRequest()).quarantined
     with pytest.raises(grpc.RpcError) as caught:
-        town.ops.Redrive(ops.RedriveRequest(key=f"job/{uuid.uuid4()}"))
+        deployment.ops.Redrive(ops.RedriveRequest(key=f"job/{uuid.uuid4()}"))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 

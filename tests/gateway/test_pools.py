@@ -16,7 +16,7 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.cluster_client import all_pages
 from peloton.runtime.vocabulary import At
-from tests.gateway.fleet_fixture import Town, default_config, named, pool_config
+from tests.gateway.fleet_fixture import Deployment, default_config, named, pool_config
 
 NAN = float("nan")
 Change = Callable[[Any], Any]
@@ -56,16 +56,16 @@ CONFIGS: list[tuple[str, Change, str]] = [
 @pytest.mark.parametrize(
     ("change", "text"), [row[1:] for row in CONFIGS], ids=[row[0] for row in CONFIGS]
 )
-def test_a_pool_that_cannot_be(town: Town, change: Change, text: str) -> None:
+def test_a_pool_that_cannot_be(deployment: Deployment, change: Change, text: str) -> None:
     if text == "reservations of all children":
-        town.pools.CreateResourcePool(respool.CreateRequest(config=reserving("holds")))
+        deployment.pools.CreateResourcePool(respool.CreateRequest(config=reserving("holds")))
     config = pool_config("bad")
     change(config)
-    before = town.pools.Query(respool.QueryRequest()).resourcePools
-    answer = town.pools.CreateResourcePool(respool.CreateRequest(config=config))
+    before = deployment.pools.Query(respool.QueryRequest()).resourcePools
+    answer = deployment.pools.CreateResourcePool(respool.CreateRequest(config=config))
     assert text in answer.error.invalidResourcePoolConfig.message
     assert not answer.HasField("result")
-    assert town.pools.Query(respool.QueryRequest()).resourcePools == before
+    assert deployment.pools.Query(respool.QueryRequest()).resourcePools == before
 
 
 def reserving(name: str) -> respool.ResourcePoolConfig:
@@ -74,17 +74,17 @@ def reserving(name: str) -> respool.ResourcePoolConfig:
     return config
 
 
-def get(town: Town, pool_id: str, **more: Any) -> respool.GetResponse:
-    return town.pools.GetResourcePool(respool.GetRequest(id={"value": pool_id}, **more))
+def get(deployment: Deployment, pool_id: str, **more: Any) -> respool.GetResponse:
+    return deployment.pools.GetResourcePool(respool.GetRequest(id={"value": pool_id}, **more))
 
 
-def test_a_pool_is_read_back_with_every_kind(town: Town) -> None:
+def test_a_pool_is_read_back_with_every_kind(deployment: Deployment) -> None:
     config = respool.ResourcePoolConfig(name="read", owningTeam="o", ldapGroups=["g"])
     config.parent.value = "root"
     config.resources.add(kind="cpu", reservation=0.5, limit=1.5, share=2, type=respool.STATIC)
     config.slackLimit.maxPercent = 33.0
-    created = town.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value
-    info = get(town, created).poolinfo
+    created = deployment.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value
+    info = get(deployment, created).poolinfo
     assert [one.kind for one in info.config.resources] == ["cpu", "memory", "disk", "gpu"]
     assert info.config.resources[0] == config.resources[0]
     assert (info.config.resources[1].limit, info.config.resources[1].share) == (0.0, 1.0)
@@ -96,26 +96,26 @@ def test_a_pool_is_read_back_with_every_kind(town: Town) -> None:
     ]
 
 
-def test_the_root_has_what_the_cluster_has(town: Town) -> None:
-    root = town.pools.GetResourcePool(respool.GetRequest(includeChildPools=True))
+def test_the_root_has_what_the_cluster_has(deployment: Deployment) -> None:
+    root = deployment.pools.GetResourcePool(respool.GetRequest(includeChildPools=True))
     assert root.poolinfo.id.value == "root"
     assert root.poolinfo.path.value == "/"
     limits = {one.kind: one.limit for one in root.poolinfo.config.resources}
     assert limits == {"cpu": 12.0, "memory": 6144.0, "disk": 60000.0, "gpu": 0.0}
-    assert town.pool in {child.id.value for child in root.childPools}
-    missing = get(town, "nobody").error.notFound
+    assert deployment.pool in {child.id.value for child in root.childPools}
+    missing = get(deployment, "nobody").error.notFound
     assert (missing.id.value, missing.message) == ("nobody", "resource pool not found")
 
 
-def test_lookup(town: Town) -> None:
+def test_lookup(deployment: Deployment) -> None:
     def look(path: str | None) -> respool.LookupResponse:
         sent = respool.LookupRequest()
         if path is not None:
             sent.path.value = path
-        return town.pools.LookupResourcePoolID(sent)
+        return deployment.pools.LookupResourcePoolID(sent)
 
     assert look("/").id.value == "root"
-    assert look("/work").id.value == look("/work/").id.value == town.pool
+    assert look("/work").id.value == look("/work/").id.value == deployment.pool
     for bad in (None, "", "work", "../x"):
         assert look(bad).error.HasField("invalidPath")
         assert not look(bad).id.value
@@ -123,58 +123,58 @@ def test_lookup(town: Town) -> None:
     assert not look("/nobody").id.value
 
 
-def test_deleting(town: Town) -> None:
+def test_deleting(deployment: Deployment) -> None:
     def delete(path: str) -> respool.DeleteResponse.Error:
         sent = respool.DeleteRequest(path={"value": path})
-        return town.pools.DeleteResourcePool(sent).error
+        return deployment.pools.DeleteResourcePool(sent).error
 
-    parent = town.make_pool("above")
-    child = town.make_pool("below", parent)
+    parent = deployment.make_pool("above")
+    child = deployment.make_pool("below", parent)
     assert delete("/nobody").HasField("notFound")
     assert delete("").HasField("notFound")
     assert delete("/").HasField("notDeleted")
     assert delete("/above").isNotLeaf.id.value == parent
-    request = town.request(1, defaultConfig=default_config(seconds=60))
+    request = deployment.request(1, defaultConfig=default_config(seconds=60))
     request.config.respoolID.value = child
-    job_id = town.create(request)
-    town.until(lambda: get(town, child).poolinfo.usage[0].allocation == 0.1)
-    assert get(town, parent).poolinfo.usage[0].allocation == 0.1
+    job_id = deployment.create(request)
+    deployment.until(lambda: get(deployment, child).poolinfo.usage[0].allocation == 0.1)
+    assert get(deployment, parent).poolinfo.usage[0].allocation == 0.1
     assert delete("/above/below").isBusy.id.value == child
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
-    town.ended(job_id)
-    town.until(lambda: get(town, child).poolinfo.usage[0].allocation == 0.0)
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    deployment.ended(job_id)
+    deployment.until(lambda: get(deployment, child).poolinfo.usage[0].allocation == 0.0)
     assert delete("/above/below") == delete("/above") == respool.DeleteResponse.Error()
-    assert get(town, parent).error.HasField("notFound")
+    assert get(deployment, parent).error.HasField("notFound")
 
 
-def test_updating(town: Town) -> None:
-    pool = town.make_pool("changes")
+def test_updating(deployment: Deployment) -> None:
+    pool = deployment.make_pool("changes")
 
     def update(config: Any, pool_id: str = pool, force: bool = False) -> Any:
         sent = respool.UpdateRequest(id={"value": pool_id}, config=config, Force=force)
-        return town.pools.UpdateResourcePool(sent).error
+        return deployment.pools.UpdateResourcePool(sent).error
 
     config = pool_config("changed", cpu=2.0)
     assert not update(config).ListFields()
-    assert get(town, pool).poolinfo.path.value == "/changed"
-    assert get(town, pool).poolinfo.config.resources[0].limit == 2.0
+    assert get(deployment, pool).poolinfo.path.value == "/changed"
+    assert get(deployment, pool).poolinfo.config.resources[0].limit == 2.0
     assert update(config, "nobody").HasField("notFound")
     assert update(config, "").HasField("invalidResourcePoolConfig")
     assert update(None).HasField("invalidResourcePoolConfig")
-    config.parent.value = town.make_pool("elsewhere")
+    config.parent.value = deployment.make_pool("elsewhere")
     assert "parent override not allowed" in update(config).invalidResourcePoolConfig.message
     config.parent.value = "root"
     config.resources[0].limit = NAN
     for force in (False, True):
         assert "nan" in update(config, force=force).invalidResourcePoolConfig.message
-    assert get(town, pool).poolinfo.config.resources[0].limit == 2.0
+    assert get(deployment, pool).poolinfo.config.resources[0].limit == 2.0
 
 
-def test_a_request_key_makes_one_pool(town: Town) -> None:
+def test_a_request_key_makes_one_pool(deployment: Deployment) -> None:
     sent = respool.CreateRequest(config=pool_config("keyed"))
     key = (("peloton-request-key", "pool-key"),)
-    first = town.pools.CreateResourcePool(sent, metadata=key)
-    again = town.pools.CreateResourcePool(sent, metadata=key)
+    first = deployment.pools.CreateResourcePool(sent, metadata=key)
+    again = deployment.pools.CreateResourcePool(sent, metadata=key)
     assert first.result.value == again.result.value != ""
 
 
@@ -215,9 +215,9 @@ def test_an_owner_that_knows_no_pages_is_understood(most: int) -> None:
     assert [*found] == [ROOT, pool_key("a"), pool_key("b")]
 
 
-def test_children_are_shown_when_they_are_wanted(town: Town) -> None:
-    root = get(town, "root", includeChildPools=True)
+def test_children_are_shown_when_they_are_wanted(deployment: Deployment) -> None:
+    root = get(deployment, "root", includeChildPools=True)
     assert [child.id.value for child in root.childPools] == [
         child.value for child in root.poolinfo.children
     ]
-    assert root.childPools and not get(town, "root").childPools
+    assert root.childPools and not get(deployment, "root").childPools

@@ -19,7 +19,7 @@ from peloton.gateway.server import build_server
 from peloton.gateway.unimplemented import MODULES, services
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
-from tests.gateway.fleet_fixture import Town, named
+from tests.gateway.fleet_fixture import Deployment, named
 
 
 def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
@@ -28,7 +28,7 @@ def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details()
 
 
-def test_every_call_of_the_contract_is_served_or_refused_by_name(town: Town) -> None:
+def test_every_call_of_the_contract_is_served_or_refused_by_name(deployment: Deployment) -> None:
     served = {
         "JobManager": {"Create", "Get", "Query", "Delete", "GetActiveJobs"},
         "TaskManager": {
@@ -45,30 +45,30 @@ def test_every_call_of_the_contract_is_served_or_refused_by_name(town: Town) -> 
         for method in methods:
             if method in served.get(short, ()):
                 continue
-            call = town.channel.unary_unary(f"/{service}/{method}")
+            call = deployment.channel.unary_unary(f"/{service}/{method}")
             text = f"{short}.{method} is not supported yet"
             assert code_of(call, b"") == (grpc.StatusCode.UNIMPLEMENTED, text)
 
 
-def test_calls_of_older_and_newer_contracts(town: Town) -> None:
-    jobs = stateless_svc_pb2_grpc.JobServiceStub(town.channel)
+def test_calls_of_older_and_newer_contracts(deployment: Deployment) -> None:
+    jobs = stateless_svc_pb2_grpc.JobServiceStub(deployment.channel)
     code, text = code_of(jobs.CreateJob, stateless_svc_pb2.CreateJobRequest())
     assert (code, text) == (
         grpc.StatusCode.UNIMPLEMENTED, "JobService.CreateJob is not supported yet",
     )  # fmt: skip
-    call = town.channel.unary_unary("/no.such.Service/Call")
+    call = deployment.channel.unary_unary("/no.such.Service/Call")
     assert code_of(call, b"")[0] == grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_bytes_that_are_no_message(town: Town) -> None:
-    call = town.channel.unary_unary("/peloton.api.job.JobManager/Create")
+def test_bytes_that_are_no_message(deployment: Deployment) -> None:
+    call = deployment.channel.unary_unary("/peloton.api.job.JobManager/Create")
     code, text = code_of(call, b"\xff\xff\xff\xff")
     assert code == grpc.StatusCode.INTERNAL
     assert "Traceback" not in text
 
 
-def test_health(town: Town) -> None:
-    health = health_pb2_grpc.HealthStub(town.channel)
+def test_health(deployment: Deployment) -> None:
+    health = health_pb2_grpc.HealthStub(deployment.channel)
     for service in ("", "peloton.api.job.JobManager", "peloton.ops.v1.Ops"):
         answer = health.Check(health_pb2.HealthCheckRequest(service=service))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -76,8 +76,8 @@ def test_health(town: Town) -> None:
     assert code == grpc.StatusCode.NOT_FOUND
 
 
-def test_reflection_lists_both_names(town: Town) -> None:
-    stub = reflection_pb2_grpc.ServerReflectionStub(town.channel)
+def test_reflection_lists_both_names(deployment: Deployment) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(deployment.channel)
     asked = reflection_pb2.ServerReflectionRequest(list_services="")
     (answer,) = stub.ServerReflectionInfo(iter([asked]))
     names = {service.name for service in answer.list_services_response.service}

@@ -11,31 +11,31 @@ import pytest
 
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
-from tests.gateway.fleet_fixture import Town, default_config, named
+from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 
 @pytest.fixture
-def long(town: Town) -> Iterator[str]:
+def long(deployment: Deployment) -> Iterator[str]:
     """A job of five that run until they are stopped."""
-    request = town.request(5, defaultConfig=default_config(seconds=60))
+    request = deployment.request(5, defaultConfig=default_config(seconds=60))
     request.config.instanceConfig[3].name = "three"
     request.config.instanceConfig[3].labels.add(key="own", value="label")
-    job_id = town.create(request)
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 5)
+    job_id = deployment.create(request)
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 5)
     yield job_id
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
-    town.ended(job_id)
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    deployment.ended(job_id)
 
 
-def listed(town: Town, job_id: str, *only: int) -> dict[int, task.TaskInfo]:
+def listed(deployment: Deployment, job_id: str, *only: int) -> dict[int, task.TaskInfo]:
     sent = task.ListRequest(jobId=named(job_id))
     if only:
         sent.range.CopyFrom(task.InstanceRange(**{"from": only[0], "to": only[1]}))
-    return dict(town.tasks.List(sent).result.value)
+    return dict(deployment.tasks.List(sent).result.value)
 
 
-def test_a_running_instance(town: Town, long: str) -> None:
-    answer = town.task(long, 3)
+def test_a_running_instance(deployment: Deployment, long: str) -> None:
+    answer = deployment.task(long, 3)
     runtime = answer.result.runtime
     assert (answer.result.instanceId, answer.result.jobId.value) == (3, long)
     assert (runtime.state, runtime.goalState) == (task.RUNNING, task.SUCCEEDED)
@@ -50,30 +50,30 @@ def test_a_running_instance(town: Town, long: str) -> None:
     assert [info.runtime.mesosTaskId.value for info in answer.results] == [f"{long}-3-1"]
 
 
-def test_lists_are_half_open(town: Town, long: str) -> None:
-    assert sorted(listed(town, long)) == [0, 1, 2, 3, 4]
-    assert sorted(listed(town, long, 1, 3)) == [1, 2]
-    assert sorted(listed(town, long, 3, 2**31 - 1)) == [3, 4]
-    assert not listed(town, long, 2, 2)
-    assert not listed(town, long, 7, 9)
+def test_lists_are_half_open(deployment: Deployment, long: str) -> None:
+    assert sorted(listed(deployment, long)) == [0, 1, 2, 3, 4]
+    assert sorted(listed(deployment, long, 1, 3)) == [1, 2]
+    assert sorted(listed(deployment, long, 3, 2**31 - 1)) == [3, 4]
+    assert not listed(deployment, long, 2, 2)
+    assert not listed(deployment, long, 7, 9)
 
 
-def test_stopping_some_and_then_all(town: Town, long: str) -> None:
+def test_stopping_some_and_then_all(deployment: Deployment, long: str) -> None:
     ranges = [task.InstanceRange(**{"from": 1, "to": 3}), task.InstanceRange(to=0)]
-    answer = town.tasks.Stop(task.StopRequest(jobId=named(long), ranges=ranges))
+    answer = deployment.tasks.Stop(task.StopRequest(jobId=named(long), ranges=ranges))
     assert list(answer.stoppedInstanceIds) == [1, 2]
-    town.until(lambda: town.job(long).runtime.taskStats["KILLED"] == 2)
-    runtime = town.task(long, 1).result.runtime
+    deployment.until(lambda: deployment.job(long).runtime.taskStats["KILLED"] == 2)
+    runtime = deployment.task(long, 1).result.runtime
     assert (runtime.state, runtime.goalState) == (task.KILLED, task.KILLED)
     status = runtime.terminationStatus.reason
     assert status == task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
-    answer = town.tasks.Stop(task.StopRequest(jobId=named(long)))
+    answer = deployment.tasks.Stop(task.StopRequest(jobId=named(long)))
     assert list(answer.stoppedInstanceIds) == [0, 3, 4], "the others had ended already"
 
 
-def test_queries(town: Town, long: str) -> None:
+def test_queries(deployment: Deployment, long: str) -> None:
     def found(spec: task.QuerySpec) -> tuple[list[int], int]:
-        answer = town.tasks.Query(task.QueryRequest(jobId=named(long), spec=spec))
+        answer = deployment.tasks.Query(task.QueryRequest(jobId=named(long), spec=spec))
         assert not answer.HasField("error"), answer
         return [record.instanceId for record in answer.records], answer.pagination.total
 
@@ -87,17 +87,17 @@ def test_queries(town: Town, long: str) -> None:
     assert found(Q(pagination=P(offset=1, limit=2, orderBy=[backwards]))) == ([3, 2], 5)
     wrong = P(orderBy=[query.OrderBy(property={"value": "shoe_size"})])
     with pytest.raises(grpc.RpcError) as caught:
-        town.tasks.Query(task.QueryRequest(jobId=named(long), spec=Q(pagination=wrong)))
+        deployment.tasks.Query(task.QueryRequest(jobId=named(long), spec=Q(pagination=wrong)))
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "shoe_size" in caught.value.details()
 
 
-def test_every_run_is_told(town: Town) -> None:
+def test_every_run_is_told(deployment: Deployment) -> None:
     config = default_config(code=7)
     config.restartPolicy.maxFailures = 2
-    job_id = town.create(town.request(1, defaultConfig=config))
-    town.ended(job_id)
-    answer = town.task(job_id)
+    job_id = deployment.create(deployment.request(1, defaultConfig=config))
+    deployment.ended(job_id)
+    answer = deployment.task(job_id)
     runs = [info.runtime for info in answer.results]
     assert [run.mesosTaskId.value[-2:] for run in runs] == ["-2", "-1"]
     assert {run.state for run in runs} == {task.FAILED}
@@ -105,7 +105,7 @@ def test_every_run_is_told(town: Town) -> None:
     assert answer.result.runtime.failureCount == 2
     assert answer.result.runtime.prevMesosTaskId.value == f"{job_id}-0-1"
     sent = task.GetPodEventsRequest(jobId=named(job_id), instanceId=0)
-    events = town.tasks.GetPodEvents(sent).result
+    events = deployment.tasks.GetPodEvents(sent).result
     newest = [event for event in events if event.taskId.value.endswith("-2")]
     assert [event.actualState for event in newest] == [
         "FAILED", "RUNNING", "LAUNCHED", "INITIALIZED",
@@ -115,49 +115,49 @@ def test_every_run_is_told(town: Town) -> None:
     )
     assert list(events[: len(newest)]) == newest
     sent.limit = 1
-    assert list(town.tasks.GetPodEvents(sent).result) == newest
+    assert list(deployment.tasks.GetPodEvents(sent).result) == newest
     sent.runId = f"{job_id}-0-1"
-    first = town.tasks.GetPodEvents(sent).result
+    first = deployment.tasks.GetPodEvents(sent).result
     assert {event.taskId.value for event in first} == {sent.runId}
     assert [event.actualState for event in first] == [
         "FAILED", "RUNNING", "LAUNCHED", "INITIALIZED",
     ]  # fmt: skip
     assert first[0].timestamp == newest[-1].timestamp, "a run begins when the last one ended"
     sent.runId = "1"
-    assert town.tasks.GetPodEvents(sent).result
+    assert deployment.tasks.GetPodEvents(sent).result
 
 
-def test_the_ports_of_a_run(town: Town) -> None:
+def test_the_ports_of_a_run(deployment: Deployment) -> None:
     config = default_config(seconds=60)
     config.ports.add(name="web", envName="WEB")
     config.ports.add(name="fixed", value=31007)
-    job_id = town.create(town.request(1, defaultConfig=config))
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 1)
-    ports = town.task(job_id).result.runtime.ports
+    job_id = deployment.create(deployment.request(1, defaultConfig=config))
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 1)
+    ports = deployment.task(job_id).result.runtime.ports
     assert dict(ports) == {"web": ports["web"], "fixed": 31007}
     assert 31000 <= ports["web"] < 32000
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)))
-    town.ended(job_id)
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    deployment.ended(job_id)
 
 
-def test_an_image_is_said_to_be_ignored(town: Town) -> None:
+def test_an_image_is_said_to_be_ignored(deployment: Deployment) -> None:
     config = default_config()
     config.container.type = config.container.DOCKER
     config.container.docker.image = "debian"
-    job_id = town.create(town.request(1, defaultConfig=config))
-    town.ended(job_id)
+    job_id = deployment.create(deployment.request(1, defaultConfig=config))
+    deployment.ended(job_id)
     sent = task.GetPodEventsRequest(jobId=named(job_id), instanceId=0)
-    texts = [event.message for event in town.tasks.GetPodEvents(sent).result]
+    texts = [event.message for event in deployment.tasks.GetPodEvents(sent).result]
     assert any("image debian is ignored" in text for text in texts)
 
 
-def test_where_the_files_are(town: Town, long: str, folder: Path) -> None:
+def test_where_the_files_are(deployment: Deployment, long: str, folder: Path) -> None:
     def browse(**more: object) -> task.BrowseSandboxResponse:
         sent = task.BrowseSandboxRequest(jobId=named(long), **more)  # type: ignore[arg-type]
-        return town.tasks.BrowseSandbox(sent)
+        return deployment.tasks.BrowseSandbox(sent)
 
     answer = browse()
-    assert (answer.hostname, answer.port) == (town.http.host, str(town.http.port))
+    assert (answer.hostname, answer.port) == (deployment.http.host, str(deployment.http.port))
     assert list(answer.paths) == [f"/{long}-0-1/stdout", f"/{long}-0-1/stderr"]
     box = folder / "runs" / f"{long}-1-1" / "sandbox"
     box.mkdir(parents=True)
@@ -167,49 +167,51 @@ def test_where_the_files_are(town: Town, long: str, folder: Path) -> None:
     assert browse(taskId=f"{long}-0-9").error.HasField("outOfRange")
 
 
-def test_what_is_not_there(town: Town, long: str) -> None:
+def test_what_is_not_there(deployment: Deployment, long: str) -> None:
     for name in (str(uuid.uuid4()), "x", ""):
         job_id = named(name)
-        assert town.tasks.Get(task.GetRequest(jobId=job_id)).HasField("notFound")
-        assert town.tasks.List(task.ListRequest(jobId=job_id)).HasField("notFound")
-        assert town.tasks.Query(task.QueryRequest(jobId=job_id)).error.HasField("notFound")
-        assert town.tasks.Stop(task.StopRequest(jobId=job_id)).error.HasField("notFound")
-        assert town.tasks.Start(task.StartRequest(jobId=job_id)).error.HasField("notFound")
-        browsed = town.tasks.BrowseSandbox(task.BrowseSandboxRequest(jobId=job_id))
+        assert deployment.tasks.Get(task.GetRequest(jobId=job_id)).HasField("notFound")
+        assert deployment.tasks.List(task.ListRequest(jobId=job_id)).HasField("notFound")
+        assert deployment.tasks.Query(task.QueryRequest(jobId=job_id)).error.HasField("notFound")
+        assert deployment.tasks.Stop(task.StopRequest(jobId=job_id)).error.HasField("notFound")
+        assert deployment.tasks.Start(task.StartRequest(jobId=job_id)).error.HasField("notFound")
+        browsed = deployment.tasks.BrowseSandbox(task.BrowseSandboxRequest(jobId=job_id))
         assert browsed.error.HasField("notFound")
         with pytest.raises(grpc.RpcError) as caught:
-            town.tasks.GetPodEvents(task.GetPodEventsRequest(jobId=job_id))
+            deployment.tasks.GetPodEvents(task.GetPodEventsRequest(jobId=job_id))
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-    outside = town.task(long, 5).outOfRange
+    outside = deployment.task(long, 5).outOfRange
     assert (outside.jobId.value, outside.instanceCount) == (long, 5)
 
 
-def test_starting_is_refused_as_the_original_refuses(town: Town, long: str) -> None:
-    job_id = town.create(town.request())
-    town.ended(job_id)
+def test_starting_is_refused_as_the_original_refuses(deployment: Deployment, long: str) -> None:
+    job_id = deployment.create(deployment.request())
+    deployment.ended(job_id)
     for name, code, text in (
         (job_id, grpc.StatusCode.INVALID_ARGUMENT, "cannot start tasks in a terminated job"),
         (long, grpc.StatusCode.UNIMPLEMENTED, "TaskManager.Start is not supported yet"),
     ):
         with pytest.raises(grpc.RpcError) as caught:
-            town.tasks.Start(task.StartRequest(jobId=named(name)))
+            deployment.tasks.Start(task.StartRequest(jobId=named(name)))
         assert (caught.value.code(), caught.value.details()) == (code, text)
 
 
-def test_a_stop_may_be_said_twice_under_its_key(town: Town) -> None:
+def test_a_stop_may_be_said_twice_under_its_key(deployment: Deployment) -> None:
     """A client that heard no answer says it again, and is answered though the job has ended."""
-    job_id = town.create(town.request(2, defaultConfig=default_config(seconds=60)))
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == 2)
+    job_id = deployment.create(deployment.request(2, defaultConfig=default_config(seconds=60)))
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == 2)
     for killed, ranges in enumerate(([task.InstanceRange(**{"from": 0, "to": 1})], []), 1):
         sent = task.StopRequest(jobId=named(job_id), ranges=ranges)
         key = [("peloton-request-key", f"stop-{len(ranges)}")]
         for _ in range(2):
-            answer = town.tasks.Stop(sent, metadata=key)
+            answer = deployment.tasks.Stop(sent, metadata=key)
             assert not answer.HasField("error"), answer
             stopped = list(answer.stoppedInstanceIds)
             assert stopped == [killed - 1], "the second time as the first"
-            town.until(lambda n=killed: town.job(job_id).runtime.taskStats["KILLED"] == n)
-    assert town.ended(job_id).state == "KILLED"
+            deployment.until(
+                lambda n=killed: deployment.job(job_id).runtime.taskStats["KILLED"] == n
+            )
+    assert deployment.ended(job_id).state == "KILLED"
     unknown = task.StopRequest(jobId=named("00000000-0000-4000-8000-000000000000"))
     for _ in range(2):
-        assert town.tasks.Stop(unknown, metadata=key).error.HasField("notFound")
+        assert deployment.tasks.Stop(unknown, metadata=key).error.HasField("notFound")

@@ -29,50 +29,54 @@ from peloton.runtime.core.changes import ALL, CHANGES_MAX, Change
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 from tests.adapters.pems import Authority
-from tests.gateway.fleet_fixture import Town, default_config, named
+from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 LONG_S = 1e6
 CODE = grpc.StatusCode
 
 
-def stop(town: Town, job_id: str, **options: Any) -> None:
-    town.tasks.Stop(task.StopRequest(jobId=named(job_id)), **options)
+def stop(deployment: Deployment, job_id: str, **options: Any) -> None:
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)), **options)
 
 
-def long_job(town: Town, instances: int = 1) -> str:
-    job_id = town.create(town.request(instances, defaultConfig=default_config(seconds=600)))
-    town.until(lambda: town.job(job_id).runtime.taskStats["RUNNING"] == instances)
+def long_job(deployment: Deployment, instances: int = 1) -> str:
+    job_id = deployment.create(
+        deployment.request(instances, defaultConfig=default_config(seconds=600))
+    )
+    deployment.until(lambda: deployment.job(job_id).runtime.taskStats["RUNNING"] == instances)
     return job_id
 
 
-def waiting(town: Town) -> int:
+def waiting(deployment: Deployment) -> int:
     """Queries that are kept in all shards of jobs."""
     found = [
-        town.region.inspect(shard, lambda core: len(core.followers))
-        for shard in town.region.owned()
+        deployment.region.inspect(shard, lambda core: len(core.followers))
+        for shard in deployment.region.owned()
     ]
     return sum(one.result(10) for one in found)
 
 
-def delivered(town: Town) -> int:
+def delivered(deployment: Deployment) -> int:
     """Messages and questions that the shards of jobs were given."""
-    shards = [shard for shard in town.region.owned() if shard.group == "jobmgr"]
+    shards = [shard for shard in deployment.region.owned() if shard.group == "jobmgr"]
     return sum(
-        town.region.inspect(shard, lambda core: core.delivered).result(10) for shard in shards
+        deployment.region.inspect(shard, lambda core: core.delivered).result(10) for shard in shards
     )
 
 
-def keep(town: Town, changes: int) -> None:
+def keep(deployment: Deployment, changes: int) -> None:
     """How many changes the shards of jobs keep."""
-    for shard in town.region.owned():
+    for shard in deployment.region.owned():
         if shard.group == "jobmgr":
-            look = town.region.inspect(shard, lambda core: setattr(core.changes, "_max", changes))
+            look = deployment.region.inspect(
+                shard, lambda core: setattr(core.changes, "_max", changes)
+            )
             look.result(10)
 
 
-def watched(town: Town, **question: Any) -> Any:
+def watched(deployment: Deployment, **question: Any) -> Any:
     """A stream that has begun, and its first token."""
-    stream = town.ops.Watch(ops.WatchRequest(**question), timeout=60)
+    stream = deployment.ops.Watch(ops.WatchRequest(**question), timeout=60)
     first = next(stream)
     assert not first.events and not first.gaps
     return stream, first.resume
@@ -93,49 +97,51 @@ def places(events: list[ops.Event]) -> list[tuple[str, int, int]]:
 
 
 def test_a_waiter_is_told_at_once_though_every_timer_is_long(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "FOLLOW_S", LONG_S)
     monkeypatch.setattr(feed, "RETRY_FIRST_S", LONG_S)
-    job_id = long_job(town)
-    answer = town.ops.WaitJob.future(ops.WaitJobRequest(job_id=job_id, timeout_s=50), timeout=55)
-    town.until(lambda: waiting(town) == 1)
-    looks = delivered(town)
+    job_id = long_job(deployment)
+    answer = deployment.ops.WaitJob.future(
+        ops.WaitJobRequest(job_id=job_id, timeout_s=50), timeout=55
+    )
+    deployment.until(lambda: waiting(deployment) == 1)
+    looks = delivered(deployment)
     threading.Event().wait(0.7)
-    assert delivered(town) == looks, "nobody looks while nothing happens"
-    stop(town, job_id)
+    assert delivered(deployment) == looks, "nobody looks while nothing happens"
+    stop(deployment, job_id)
     assert answer.result(20).state == "KILLED"
 
 
-def test_a_thousand_waiters_share_one_query_and_hold_no_thread(town: Town) -> None:
-    job_id = long_job(town)
+def test_a_thousand_waiters_share_one_query_and_hold_no_thread(deployment: Deployment) -> None:
+    job_id = long_job(deployment)
     sent = ops.WaitJobRequest(job_id=job_id, timeout_s=55)
     before = threading.active_count()
-    answers = [town.ops.WaitJob.future(sent, timeout=58) for _ in range(1000)]
-    town.until(lambda: waiting(town) == 1)
+    answers = [deployment.ops.WaitJob.future(sent, timeout=58) for _ in range(1000)]
+    deployment.until(lambda: waiting(deployment) == 1)
     # A waiter begins with a look at the job, on the pool that serves all calls.
     assert threading.active_count() - before <= serving.THREADS_MAX
     threading.Event().wait(0.5)
-    assert waiting(town) == 1 and not any(answer.done() for answer in answers)
-    stop(town, job_id)
+    assert waiting(deployment) == 1 and not any(answer.done() for answer in answers)
+    stop(deployment, job_id)
     assert {answer.result(50).state for answer in answers} == {"KILLED"}
 
 
-def test_a_job_is_watched_and_resumed_each_event_once_and_in_order(town: Town) -> None:
-    job_id = long_job(town, 3)
-    stream, begin = watched(town, job_id=job_id)
+def test_a_job_is_watched_and_resumed_each_event_once_and_in_order(deployment: Deployment) -> None:
+    job_id = long_job(deployment, 3)
+    stream, begin = watched(deployment, job_id=job_id)
     some = task.StopRequest(jobId=named(job_id))
     some.ranges.add(**{"from": 1, "to": 2})
-    town.tasks.Stop(some, metadata=[("username", "ann"), ("rpc-caller", "tool")])
+    deployment.tasks.Stop(some, metadata=[("username", "ann"), ("rpc-caller", "tool")])
     first, middle = events_until(stream, "InstancesStopped")
-    stop(town, job_id)
-    town.ended(job_id)
+    stop(deployment, job_id)
+    deployment.ended(job_id)
     stream.cancel()
     rest, _ = events_until(
-        town.ops.Watch(ops.WatchRequest(job_id=job_id, resume=middle)), "JobTallied"
+        deployment.ops.Watch(ops.WatchRequest(job_id=job_id, resume=middle)), "JobTallied"
     )
     whole: list[ops.Event] = []
-    again = town.ops.Watch(ops.WatchRequest(job_id=job_id, resume=begin), timeout=60)
+    again = deployment.ops.Watch(ops.WatchRequest(job_id=job_id, resume=begin), timeout=60)
     while len(whole) < len(first) + len(rest):
         whole += next(again).events
     again.cancel()
@@ -152,37 +158,37 @@ def test_a_job_is_watched_and_resumed_each_event_once_and_in_order(town: Town) -
     assert all(job_id in event.key for event in whole)
 
 
-def test_what_left_the_feed_is_a_gap_and_the_stream_goes_on(town: Town) -> None:
-    stream, begin = watched(town, kinds=["job"])
+def test_what_left_the_feed_is_a_gap_and_the_stream_goes_on(deployment: Deployment) -> None:
+    stream, begin = watched(deployment, kinds=["job"])
     stream.cancel()
-    keep(town, 2)
-    jobs = [town.create(town.request(1)) for _ in range(8)]
+    keep(deployment, 2)
+    jobs = [deployment.create(deployment.request(1)) for _ in range(8)]
     for job_id in jobs:
-        town.ended(job_id)
-    keep(town, CHANGES_MAX)
+        deployment.ended(job_id)
+    keep(deployment, CHANGES_MAX)
     gaps: dict[str, ops.Gap] = {}
-    again = town.ops.Watch(ops.WatchRequest(kinds=["job"], resume=begin), timeout=60)
+    again = deployment.ops.Watch(ops.WatchRequest(kinds=["job"], resume=begin), timeout=60)
     for message in again:
         gaps |= {gap.shard: gap for gap in message.gaps}
         if len(gaps) == 2:
             break
     assert sorted(gaps) == ["jobmgr/0", "jobmgr/1"]
     assert all(gap.until > gap.after for gap in gaps.values())
-    job_id = town.create(town.request(1))
+    job_id = deployment.create(deployment.request(1))
     found, _ = events_until(again, "JobMade")
     assert found[-1].key == f"job/{job_id}"
     again.cancel()
 
 
-def test_a_pool_is_watched_with_its_jobs_and_no_others(town: Town) -> None:
-    mine = town.make_pool("mine")
-    stream, _ = watched(town, pool="/mine")
-    other = town.create(town.request(1))
-    request = town.request(1)
+def test_a_pool_is_watched_with_its_jobs_and_no_others(deployment: Deployment) -> None:
+    mine = deployment.make_pool("mine")
+    stream, _ = watched(deployment, pool="/mine")
+    other = deployment.create(deployment.request(1))
+    request = deployment.request(1)
     request.config.respoolID.value = mine
-    job_id = town.create(request)
-    town.ended(other)
-    town.ended(job_id)
+    job_id = deployment.create(request)
+    deployment.ended(other)
+    deployment.ended(job_id)
     keys: set[str] = set()
     while not {f"task/{job_id}/0", f"job/{job_id}"} <= keys:
         keys |= {event.key for event in next(stream).events}
@@ -203,39 +209,39 @@ def test_a_pool_is_watched_with_its_jobs_and_no_others(town: Town) -> None:
     ],
 )
 def test_questions_that_cannot_be_meant(
-    town: Town, question: dict[str, Any], code: Any, text: str
+    deployment: Deployment, question: dict[str, Any], code: Any, text: str
 ) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        next(town.ops.Watch(ops.WatchRequest(**question), timeout=60))
+        next(deployment.ops.Watch(ops.WatchRequest(**question), timeout=60))
     assert caught.value.code() == code and text in caught.value.details()
 
 
-def test_there_are_so_many_streams(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_so_many_streams(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "STREAMS_MAX", 1)
-    first, _ = watched(town, kinds=["host"])
+    first, _ = watched(deployment, kinds=["host"])
     with pytest.raises(grpc.RpcError) as caught:
-        watched(town, kinds=["host"])
+        watched(deployment, kinds=["host"])
     assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
     first.cancel()
-    town.until(lambda: _opens(town))
+    deployment.until(lambda: _opens(deployment))
 
 
-def _opens(town: Town) -> bool:
+def _opens(deployment: Deployment) -> bool:
     try:
-        watched(town, kinds=["host"])[0].cancel()
+        watched(deployment, kinds=["host"])[0].cancel()
     except grpc.RpcError:
         return False
     return True
 
 
-def test_the_story_says_who(town: Town) -> None:
-    job_id = town.create(town.request(1), metadata=[("peloton-user", "bob")])
-    lines = town.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
+def test_the_story_says_who(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(1), metadata=[("peloton-user", "bob")])
+    lines = deployment.ops.Story(ops.StoryRequest(key=f"job/{job_id}")).lines
     made = next(line for line in lines if "JobMade" in line.facts)
     assert made.who == "unverified:bob@127.0.0.1"
-    info = town.job(job_id)
+    info = deployment.job(job_id)
     assert info.config.changeLog.updatedBy == info.runtime.revision.updatedBy == made.who
-    town.ended(job_id)
+    deployment.ended(job_id)
 
 
 # ---- tokens, retries ----
@@ -420,13 +426,13 @@ def test_a_bug_is_internal_without_its_text(fountain: Any, name: str) -> None:
 
 
 def test_calls_beyond_a_limit_are_refused(
-    fountain: Any, town: Town, monkeypatch: pytest.MonkeyPatch
+    fountain: Any, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "CALLS_MAX", 0)
     monkeypatch.setattr(gateway_ops, "WAITERS_MAX", 0)
     for call, sent in (
         (fountain[1].Story, ops.StoryRequest()),
-        (town.ops.WaitJob, ops.WaitJobRequest(job_id="x")),
+        (deployment.ops.WaitJob, ops.WaitJobRequest(job_id="x")),
     ):
         with pytest.raises(grpc.RpcError) as caught:
             call(sent, timeout=20)

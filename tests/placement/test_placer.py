@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.machines import PlacerMachine
 from peloton.placement.flights import PROPOSAL_KEEP_S
 from peloton.placement.inventory_feeds import QUIET_S, SNAPSHOT_RETRY_S
 from peloton.placement.messages import (
@@ -19,6 +18,7 @@ from peloton.placement.messages import (
 )
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import PACK, Strategy
+from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, Send
 
@@ -353,7 +353,7 @@ def test_an_unknown_message_is_a_broken_belief() -> None:
 
 def test_a_placer_goes_on_in_another_part_with_all_it_knows() -> None:
     hosts = [host(f"h{n}", res(1)) for n in range(30)]
-    machine = PlacerMachine([])
+    machine = PlacerService([])
     machine.rename("m1", number=0, count=1)
     machine.receive([Envelope(Key("placer/m1"), HostDeltas(INVENTORY, 1, tuple(hosts), True))], 0.0)
     machine.rename("m1", number=1, count=2)

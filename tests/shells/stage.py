@@ -41,7 +41,7 @@ class HandDriver:
     def attach(self, shell: Shell) -> None:
         """The shell begins."""
 
-    def rung(self, shell: Shell) -> None:
+    def mail_waiting(self, shell: Shell) -> None:
         """The shell has mail."""
         if shell not in self._ready:
             self._ready.append(shell)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.ephemeral import CHECK_AGAIN_S, EphemeralShell
 from peloton.runtime.shells.shell_messages import Mail, Renamed, ShellFailed, send
@@ -31,7 +31,7 @@ class Echo:
         self.names: list[str] = []
         self.breaks_for_good = False
 
-    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | AskAnswer]:
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
         self.calls.append(len(envelopes))
         self.wake_at = None
         for envelope in envelopes:
@@ -43,7 +43,7 @@ class Echo:
             self.wake_at = now + 5.0
             yield Envelope(NOTE, message, sender=ECHO)
             if envelope.reply_to is not None:
-                yield AskAnswer(envelope.reply_to, w.Total(self.sum))
+                yield Reply(envelope.reply_to, w.Total(self.sum))
 
     def reset(self) -> None:
         if self.breaks_for_good:

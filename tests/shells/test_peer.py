@@ -86,7 +86,7 @@ class RecordingRouter:
     def __init__(self) -> None:
         self.received: list[int] = []
         self.broken: list[str] = []
-        self.troubles: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
         self.threads: dict[int, None] = {}
 
     def deliver(self, arrived: Inbound) -> bool:
@@ -108,13 +108,13 @@ class RecordingRouter:
     def misdirected(self, peer: str, route: Route, *, view: int) -> None:
         raise AssertionError("every batch goes to the right daemon here")
 
-    def reached(self) -> None:
+    def peer_reachable(self) -> None:
         raise AssertionError("every peer is always reachable here")
 
-    def trouble(self, name: str, text: str) -> None:
-        self.troubles[name] += 1
+    def report_problem(self, name: str, text: str) -> None:
+        self.problems[name] += 1
 
-    def broke(self, text: str) -> None:
+    def links_reset(self, text: str) -> None:
         self.broken.append(text)
 
 
@@ -191,7 +191,7 @@ def test_an_answer_that_cannot_be_encoded_is_unavailable_and_harms_no_other_call
 ) -> None:
     answer = both.ask(w.Add(14))
     assert isinstance(answer, Unavailable) and "Grid" in answer.text
-    assert both.routers["b"].troubles == {"packing": 1} and not both.routers["b"].broken
+    assert both.routers["b"].problems == {"packing": 1} and not both.routers["b"].broken
     assert both.ask(w.Add(5)) == w.Total(5)
 
 

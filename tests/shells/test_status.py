@@ -61,7 +61,7 @@ def node(address: str, **more: object) -> MemberNode:
 def test_all_is_well_when_every_shard_is_here_and_open() -> None:
     watched = Watched()
     assert watched.status.condition() == (True, True, ())
-    watched.status.troubles["house-2"] = "recovering"
+    watched.status.problems["house-2"] = "recovering"
     assert watched.lines() == ["shard house/2: recovering"]
 
 
@@ -150,7 +150,7 @@ def test_a_damaged_shard_is_final() -> None:
     watched = Watched()
     watched.routes.shards.pop(ONE)
     watched.status.damaged[ONE] = "recovery: KeyError: 'task/1'"
-    watched.status.troubles["house-1"] = "recovery: KeyError: 'task/1'"
+    watched.status.problems["house-1"] = "recovery: KeyError: 'task/1'"
     text = "shard house/1 is damaged: recovery: KeyError: 'task/1'"
     assert watched.status.refusal(ONE) == ShardDamaged(text)
     (reason,) = watched.status.condition().reasons
@@ -180,7 +180,7 @@ def test_in_a_fleet_damage_is_final_when_all_have_tried() -> None:
 
 def test_an_unreadable_row_is_damage() -> None:
     watched = Watched()
-    watched.status.troubles["house-1-rows"] = "note/x: bad digest"
+    watched.status.problems["house-1-rows"] = "note/x: bad digest"
     assert watched.lines() == ["shard house/1: unreadable row: note/x: bad digest"]
     assert watched.status.condition().damaged
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.inspection import RedriveDone
 from peloton.runtime.core.records import MessageDeadLettered
 from peloton.runtime.ports import Answer, ShardId, Work
@@ -129,14 +129,14 @@ class Echo:
         self.wake_at: float | None = None
         self.resets = 0
 
-    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | AskAnswer]:
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
         for envelope in envelopes:
             message = envelope.message
             assert isinstance(message, w.Add)
             if message.amount == 13:
                 raise ValueError("13")
             if envelope.reply_to is not None:
-                yield AskAnswer(envelope.reply_to, w.Total(message.amount))
+                yield Reply(envelope.reply_to, w.Total(message.amount))
             yield Envelope(X, message)
             self.wake_at = now + 0.05
         if not envelopes and self.wake_at is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from peloton.runtime.core.checkpoint import Checkpointer
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Ready, Shard
 from peloton.runtime.core.sharding import Sharding
@@ -43,7 +43,7 @@ class Bench:
         self.parts: list[bytes] = []
         self.checkpoint: tuple[int, list[bytes]] = (0, [])
         self.sent: list[Envelope] = []
-        self.replies: list[AskAnswer] = []
+        self.replies: list[Reply] = []
         self.shard = self.fresh()
 
     def fresh(self) -> Shard:

@@ -103,7 +103,7 @@ def test_mail_is_taken_however_long_ago_its_sender_read_a_view():
     world.run_for(30)  # sessions beat, and nobody reads
     for client in world.ensemble.clients:
         if client.name.startswith(f"{owner.name}."):
-            client.look()
+            client.request_view()
     world.run_for(2)
     before = owner.region.routes.shards[shard]
     send(before, Drop((shard,)))

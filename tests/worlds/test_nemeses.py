@@ -33,7 +33,7 @@ from peloton.chaos.cluster.points import (
     points,
     short_segments,
 )
-from peloton.kinds import SOFTS, kinds
+from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.runtime.simulation.membership import MembershipFaults
 
 NOT_SENT = {
@@ -59,7 +59,9 @@ NOT_SENT = {
 
 TABLES = [(kind.name, cls.__name__) for kind in kinds(SIZES).values() for cls in
           kind.messages.values()]  # fmt: skip
-TABLES += [(prefix, cls.__name__) for prefix, heard in SOFTS.items() for cls in heard.values()]
+TABLES += [
+    (prefix, cls.__name__) for prefix, heard in SERVICE_MESSAGES.items() for cls in heard.values()
+]
 NAMES = [name for name in TABLES if name not in NOT_SENT]
 NAMED = pytest.mark.parametrize("name", NAMES, ids=".".join)
 

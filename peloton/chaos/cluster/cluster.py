@@ -26,8 +26,8 @@ from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.faulty_backend import MACHINE_BACKEND, FaultyBackend, MachineLink
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.machines import Fate, Machines, RunFates
-from peloton.kinds import SOFTS, kinds
-from peloton.machines import PlacerMachine
+from peloton.kinds import SERVICE_MESSAGES, kinds
+from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -70,7 +70,7 @@ class SimulatedCluster:
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
         self.world.furnish = self._furnish
-        self.world.services = SOFTS
+        self.world.services = SERVICE_MESSAGES
         self.machines = Machines(setup.fates)
         self.backend = MachineLink(self.world, self.machines)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
@@ -135,7 +135,7 @@ class SimulatedCluster:
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
         daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
-        placer = PlacerMachine(self._inventories)
+        placer = PlacerService(self._inventories)
         daemon.region.register_service("placer", placer, role="placement")
 
     def _set_up(self) -> None:

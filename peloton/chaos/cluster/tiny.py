@@ -58,7 +58,7 @@ SHARDS: dict[str, Tiny] = {
                       lambda core: len(core.turns.story._lines) >= core.limits.lines_max),
     "cold_after_s": Tiny((0.2, 1.0, 5.0), "an idle entity is packed",
                          lambda core: core.population.cells.cold or core.population.crowds.cold),
-    "cold_per_look_max": Tiny((1, 2), "more are idle than one pass packs",
+    "cold_per_check_max": Tiny((1, 2), "more are idle than one pass packs",
                               lambda core: core.idleness.full),
 }  # fmt: skip
 """Limits of a shard, counted by its core. The sends within a shard have none: what a parent sends
@@ -107,8 +107,8 @@ def drawn(seed: int) -> dict[str, Number]:
 def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> DaemonLimits:
     """The limits of a daemon."""
     own: dict[str, Any] = {name: value for name, value in drawn.items() if name not in STORE}
-    if "cold_after_s" in own or "cold_per_look_max" in own:
-        own = {"cold_after_s": 1.0, **own, "cold_look_s": COLD_LOOK_S}
+    if "cold_after_s" in own or "cold_per_check_max" in own:
+        own = {"cold_after_s": 1.0, **own, "cold_check_s": COLD_LOOK_S}
     return DaemonLimits(checkpoint_bytes_min=checkpoint_bytes_min, **own)
 
 

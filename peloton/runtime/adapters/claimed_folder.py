@@ -28,7 +28,7 @@ IGNORED = ("lost+found",)
 FOREIGN_SHOWN_MAX = 3
 
 
-class NotOurs(Exception):
+class ForeignFolder(Exception):
     """The folder cannot be used; the text has the reason and the remedy."""
 
 
@@ -42,7 +42,7 @@ def check_ours(path: Path) -> None:
         shown = ", ".join(foreign[:FOREIGN_SHOWN_MAX])
         rest = len(foreign) - FOREIGN_SHOWN_MAX
         shown += f" and {rest} more" if rest > 0 else ""
-        raise NotOurs(
+        raise ForeignFolder(
             f"data folder {path} holds files of somebody else ({shown}) and no journal: "
             "name a folder that is empty or does not exist"
         )
@@ -70,7 +70,7 @@ def claim_folder(path: Path, maker: str) -> None:
         # A folder from before this was recorded: only real runs leave a keeper behind.
         known = "process" if (path / KEEPER).is_dir() else ""
     if known and known != maker:
-        raise NotOurs(
+        raise ForeignFolder(
             f"data folder {path} belongs to a cluster with the {known} backend, which knows its "
             f"runs; the {maker} backend does not. Start it with --backend {known}, or name "
             "another --data-dir; --fresh begins anew, and ends all tasks of the old cluster"

@@ -30,17 +30,17 @@ class ZooKeeperMembership:
         self.refused: Future[str] = Future()
         """Set to the reason if the root belongs to another cluster: then this never becomes a
         member, and a person has to fix it."""
-        self._tell: Callable[[MembershipNews], object] = lambda news: None
+        self._listener: Callable[[MembershipNews], object] = lambda news: None
         self._session: MemberSession | None = None
         self._ending: list[MemberSession] = []
 
-    def listen(self, tell: Callable[[MembershipNews], object]) -> None:
-        self._tell = tell
+    def listen(self, listener: Callable[[MembershipNews], object]) -> None:
+        self._listener = listener
 
     def join(self, member: str, node: MemberNode) -> None:
         self.leave()
         session = MemberSession(
-            self._config, member=member, node=node, tell=self._tell, refused=self._refuse
+            self._config, member=member, node=node, listener=self._listener, refused=self._refuse
         )
         self._session = session
         session.start()
@@ -57,9 +57,9 @@ class ZooKeeperMembership:
         if self._session is not None:
             self._session.announce(node)
 
-    def look(self) -> None:
+    def request_view(self) -> None:
         if self._session is not None:
-            self._session.look()
+            self._session.request_view()
 
     def create_owner(self, shard: ShardId) -> None:
         if self._session is not None:

@@ -2,7 +2,7 @@
 
 Turns the port's two calls (create and remove an owner) into requests, one after the other per
 shard, and their outcomes into exactly one answer each. It must not guess: a request made while
-the connection was broken, or whose reply was lost, may have been done, and is answered UNSURE.
+the connection was broken, or whose reply was lost, may have been done, and is answered UNKNOWN.
 It must not decide who leads either: whoever owns the first shard of a group does.
 """
 
@@ -59,7 +59,7 @@ class OwnerNodeContext:
 class Owners:
     """The owner nodes of one connection.
 
-    `answer` receives the answers; `unsure` is called when the caller should read a view.
+    `answer` receives the answers; `read_view` is called when the caller should read a view.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Owners:
         *,
         roles: Mapping[str, tuple[str, Leader]],
         answer: Callable[[NodeAnswer], None],
-        unsure: Callable[[], None],
+        read_view: Callable[[], None],
     ) -> None:
         self._context = context
         self._on_answer = answer
-        self._unsure = unsure
+        self._read_view = read_view
         self._open = False
         self._queues: dict[ShardId, deque[Do]] = {}  # behind the call in progress
         self.leaders = Leaders(
@@ -85,7 +85,7 @@ class Owners:
         self.leaders.write_all()
 
     def shut(self) -> None:
-        """The connection is broken: answer UNSURE."""
+        """The connection is broken: answer UNKNOWN."""
         self._open = False
 
     def create(self, shard: ShardId) -> None:
@@ -107,22 +107,24 @@ class Owners:
             elif found.trouble is None and another:
                 self._answer(shard, NodeOutcome.TAKEN, found=found)
             else:
-                self._answer(shard, NodeOutcome.UNSURE)
-                self._unsure()
+                self._answer(shard, NodeOutcome.UNKNOWN)
+                self._read_view()
 
         if not self._open:
-            self._answer(shard, NodeOutcome.UNSURE)
+            self._answer(shard, NodeOutcome.UNKNOWN)
             return
         path, data = context.paths.owner(shard), owner_bytes(context.member)
-        context.writes.create(path, data, tell=done, only_with=context.paths.member(context.member))
+        context.writes.create(
+            path, data, on_done=done, only_with=context.paths.member(context.member)
+        )
 
     def _remove(self, shard: ShardId) -> None:
         def done(found: NodeStatus) -> None:
             gone = found.trouble is None
-            self._answer(shard, NodeOutcome.GONE if gone else NodeOutcome.UNSURE, found=found)
+            self._answer(shard, NodeOutcome.GONE if gone else NodeOutcome.UNKNOWN, found=found)
 
         if not self._open:
-            self._answer(shard, NodeOutcome.UNSURE)
+            self._answer(shard, NodeOutcome.UNKNOWN)
             return
         self.leaders.not_ours(shard)
         self._context.writes.remove(self._context.paths.owner(shard), done)
@@ -130,7 +132,7 @@ class Owners:
     def _answer(
         self, shard: ShardId, outcome: NodeOutcome, *, found: NodeStatus | None = None
     ) -> None:
-        if found is None or outcome is NodeOutcome.UNSURE:
+        if found is None or outcome is NodeOutcome.UNKNOWN:
             self._on_answer(NodeAnswer(self._context.member, shard, outcome))
         else:
             owner = owner_of(found.data)
@@ -200,7 +202,7 @@ class Leaders:
 
         def folder_made(reply: RequestOutcome) -> None:
             if reply.exception is None and group in self._since:
-                self._writes.put(path, leader_bytes(leader), tell=written)
+                self._writes.put(path, leader_bytes(leader), on_done=written)
 
         def written(found: NodeStatus) -> None:
             if found.ours and group not in self._since:
@@ -252,7 +254,7 @@ class Writes:
         path: str,
         data: bytes,
         *,
-        tell: OnNodeStatus,
+        on_done: OnNodeStatus,
         only_with: str = "",
         tries: int = WRITE_TRIES_MAX,
     ) -> None:
@@ -273,18 +275,18 @@ class Writes:
             error = reply.exception or _error_among(reply.value)
             self._prove(reply, error)
             if error is None:
-                tell(NodeStatus(ours=True, zxid=reply.zxid))
+                on_done(NodeStatus(ours=True, zxid=reply.zxid))
             elif not isinstance(error, NodeExistsError):
-                tell(NodeStatus(zxid=reply.zxid, trouble=error))
+                on_done(NodeStatus(zxid=reply.zxid, trouble=error))
             else:
                 self._check(path, checked)
 
         def checked(found: NodeStatus) -> None:
             vanished = found.trouble is None and not found.ours and not found.data
             if vanished and tries > 1:
-                self.create(path, data, tell=tell, only_with=only_with, tries=tries - 1)
+                self.create(path, data, on_done=on_done, only_with=only_with, tries=tries - 1)
             else:
-                tell(found)
+                on_done(found)
 
         self._connection.request(request, done)
 
@@ -293,7 +295,7 @@ class Writes:
         path: str,
         data: bytes,
         *,
-        tell: OnNodeStatus,
+        on_done: OnNodeStatus,
         only_with: str = "",
         tries: int = WRITE_TRIES_MAX,
     ) -> None:
@@ -305,68 +307,68 @@ class Writes:
             elif found.trouble is None and found.data and tries > 1:
                 self._connection.request(lambda c: c.delete_async(path), removed)
             else:
-                tell(found)
+                on_done(found)
 
         def removed(reply: RequestOutcome) -> None:
             if isinstance(reply.exception, NoNodeError | None):
-                self.put(path, data, tell=tell, only_with=only_with, tries=tries - 1)
+                self.put(path, data, on_done=on_done, only_with=only_with, tries=tries - 1)
             else:
-                tell(NodeStatus(zxid=reply.zxid, trouble=reply.exception))
+                on_done(NodeStatus(zxid=reply.zxid, trouble=reply.exception))
 
         def set_done(reply: RequestOutcome) -> None:
             self._prove(reply, reply.exception)
             # The zxid of the write: the reply's may be later than that of any view to come.
             zxid = reply.zxid if reply.exception is not None else reply.value.mzxid
-            tell(NodeStatus(ours=True, zxid=zxid, trouble=reply.exception))
+            on_done(NodeStatus(ours=True, zxid=zxid, trouble=reply.exception))
 
-        self.create(path, data, tell=created, only_with=only_with)
+        self.create(path, data, on_done=created, only_with=only_with)
 
-    def remove(self, path: str, tell: OnNodeStatus) -> None:
+    def remove(self, path: str, on_done: OnNodeStatus) -> None:
         """Remove our node; another's stays."""
 
         def checked(found: NodeStatus) -> None:
             if found.ours and found.trouble is None:
                 self._connection.request(lambda c: c.delete_async(path), removed)
             else:
-                tell(found)
+                on_done(found)
 
         def removed(reply: RequestOutcome) -> None:
             self._prove(reply, reply.exception)
             error = None if isinstance(reply.exception, NoNodeError) else reply.exception
-            tell(NodeStatus(zxid=reply.zxid, trouble=error))
+            on_done(NodeStatus(zxid=reply.zxid, trouble=error))
 
         self._check(path, checked)
 
-    def change(self, path: str, data: bytes, *, tell: OnNodeStatus) -> None:
+    def change(self, path: str, data: bytes, *, on_done: OnNodeStatus) -> None:
         """Change the data of our node, if it still exists."""
 
         def done(reply: RequestOutcome) -> None:
             self._prove(reply, reply.exception)
-            tell(NodeStatus(zxid=reply.zxid, trouble=reply.exception))
+            on_done(NodeStatus(zxid=reply.zxid, trouble=reply.exception))
 
         self._connection.request(lambda c: c.set_async(path, data), done)
 
-    def heartbeat(self, path: str, tell: OnNodeStatus) -> None:
+    def heartbeat(self, path: str, on_done: OnNodeStatus) -> None:
         """A write that changes nothing: the path never exists."""
 
         def done(reply: RequestOutcome) -> None:
             self._prove(reply, reply.exception)
             error = None if isinstance(reply.exception, NoNodeError) else reply.exception
-            tell(NodeStatus(zxid=reply.zxid, trouble=error))
+            on_done(NodeStatus(zxid=reply.zxid, trouble=error))
 
         self._connection.request(lambda c: c.delete_async(path), done)
 
-    def _check(self, path: str, tell: OnNodeStatus) -> None:
+    def _check(self, path: str, on_done: OnNodeStatus) -> None:
         def done(reply: RequestOutcome) -> None:
             if reply.exception is None:
                 data, stat = reply.value
                 ours = stat.ephemeralOwner == self._connection.session_id
                 # A node without data counts as another's, too.
-                tell(NodeStatus(ours=ours, data=b"" if ours else data or b"?", zxid=reply.zxid))
+                on_done(NodeStatus(ours=ours, data=b"" if ours else data or b"?", zxid=reply.zxid))
             elif isinstance(reply.exception, NoNodeError):
-                tell(NodeStatus(zxid=reply.zxid))
+                on_done(NodeStatus(zxid=reply.zxid))
             else:
-                tell(NodeStatus(trouble=reply.exception))
+                on_done(NodeStatus(trouble=reply.exception))
 
         self._connection.request(lambda c: c.get_async(path), done)
 

@@ -85,7 +85,7 @@ class MemberSession:
         *,
         member: str,
         node: MemberNode,
-        tell: Callable[[MembershipNews], object],
+        listener: Callable[[MembershipNews], object],
         refused: Callable[[str], object] = lambda why: None,
     ) -> None:
         self._refused = refused
@@ -93,7 +93,7 @@ class MemberSession:
         self._paths = Paths(config.cluster, root=config.root)
         self._member = member
         self._node = node  # the newest announced
-        self._tell = tell
+        self._listener = listener
         self._lease = Lease()
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -143,7 +143,7 @@ class MemberSession:
         """See the port `Membership`."""
         self._put(lambda: self._announce(node))
 
-    def look(self) -> None:
+    def request_view(self) -> None:
         """See the port `Membership`."""
         self._put(self._read_view)
 
@@ -185,7 +185,7 @@ class MemberSession:
     def _send_news(self, news: MembershipNews) -> None:
         with self._news_lock:
             if not self._over:
-                self._tell(news)
+                self._listener(news)
 
     # ---- the connection ----
 
@@ -229,7 +229,7 @@ class MemberSession:
             put=self._put,
         )
         return Owners(
-            context, roles=self._config.leaders, answer=self._send_news, unsure=self._read_view
+            context, roles=self._config.leaders, answer=self._send_news, read_view=self._read_view
         )
 
     def _state(self, state: str) -> None:
@@ -295,7 +295,7 @@ class MemberSession:
                 self._at(now_s() + RECONNECT_PAUSE_S, again)
             else:
                 data = member_bytes(node)
-                self._writes.put(self._paths.member(self._member), data, tell=written)
+                self._writes.put(self._paths.member(self._member), data, on_done=written)
 
         def written(found: NodeStatus) -> None:
             if found.trouble is not None or not found.ours:
@@ -342,7 +342,7 @@ class MemberSession:
         if self._registered:
             # A view shows the outcome; after a reconnect the node is written again.
             path = self._paths.member(self._member)
-            self._writes.change(path, member_bytes(node), tell=lambda found: None)
+            self._writes.change(path, member_bytes(node), on_done=lambda found: None)
 
     # ---- views ----
 

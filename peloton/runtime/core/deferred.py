@@ -19,7 +19,7 @@ from peloton.runtime.core.dead_letters import (
     dead_letter_name,
     raw_of,
 )
-from peloton.runtime.core.envelope import AskAnswer, Envelope, narrow, singles
+from peloton.runtime.core.envelope import Envelope, Reply, narrow, singles
 from peloton.runtime.core.mailbox import COMMANDS_MAX, Mailbox
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined, RedriveOrdered
 from peloton.runtime.core.story import StoryLine
@@ -277,7 +277,7 @@ class DeferredMail:
 
     def _answer(self, envelope: Envelope, value: Any) -> None:
         if envelope.reply_to is not None:
-            self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
+            self._turns.outbox.replies.append(Reply(envelope.reply_to, value))
 
     def _line(
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int

@@ -82,7 +82,7 @@ def singles(envelope: Envelope, members: int) -> list[Envelope]:
     return parts
 
 
-class AskAnswer(NamedTuple):
+class Reply(NamedTuple):
     """A reply to an ask, and its reply address."""
 
     reply_to: Any
@@ -103,7 +103,7 @@ class Outbox:
         self.local: deque[Envelope] = deque()  # to this very shard: delivered in the same frame
         self._order: list[Envelope] = []
         self._mergeable: dict[tuple[Key, Message], list[tuple[int, Key]]] = {}
-        self.replies: list[AskAnswer] = []
+        self.replies: list[Reply] = []
 
     def add(self, envelope: Envelope) -> None:
         """Queue an envelope behind those sent before."""

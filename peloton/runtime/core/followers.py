@@ -20,7 +20,7 @@ from peloton.runtime.core.changes import (
     Page,
 )
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.envelope import AskAnswer
+from peloton.runtime.core.envelope import Reply
 from peloton.runtime.core.inspection import FollowChanges, read_of
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Key, Unavailable, kind_of
@@ -65,24 +65,22 @@ class Followers:
         """When the first of them expires."""
         return next((one.until_s for one in self._waiting.values()), None)
 
-    def add(self, reply_to: Any, query: FollowChanges, now: float) -> list[AskAnswer]:
+    def add(self, reply_to: Any, query: FollowChanges, now: float) -> list[Reply]:
         """Add a query; returns its answer, or nothing while there is no change for it."""
         follower = _Follower(reply_to, query, now + FOLLOW_S)
         mark = Mark(*query.mark) if query.mark is not None else None
         page = self._changes.after(mark, follower.limit, wanted=follower.wants)
         if mark is None or page.changes or page.gap:
-            return [AskAnswer(reply_to, read_of(self._codec, page))]
+            return [Reply(reply_to, read_of(self._codec, page))]
         if len(self._waiting) >= self._max:
-            return [
-                AskAnswer(reply_to, Unavailable(f"{self._max} queries follow this shard already"))
-            ]
+            return [Reply(reply_to, Unavailable(f"{self._max} queries follow this shard already"))]
         self._number += 1
         self._waiting[self._number] = follower
         for name in dict.fromkeys(query.names) or ("",):
             self._by_name.setdefault(name, {})[self._number] = None
         return []
 
-    def framed(self, position: int, lines: tuple[StoryLine, ...]) -> list[AskAnswer]:
+    def framed(self, position: int, lines: tuple[StoryLine, ...]) -> list[Reply]:
         """A frame is durable: the answers to the queries that wait for one of its changes.
 
         No change before it was for them, or they would not be waiting.
@@ -100,10 +98,10 @@ class Followers:
         for number, changes in found.items():
             follower = self._take(number)
             page = _page(changes, follower.limit)
-            replies.append(AskAnswer(follower.reply_to, read_of(self._codec, page, rows_of=rows)))
+            replies.append(Reply(follower.reply_to, read_of(self._codec, page, rows_of=rows)))
         return replies
 
-    def expired(self, now: float) -> list[AskAnswer]:
+    def expired(self, now: float) -> list[Reply]:
         """Those who waited too long get an empty page."""
         replies = []
         while self._waiting:
@@ -112,7 +110,7 @@ class Followers:
                 break
             self._take(number)
             nothing = Page((), gap=False, mark=self._changes.end, more=False)
-            replies.append(AskAnswer(follower.reply_to, read_of(self._codec, nothing)))
+            replies.append(Reply(follower.reply_to, read_of(self._codec, nothing)))
         return replies
 
     def _take(self, number: int) -> _Follower:

@@ -66,7 +66,7 @@ _OF_OUTCOME = {
     NodeOutcome.HELD: OwnershipEvent.MADE,
     NodeOutcome.TAKEN: OwnershipEvent.TAKEN,
     NodeOutcome.GONE: OwnershipEvent.GONE,
-    NodeOutcome.UNSURE: OwnershipEvent.UNSURE,
+    NodeOutcome.UNKNOWN: OwnershipEvent.UNKNOWN,
 }
 _CLAIMING = (OwnershipState.ASKING, OwnershipState.HELD, OwnershipState.OPENING)
 _HERE = (OwnershipState.OPENING, OwnershipState.OPEN)
@@ -102,7 +102,7 @@ class Handoff:
         self.leaving = False
         self.left = False
         self.damaged: dict[ShardId, str] = {}
-        self.places = {
+        self.shards = {
             ShardId(g, at): ShardStatus() for g in sorted(sizes) for at in range(sizes[g])
         }
         self._process = process
@@ -111,7 +111,7 @@ class Handoff:
         self._unfit: dict[str, float] = {}
         self._damaged_until: dict[ShardId, float] = {}
         self._orders: list[ShardAction] = []
-        self._counts = dict.fromkeys(OwnershipState, 0) | {OwnershipState.OUT: len(self.places)}
+        self._counts = dict.fromkeys(OwnershipState, 0) | {OwnershipState.OUT: len(self.shards)}
 
     # ---- what happens ----
 
@@ -120,7 +120,7 @@ class Handoff:
         self._join()
         return self._settle(now)
 
-    def heard(self, news: MembershipNews, now: float) -> list[ShardAction]:
+    def receive(self, news: MembershipNews, now: float) -> list[ShardAction]:
         """News of the membership service; news of an older session are ignored."""
         if news.member == self.member:
             _ON_NEWS[type(news)](self, news, now)
@@ -128,7 +128,7 @@ class Handoff:
 
     def opened(self, shard: ShardId, now: float) -> list[ShardAction]:
         """The shard was recovered and takes mail."""
-        self.places[shard].opened_at_s = now
+        self.shards[shard].opened_at_s = now
         self._happened(shard, OwnershipEvent.OPENED)
         return self._settle(now)
 
@@ -144,11 +144,11 @@ class Handoff:
 
         `gave_up`: the store was unreachable too long. `damaged` is what an operator has to repair.
         """
-        place = self.places[shard]
-        if place.state in _HERE:  # else it was being closed, which is no failure
-            self._failed(place, now)
-            self._orders.append(ShardAction(ActionKind.LOOK))
-            if gave_up or place.fails >= FAILS_MAX:
+        status = self.shards[shard]
+        if status.state in _HERE:  # else it was being closed, which is no failure
+            self._failed(status, now)
+            self._orders.append(ShardAction(ActionKind.READ_VIEW))
+            if gave_up or status.fails >= FAILS_MAX:
                 self._unfit[shard.group] = now + UNFIT_S
                 self._announce()
         if damaged:
@@ -180,16 +180,16 @@ class Handoff:
     def wake_at_s(self, now: float) -> float | None:
         """When `tick` is due; None when only news can change anything."""
         moments = [*self._unfit.values(), *self._damaged_until.values()]
-        for place in self.places.values():
-            if place.state in (OwnershipState.OUT, OwnershipState.LEFT) and self._wants(place):
-                moments += [place.claim_at_s, place.node_at_s]
+        for status in self.shards.values():
+            if status.state in (OwnershipState.OUT, OwnershipState.LEFT) and self._wants(status):
+                moments += [status.claim_at_s, status.node_at_s]
         return min((at_s for at_s in moments if at_s > now), default=None)
 
-    def _failed(self, place: ShardStatus, now: float) -> None:
-        if place.state is OwnershipState.OPEN and now - place.opened_at_s >= FAILS_FORGOTTEN_S:
-            place.fails = 0
-        place.fails += 1
-        place.claim_at_s = now + min(FAIL_FIRST_S * 2 ** min(place.fails - 1, 9), FAIL_S_MAX)
+    def _failed(self, status: ShardStatus, now: float) -> None:
+        if status.state is OwnershipState.OPEN and now - status.opened_at_s >= FAILS_FORGOTTEN_S:
+            status.fails = 0
+        status.fails += 1
+        status.claim_at_s = now + min(FAIL_FIRST_S * 2 ** min(status.fails - 1, 9), FAIL_S_MAX)
 
     # ---- news of the membership ----
 
@@ -208,31 +208,31 @@ class Handoff:
             return
         same = self.view is not None and self.view.members == view.members
         self.view = view
-        for shard, place in self.places.items():
-            if view.version >= place.version:
-                place.owner = view.owners.get(shard, "")
+        for shard, status in self.shards.items():
+            if view.version >= status.version:
+                status.owner = view.owners.get(shard, "")
         if not same:  # ranking takes milliseconds, and most views differ only in owners
             self._rank()
 
     def _on_answer(self, answer: NodeAnswer, now: float) -> None:
-        place = self.places[answer.shard]
-        if answer.outcome is NodeOutcome.UNSURE:
-            place.owner = self.member  # perhaps; a later view decides
-            place.node_at_s = now + NODE_AGAIN_S
+        status = self.shards[answer.shard]
+        if answer.outcome is NodeOutcome.UNKNOWN:
+            status.owner = self.member  # perhaps; a later view decides
+            status.node_at_s = now + NODE_AGAIN_S
         else:
-            place.version = answer.version
+            status.version = answer.version
             held = answer.outcome is NodeOutcome.HELD
-            place.owner = self.member if held else answer.owner
+            status.owner = self.member if held else answer.owner
             if self.view is not None and self.view.version > answer.version:
-                place.owner = self.view.owners.get(answer.shard, "")
+                status.owner = self.view.owners.get(answer.shard, "")
         self._happened(answer.shard, _OF_OUTCOME[answer.outcome])
 
     def _lose(self) -> None:
         """The session is lost, and with it all our nodes: others may claim our shards."""
         self.session, self.view = SessionState.LOST, None
-        for shard, place in self.places.items():
+        for shard, status in self.shards.items():
             self._happened(shard, OwnershipEvent.SESSION_LOST)
-            place.owner, place.version, place.first, place.node_at_s = "", 0, "", 0.0
+            status.owner, status.version, status.first, status.node_at_s = "", 0, "", 0.0
         if not self.leaving:
             self._join()
 
@@ -259,22 +259,22 @@ class Handoff:
     def _rank(self) -> None:
         if self.view is not None:
             members = {**self.view.members, self.member: self.node}
-            for shard, place in self.places.items():
-                place.first = next(iter(ranked(shard, members)), "")
+            for shard, status in self.shards.items():
+                status.first = next(iter(ranked(shard, members)), "")
 
     # ---- the table ----
 
     def _settle(self, now: float) -> list[ShardAction]:
         """Move every shard by the table until nothing follows; returns the actions."""
         self._expire(now)
-        for shard, place in self.places.items():
+        for shard, status in self.shards.items():
             self._happened(
                 shard,
-                OwnershipEvent.OURS if place.owner == self.member else OwnershipEvent.NOT_OURS,
+                OwnershipEvent.OURS if status.owner == self.member else OwnershipEvent.NOT_OURS,
             )
             while self._may(shard, now) and self._happened(shard, self._assignment(shard)):
                 pass
-        if self.leaving and not self.left and self._counts[OwnershipState.OUT] == len(self.places):
+        if self.leaving and not self.left and self._counts[OwnershipState.OUT] == len(self.shards):
             self.left = True
             self._orders.append(ShardAction(ActionKind.LEAVE))
         orders, self._orders = self._orders, []
@@ -292,46 +292,46 @@ class Handoff:
             self._announce()
 
     def _assignment(self, shard: ShardId) -> Assignment:
-        place = self.places[shard]
+        status = self.shards[shard]
         if self.leaving:
             return Assignment.YIELD
         if self.session is not SessionState.CONNECTED or self.view is None:
             return Assignment.HOLD
-        if place.first != self.member or shard in self.damaged:
+        if status.first != self.member or shard in self.damaged:
             return Assignment.YIELD
-        return Assignment.TAKE if place.owner in ("", self.member) else Assignment.HOLD
+        return Assignment.TAKE if status.owner in ("", self.member) else Assignment.HOLD
 
-    def _wants(self, place: ShardStatus) -> bool:
-        return place.first == self.member or place.owner == self.member
+    def _wants(self, status: ShardStatus) -> bool:
+        return status.first == self.member or status.owner == self.member
 
     def _may(self, shard: ShardId, now: float) -> bool:
         """Whether backoff and the limits allow now what the assignment would begin."""
-        place = self.places[shard]
-        step = TABLE[place.state][self._assignment(shard)]
+        status = self.shards[shard]
+        step = TABLE[status.state][self._assignment(shard)]
         if isinstance(step, NoTransition):
             return False
         action = step.action
         if action is ActionKind.CREATE:
             busy = sum(self._counts[state] for state in _CLAIMING)
-            early = now < max(place.claim_at_s, place.node_at_s)
+            early = now < max(status.claim_at_s, status.node_at_s)
             return not early and busy < CLAIMS_IN_FLIGHT_MAX
         if action is ActionKind.REMOVE:
-            return now >= place.node_at_s
+            return now >= status.node_at_s
         if action is ActionKind.DRAIN and not self.leaving and shard.group not in self._unfit:
             return sum(self._counts[state] for state in _MOVING) < DRAINS_IN_FLIGHT_MAX
         return True
 
     def _happened(self, shard: ShardId, what: OwnershipEvent | Assignment) -> bool:
         """Move by the table; False where nothing follows."""
-        place = self.places[shard]
-        step = TABLE[place.state][what]
+        status = self.shards[shard]
+        step = TABLE[status.state][what]
         if step is NoTransition.STAY:
             return False
         if step is NoTransition.NEVER:
-            raise UnexpectedAnswer(f"{shard}, {place.state.value}: {what.value}")
-        self._counts[place.state] -= 1
+            raise UnexpectedAnswer(f"{shard}, {status.state.value}: {what.value}")
+        self._counts[status.state] -= 1
         self._counts[step.state] += 1
-        place.state = step.state
+        status.state = step.state
         if step.action is not None:
             self._orders.append(ShardAction(step.action, shard))
         return True

@@ -23,8 +23,8 @@ from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.core.mailbox import COMMANDS_MAX
 from peloton.runtime.core.passivation import (
     COLD_AFTER_S,
-    COLD_LOOK_S,
-    COLD_PER_LOOK_MAX,
+    COLD_CHECK_S,
+    COLD_PER_CHECK_MAX,
     Idleness,
 )
 from peloton.runtime.core.pump import (
@@ -55,8 +55,8 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     changes_max: int = CHANGES_MAX
     lines_max: int = LINES_MAX
     cold_after_s: float = COLD_AFTER_S
-    cold_look_s: float = COLD_LOOK_S
-    cold_per_look_max: int = COLD_PER_LOOK_MAX
+    cold_check_s: float = COLD_CHECK_S
+    cold_per_check_max: int = COLD_PER_CHECK_MAX
 
     def checkpointer(self, codec: Codec) -> Checkpointer:
         """A checkpointer with these limits."""
@@ -70,7 +70,7 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def idleness(self) -> Idleness:
         """A tracker of idle entities with these limits."""
         return Idleness(
-            self.cold_after_s, look_s=self.cold_look_s, per_look_max=self.cold_per_look_max
+            self.cold_after_s, check_s=self.cold_check_s, per_check_max=self.cold_per_check_max
         )
 
     def budget(self) -> Budget:

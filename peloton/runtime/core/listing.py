@@ -2,7 +2,7 @@
 
 Turns summaries into pages, and pages into one listing. It must not know a kind: a query names
 fields of its summaries. A shard answers between two turns, on the thread that all shards of a
-daemon share, so one query examines at most `LOOK_MAX` summaries, sorts those that match, and
+daemon share, so one query examines at most `SCAN_MAX` summaries, sorts those that match, and
 returns where it stopped. The caller continues from there, and keeps the best of all pages (`Best`)
 on its own thread.
 
@@ -28,7 +28,7 @@ import msgspec
 from peloton.runtime.core.codec import encode
 from peloton.runtime.vocabulary import Key, Query, Value
 
-LOOK_MAX = 1000
+SCAN_MAX = 1000
 """Summaries examined for one query: about a millisecond."""
 LISTING_PAGE_BYTES_MAX = 1024 * 1024
 """A larger page is made again of fewer summaries; a batch takes sixteen times as much."""
@@ -91,7 +91,7 @@ class Listed(NamedTuple):
 
 def page_of(query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any]) -> Listed:
     """The page that begins with the first of `keys`."""
-    most = LOOK_MAX
+    most = SCAN_MAX
     while True:
         examined = keys[:most]
         found = matching(query, map(summary, examined))
@@ -127,7 +127,7 @@ class Best:
         self._matched += page.matched
         for total, tally in zip(self._sums, page.tallies, strict=True):
             total.update(dict(tally))
-        if len(self._items) > 2 * self._query.limit + LOOK_MAX:
+        if len(self._items) > 2 * self._query.limit + SCAN_MAX:
             self._items = best(self._query, self._items)
 
     def listed(self) -> Listed:

@@ -35,7 +35,7 @@ class OwnershipEvent(enum.Enum):
     MADE = "answer of the service: the node is ours"
     TAKEN = "answer of the service: the node is another's"
     GONE = "answer of the service: no node of ours is left"
-    UNSURE = "the outcome of the operation is unknown"
+    UNKNOWN = "the outcome of the operation is unknown"
     OURS = "our best knowledge: the node is ours"
     NOT_OURS = "our best knowledge: the node is not ours"
     OPENED = "the shard takes mail"
@@ -62,7 +62,7 @@ class ActionKind(enum.Enum):
     DROP = "drop the shard at once"
     JOIN = "begin a session under the new member id"
     ANNOUNCE = "publish the new member node"
-    LOOK = "read a view"
+    READ_VIEW = "read a view"
     LEAVE = "end the session"
 
 
@@ -90,7 +90,7 @@ class NoTransition(enum.Enum):
 Row = Mapping[OwnershipEvent | Assignment, Transition | NoTransition]
 STAY, NEVER = NoTransition.STAY, NoTransition.NEVER
 _N, _W = OwnershipEvent, Assignment
-_NO_ANSWER: Row = {_N.MADE: NEVER, _N.TAKEN: NEVER, _N.GONE: NEVER, _N.UNSURE: NEVER}
+_NO_ANSWER: Row = {_N.MADE: NEVER, _N.TAKEN: NEVER, _N.GONE: NEVER, _N.UNKNOWN: NEVER}
 # Late news of an instance of the shard that has ended.
 _NOT_HERE: Row = {_N.OPENED: STAY, _N.LOST: STAY, _N.CLOSED: STAY}
 _NO_WISH: Row = {_W.TAKE: STAY, _W.HOLD: STAY, _W.YIELD: STAY}
@@ -137,7 +137,7 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.MADE: Transition(OwnershipState.HELD),
         _N.TAKEN: _OUT,
         _N.GONE: NEVER,
-        _N.UNSURE: _LEFT,
+        _N.UNKNOWN: _LEFT,
         _N.OURS: STAY,
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: _OUT,
@@ -180,7 +180,7 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.MADE: NEVER,
         _N.TAKEN: NEVER,
         _N.GONE: _OUT,
-        _N.UNSURE: _LEFT,
+        _N.UNKNOWN: _LEFT,
         _N.OURS: STAY,
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: _OUT,

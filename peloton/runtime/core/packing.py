@@ -100,7 +100,7 @@ class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class MailBatch(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
     """Envelopes for one route, of one sender shard under one epoch (or of no shard at all)."""
 
-    place: Route
+    route: Route
     sender: ShardId | None
     epoch: int
     envelopes: list[msgspec.Raw]
@@ -116,7 +116,7 @@ class AskReply(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
 class WrongRoute(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
     """The route of a batch is not here, according to the view of this version; its asks."""
 
-    place: Route
+    route: Route
     view: int
     asks: list[int]
 

@@ -179,7 +179,7 @@ class Link:
         self._begin(stream, now)
         return encode(self._hello())
 
-    def met(self, stream: int, hello: Hello, *, now: float) -> tuple[bytes, str]:
+    def greeted_by(self, stream: int, hello: Hello, *, now: float) -> tuple[bytes, str]:
         """The greeting of a stream that was accepted: our answer, or why the stream is refused.
 
         If it is not refused, an older stream must be closed.
@@ -232,7 +232,7 @@ class Link:
         self._retry_s = now + self._retry_after_s
         self._retry_after_s = min(2 * self._retry_after_s, RETRY_S_MAX)
 
-    def look(self, now: float) -> str:
+    def overdue(self, now: float) -> str:
         """Why the stream must be closed by now, or ""."""
         if self.down_since_s is None and not self.greeted:
             self.down_since_s = now
@@ -302,7 +302,7 @@ class Link:
         return ""
 
     def _greeting(self, hello: Hello, now: float) -> Received:
-        """The answer to our own greeting; on a stream that came in, `met` has read it."""
+        """The answer to our own greeting; on a stream that came in, `greeted_by` has read it."""
         if self.greeted:
             return self._trouble("a second greeting")
         trouble = self._misfit(hello)

@@ -16,8 +16,8 @@ from typing import Any
 from peloton.runtime.vocabulary import Key
 
 COLD_AFTER_S = 60.0
-COLD_LOOK_S = 10.0
-COLD_PER_LOOK_MAX = 256
+COLD_CHECK_S = 10.0
+COLD_PER_CHECK_MAX = 256
 """Packing delays the pump: at most so many per check, though thousands may become idle at once."""
 
 
@@ -101,13 +101,13 @@ class Idleness:
         self,
         after_s: float = COLD_AFTER_S,
         *,
-        look_s: float = COLD_LOOK_S,
-        per_look_max: int = COLD_PER_LOOK_MAX,
+        check_s: float = COLD_CHECK_S,
+        per_check_max: int = COLD_PER_CHECK_MAX,
     ) -> None:
         self._after_s = after_s
-        self._per_look_max = per_look_max
+        self._per_check_max = per_check_max
         self.full = 0  # checks that left some to the next, for metrics
-        self._every_s = look_s
+        self._every_s = check_s
         self._touched: dict[Key, float] = {}
         self._check_s = 0.0  # when to check next
 
@@ -124,12 +124,12 @@ class Idleness:
         self._check_s = now + self._every_s
         found: list[Key] = []
         for key, at in self._touched.items():
-            if at + self._after_s > now or len(found) >= self._per_look_max:
+            if at + self._after_s > now or len(found) >= self._per_check_max:
                 break
             found.append(key)
         for key in found:
             del self._touched[key]
-        if len(found) >= self._per_look_max:
+        if len(found) >= self._per_check_max:
             self._check_s = now  # there are more
             self.full += 1
         return found

@@ -18,7 +18,7 @@ import msgspec
 
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox
+from peloton.runtime.core.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.core.supervision import attempt_query
@@ -123,7 +123,7 @@ class Replies:
     def reply(self, envelope: Envelope, value: Any) -> None:
         """Queue a reply, if the sender waits for one."""
         if envelope.reply_to is not None:
-            self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
+            self._turns.outbox.replies.append(Reply(envelope.reply_to, value))
 
     def repeat(self, envelope: Envelope) -> bool:
         """Answer a command whose request key was used before; False when it is new."""
@@ -137,7 +137,7 @@ class Replies:
         if repeat.answer is not None:
             value = self._turns.codec.decode_answer(envelope.to, repeat.answer)
         if envelope.reply_to is not None:
-            self._turns.outbox.replies.append(AskAnswer(envelope.reply_to, value))
+            self._turns.outbox.replies.append(Reply(envelope.reply_to, value))
         return True
 
 

@@ -36,7 +36,7 @@ from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
 from peloton.runtime.core.endings import Endings
-from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox, Stamp
+from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.epoch_filter import EpochFilter
 from peloton.runtime.core.followers import Followers
 from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
@@ -89,7 +89,7 @@ class Ready(NamedTuple):
     frame: bytes | None  # to journal at `position`, whole or not at all
     position: int
     release: list[Envelope]  # to send, only after the frame is durable
-    replies: list[AskAnswer]  # likewise
+    replies: list[Reply]  # likewise
     ended: tuple[EndedRow, ...]  # final states to write
     parts: tuple[CheckpointPart, ...]
     floor: Floor | None
@@ -217,7 +217,7 @@ class Shard:
             wake_at=self._wake_at(),
         )
 
-    def committed(self, more_to_cut: bool = False) -> list[AskAnswer]:
+    def committed(self, more_to_cut: bool = False) -> list[Reply]:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         safe = self.changes.commit()
@@ -435,7 +435,7 @@ class Shard:
 
     def reply_to(self, addresses: Iterable[Any], value: Any) -> None:
         """Send a reply to these addresses, with the frame."""
-        self.turns.outbox.replies += [AskAnswer(address, value) for address in addresses]
+        self.turns.outbox.replies += [Reply(address, value) for address in addresses]
 
     # ---- resends ----
 

@@ -13,7 +13,7 @@ from typing import Any
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
 from peloton.runtime.core.deadlines import Wheel, tick_at, tick_of
-from peloton.runtime.core.envelope import AskAnswer, Envelope, Outbox
+from peloton.runtime.core.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.records import RequestAnswered, Revived
 from peloton.runtime.core.replies import KEEP_S, REFUSED_KEEP_S, RequestLog
@@ -190,7 +190,7 @@ class Turns:
         self._add_line(envelope, 0, outcome=outcome, size=size)
         self.resolver.of_cell(envelope, outcome.sends)
         if envelope.reply_to is not None:
-            self.outbox.replies.append(AskAnswer(envelope.reply_to, outcome.reply))
+            self.outbox.replies.append(Reply(envelope.reply_to, outcome.reply))
         return outcome
 
     def _note(self, key: Key, notes: Any, *, recall_s: float | None) -> None:

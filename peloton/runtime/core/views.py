@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from typing import Any
 
-from peloton.runtime.core.listing import LOOK_MAX, Listed, ListViews, page_of
+from peloton.runtime.core.listing import SCAN_MAX, Listed, ListViews, page_of
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Key, kind_of
@@ -76,7 +76,7 @@ class Views:
         keys = self._keys.get(query.kind, [])
         start = bisect_right(keys, query.after) if query.after else 0
         # One more than a page takes shows that there is more.
-        return page_of(query, keys[start : start + LOOK_MAX + 1], summary=self._safe.__getitem__)
+        return page_of(query, keys[start : start + SCAN_MAX + 1], summary=self._safe.__getitem__)
 
     def _add(self, added: list[Key]) -> None:
         for kind, some in _by_kind(added):

@@ -125,7 +125,7 @@ class ClaimShell(Shell):
     def _actions(self, message: Any) -> list[ShardAction]:
         now, handoff = self.now, self.handoff
         if isinstance(message, MembershipView | Session | NodeAnswer):
-            return handoff.heard(message, now)
+            return handoff.receive(message, now)
         if isinstance(message, Opened):
             return handoff.opened(message.shard, now)
         if isinstance(message, Closed):
@@ -158,8 +158,8 @@ class ClaimShell(Shell):
                 port.join(self.handoff.member, self.handoff.node)
             case ShardAction(ActionKind.ANNOUNCE):
                 port.announce(self.handoff.node)
-            case ShardAction(ActionKind.LOOK):
-                port.look()
+            case ShardAction(ActionKind.READ_VIEW):
+                port.request_view()
             case ShardAction(ActionKind.LEAVE):
                 port.leave()
 

@@ -63,7 +63,7 @@ class Dispatcher:
     def attach(self, shell: Shell) -> None:
         """Does nothing: a shell is known here only while it is ready or has a wake-up."""
 
-    def rung(self, shell: Shell) -> None:
+    def mail_waiting(self, shell: Shell) -> None:
         """A shell has mail. Two calls at once may queue it twice, which costs one empty grant."""
         if shell.queued:
             return
@@ -107,7 +107,7 @@ class Dispatcher:
                 shell.queued = False
                 shell.grant(MESSAGES_PER_GRANT_MAX)
                 if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
-                    self.rung(shell)
+                    self.mail_waiting(shell)
 
     def _ring_due(self) -> None:
         now = self.clock.now() if self._wakes else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from peloton.runtime.core.envelope import AskAnswer, Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.daemon_context import SERVICE_MAIL_MAX
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
@@ -45,7 +45,7 @@ class EphemeralService(Protocol):
     def wake_at(self) -> float | None:
         """When `receive` is due next even without mail, in seconds; None: not needed."""
 
-    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | AskAnswer]:
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Process envelopes in order (none at a wake-up); returns what to send."""
 
     def reset(self) -> None:
@@ -116,10 +116,10 @@ class EphemeralShell(Shell):
         self._named = named
         self.service.rename(named.member, number=named.number, count=named.count)
 
-    def _send_output(self, output: list[Envelope | AskAnswer]) -> None:
+    def _send_output(self, output: list[Envelope | Reply]) -> None:
         envelopes: list[Envelope] = []
         for each in output:
-            if isinstance(each, AskAnswer):
+            if isinstance(each, Reply):
                 resolve(each.reply_to, each.value)
             else:
                 envelopes.append(each)

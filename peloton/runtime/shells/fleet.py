@@ -91,7 +91,7 @@ class RootController:
         )
         self._status(membership_status)
         if moved:
-            self._region.reached()
+            self._region.peer_reachable()
 
     def _status(self, membership_status: MembershipStatus) -> None:
         status = self._region.status
@@ -102,8 +102,8 @@ class RootController:
         elif self._joined and not membership_status.left:
             status.away(ZOOKEEPER, suspended(membership_status.session))
         trouble = "" if connected or self._joined else "its session has not begun yet"
-        self._region.trouble(ZOOKEEPER, trouble)
-        self._region.trouble("membership", membership_status.trouble)
+        self._region.report_problem(ZOOKEEPER, trouble)
+        self._region.report_problem("membership", membership_status.trouble)
         status.damaged = dict(membership_status.damaged)
         status.moved()
 

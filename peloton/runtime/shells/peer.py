@@ -107,7 +107,7 @@ class PeerShell(Shell):
         self._streams, self._unidentified = {}, {}
         self._asks.give_up_all(f"the links of this daemon were reset: {text}")
         self.links = {peer: self._link(peer) for peer in self._addresses}
-        self._router.broke(text)
+        self._router.links_reset(text)
         self.wake_soon()
 
     # ---- out ----
@@ -155,7 +155,7 @@ class PeerShell(Shell):
 
     def _unpackable(self, text: str) -> None:
         self.counts["unpackable"] += 1
-        self._router.trouble("packing", text)
+        self._router.report_problem("packing", text)
 
     def _send_batch(self, mail: Outbound, batch: list[bytes], *, asks: list[int]) -> None:
         envelopes = [msgspec.Raw(body) for body in batch]
@@ -207,7 +207,7 @@ class PeerShell(Shell):
             self._exchange.close(stream)
             return
         older = link.stream
-        answer, trouble = link.met(stream, hello, now=self.now)
+        answer, trouble = link.greeted_by(stream, hello, now=self.now)
         if trouble and link.stream != stream:
             self.counts["refused"] += 1
             self._exchange.close(stream)
@@ -233,9 +233,9 @@ class PeerShell(Shell):
             elif isinstance(batch, AskReply):
                 self._receive_reply(link, batch)
             else:
-                text = f"{batch.place} is not at {link.peer}"
+                text = f"{batch.route} is not at {link.peer}"
                 self._asks.give_up(batch.asks, peer=link.peer, text=text)
-                self._router.misdirected(link.peer, batch.place, view=batch.view)
+                self._router.misdirected(link.peer, batch.route, view=batch.view)
 
     def _receive_mail(self, link: Link, batch: MailBatch, *, view: int) -> None:
         envelopes, asks = [], []
@@ -258,9 +258,9 @@ class PeerShell(Shell):
             envelopes.append(envelope)
         if not envelopes:
             return
-        mail = Inbound(link.peer, view, batch.place, envelopes, batch.sender, batch.epoch)
+        mail = Inbound(link.peer, view, batch.route, envelopes, batch.sender, batch.epoch)
         if not self._router.deliver(mail):
-            link.send(encode(WrongRoute(batch.place, self._view, asks)), self._view)
+            link.send(encode(WrongRoute(batch.route, self._view, asks)), self._view)
 
     def _receive_reply(self, link: Link, reply: AskReply) -> None:
         pending = self._asks.take(reply.reply_to, link.peer)
@@ -326,7 +326,7 @@ class PeerShell(Shell):
             self.wake(wake_s)
 
     def _service_link(self, link: Link, now: float) -> None:
-        if link.look(now):
+        if link.overdue(now):
             self._close(link)
         if link.lost:
             text = f"{link.peer} lost the state of its link: the call may or may not have arrived"
@@ -344,16 +344,16 @@ class PeerShell(Shell):
         if since_s is None:
             if link.peer in self._down:
                 self._clear_down(link.peer)
-                self._router.reached()
+                self._router.peer_reachable()
         elif now >= since_s + DOWN_S_MAX and link.peer not in self._down:
             self._down[link.peer] = None
             self._asks.give_up_all(f"{link.peer} is out of reach", link.peer)
-            self._router.trouble(f"peer-{link.peer}", "out of reach")
+            self._router.report_problem(f"peer-{link.peer}", "out of reach")
 
     def _clear_down(self, peer: str) -> None:
         if peer in self._down:
             del self._down[peer]
-            self._router.trouble(f"peer-{peer}", "")
+            self._router.report_problem(f"peer-{peer}", "")
 
     def _wake_times(self) -> Iterator[float | None]:
         for link in self.links.values():

@@ -68,13 +68,13 @@ class Router(Protocol):
     def misdirected(self, peer: str, route: Route, *, view: int) -> None:
         """The peer refused a batch: at that version of its view the route is not there."""
 
-    def reached(self) -> None:
+    def peer_reachable(self) -> None:
         """A peer that was out of reach is reachable again."""
 
-    def trouble(self, name: str, text: str) -> None:
+    def report_problem(self, name: str, text: str) -> None:
         """Report what is wrong under this name; an empty text clears it."""
 
-    def broke(self, text: str) -> None:
+    def links_reset(self, text: str) -> None:
         """The shell raised, and all links were reset."""
 
 

@@ -243,24 +243,24 @@ class Region:
         Shards repeat what is owed now, because the newer view may have come before the refusal.
         """
         if isinstance(route, ShardId):  # clients of an ephemeral service repeat by themselves
-            self.reached()
+            self.peer_reachable()
 
-    def reached(self) -> None:
+    def peer_reachable(self) -> None:
         """A shard has a new owner or a peer is reachable again: shards repeat what is owed."""
         for ref in [*self.routes.shards.values()]:
             send(ref, PeerReachable())
 
-    def broke(self, text: str) -> None:
+    def links_reset(self, text: str) -> None:
         """All links were reset: what was under way may be lost."""
-        self.trouble("peer", text)
-        self.reached()
+        self.report_problem("peer", text)
+        self.peer_reachable()
 
-    def trouble(self, name: str, text: str) -> None:
+    def report_problem(self, name: str, text: str) -> None:
         """Report what is wrong with a shell or a backend; an empty text clears it."""
         if text:
-            self.status.troubles[name] = text
-        elif name in self.status.troubles:
-            self.status.troubles.pop(name, None)
+            self.status.problems[name] = text
+        elif name in self.status.problems:
+            self.status.problems.pop(name, None)
 
     def _send_remote(self, to: RemoteRoute, batch: list[Envelope], *, stamp: Stamp | None) -> None:
         if self.closed:

@@ -178,7 +178,7 @@ class RootShell(Shell):
             self._broke(str(shard), lost.text, fatal=False)
         if self.claim is not None:
             del self._owned[shard]
-            self._region.trouble(shard_shell_name(shard), "")
+            self._region.report_problem(shard_shell_name(shard), "")
             send(self.claim, lost)
             return
         if lost.damaged:
@@ -216,7 +216,7 @@ class RootShell(Shell):
 
     def _closed(self, shard: ShardId) -> None:
         self._region.set_shard(shard, None)
-        self._region.trouble(shard_shell_name(shard), "")
+        self._region.report_problem(shard_shell_name(shard), "")
         self._send_claim(Closed(shard))
         self._owned.pop(shard, None)
         self._open.pop(shard, None)

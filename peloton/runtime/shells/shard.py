@@ -158,11 +158,11 @@ class ShardShell(Shell):
     def _loaded(self, message: Loaded) -> None:
         if self.core is not None:
             troubles = [(key, self.core.loaded(key, row)) for key, row in message.rows]
-            for key, text in message.troubles:
+            for key, text in message.problems:
                 self.core.unreadable(key, text)
-            for key, text in (*troubles, *message.troubles):
+            for key, text in (*troubles, *message.problems):
                 if text:
-                    self._context.region.trouble(f"{self.name}-rows", f"{key}: {text}")
+                    self._context.region.report_problem(f"{self.name}-rows", f"{key}: {text}")
 
     def _inspect(self, message: Inspect) -> None:
         if self._phase is not ShardPhase.OPEN:
@@ -245,7 +245,7 @@ class ShardShell(Shell):
         self._in_flight = None
         self.core = None
         self._report_trouble(text)
-        self._context.region.trouble(f"{self.name}-rows", "")
+        self._context.region.report_problem(f"{self.name}-rows", "")
         self._status.left(self.shard)
         answer = Unavailable(f"{shown(self.shard)}: {text}")
         if damaged:
@@ -260,7 +260,7 @@ class ShardShell(Shell):
             resolve(reply_to, Unavailable(f"{self.name} {text}"))
 
     def _report_trouble(self, trouble: str) -> None:
-        self._context.region.trouble(self.name, trouble)
+        self._context.region.report_problem(self.name, trouble)
 
     # ---- bundles ----
 

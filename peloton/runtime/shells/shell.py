@@ -35,7 +35,7 @@ class Driver(Protocol):
     def attach(self, shell: Shell) -> None:
         """The shell starts."""
 
-    def rung(self, shell: Shell) -> None:
+    def mail_waiting(self, shell: Shell) -> None:
         """A message was put into the shell's inbox; called from any thread."""
 
     def wake(self, shell: Shell, at_s: float) -> None:
@@ -55,7 +55,7 @@ class Inbox:
     def __init__(self) -> None:
         self._waiting: deque[Any] = deque()
         self.granted = 0
-        self.bell: Callable[[], None] | None = None
+        self.on_mail: Callable[[], None] | None = None
         self.left: Callable[[Any], None] | None = None
         """Once the actor has ended: called with each message that will not be handled."""
 
@@ -64,8 +64,8 @@ class Inbox:
         self._waiting.append(envelope)
         if self.left is not None:
             self.clear()
-        elif self.bell is not None:
-            self.bell()
+        elif self.on_mail is not None:
+            self.on_mail()
 
     def clear(self) -> None:
         """Pass what waits to `left`; from any thread, each message once."""
@@ -107,7 +107,7 @@ class Shell(pykka.Actor):
         self.driver = driver
         self.queued = False  # set by the driver: it is in the driver's queue of ready shells
         self.wake_at_s: float | None = None
-        self.actor_inbox.bell = lambda: driver.rung(self)
+        self.actor_inbox.on_mail = lambda: driver.mail_waiting(self)
 
     def handle(self, message: Any) -> None:
         """Process one message."""

@@ -115,11 +115,11 @@ class Load(NamedTuple):
 class Loaded(NamedTuple):
     """From the reader: the rows, None where there is none.
 
-    `troubles` are keys whose rows cannot be read, with the reason; a person has to act.
+    `problems` are keys whose rows cannot be read, with the reason; a person has to act.
     """
 
     rows: list[tuple[Key, EndedRow | None]]
-    troubles: list[tuple[Key, str]] = []
+    problems: list[tuple[Key, str]] = []
 
 
 # ---- orders ----

@@ -43,7 +43,7 @@ class Status:
     """What one daemon knows of its own troubles."""
 
     def __init__(self, routes: RoutingTable, sizes: Mapping[str, int]) -> None:
-        self.troubles: dict[str, str] = {}
+        self.problems: dict[str, str] = {}
         """What is wrong with a shell or a backend, by its name."""
         self.damaged: dict[ShardId, str] = {}
         """Shards that this daemon could not recover, with the reason."""
@@ -143,7 +143,7 @@ class Status:
             found = why_unowned(shard, membership_status.view)
             own = self.damaged.get(shard)
             return Unowned(f"{own}; {found.text}", found.damaged) if own else found
-        trouble = self.troubles.get(f"{shard.group}-{shard.number}")
+        trouble = self.problems.get(f"{shard.group}-{shard.number}")
         return Unowned(trouble or MOVING)
 
     def doubt(self) -> str:
@@ -168,7 +168,7 @@ class Status:
             yield NotReadyReason(
                 server, f"{silent(server, outage.since_s, now)}: {outage.text}", affected
             )
-        troubles = self.troubles.copy()
+        troubles = self.problems.copy()
         for name, text in sorted(troubles.items()):
             shard = self._names.get(name.removesuffix(ROWS))
             if shard is None:

@@ -132,7 +132,7 @@ class Checkers:
             life = self._begun(daemon)
         if life is None:
             return
-        troubles = life.root.region.status.troubles
+        troubles = life.root.region.status.problems
         if life.shell._breaks:
             text = life.trouble or "; ".join(life.root.region.health()[1])
             raise Contradiction(f"R18 {name}: a shell broke: {text}")

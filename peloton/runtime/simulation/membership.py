@@ -45,7 +45,7 @@ class MembershipFaults(Struct, frozen=True):
     """A request or an answer takes so long."""
     watch_s_max: float = 0.1
     """From a change until it is read; all changes in between are seen as one."""
-    unsure: float = 0.0
+    inconclusive: float = 0.0
     """Share of operations on owner nodes without an answer, half of them carried out."""
     cuts_per_s: float = 0.0
     cut_s_max: float = 30.0
@@ -148,7 +148,7 @@ class Ensemble(ScheduledShell):
         self._writes += 1
         self.changed_at = self.position
         for client in self.clients:
-            client.look()
+            client.request_view()
 
     def begin(self, line: SimulatedSession) -> None:
         """A new session."""
@@ -229,12 +229,12 @@ class SimulatedMembership:
         ensemble.clients.append(self)
         self._cut = False
         self._line: SimulatedSession | None = None
-        self._tell: Callable[[MembershipNews], object] = lambda news: None
+        self._listener: Callable[[MembershipNews], object] = lambda news: None
 
     # ---- the port ----
 
-    def listen(self, tell: Callable[[MembershipNews], object]) -> None:
-        self._tell = tell
+    def listen(self, listener: Callable[[MembershipNews], object]) -> None:
+        self._listener = listener
 
     def join(self, member: str, node: MemberNode) -> None:
         self.leave()
@@ -254,7 +254,7 @@ class SimulatedMembership:
             self._line.node = node
             self._later(self._line, self._write_node)
 
-    def look(self) -> None:
+    def request_view(self) -> None:
         line = self._line
         if line is None or not line.through:
             return
@@ -354,7 +354,7 @@ class SimulatedMembership:
         self._write_node(line)
         self._report_state(line, SessionState.CONNECTED)
         line.connected_s = line.news_s
-        self.look()
+        self.request_view()
 
     def _write_node(self, line: SimulatedSession) -> None:
         service = self._service
@@ -373,23 +373,23 @@ class SimulatedMembership:
         line, service = self._line, self._service
         if line is None:
             return
-        unsure = NodeAnswer(line.member, shard, NodeOutcome.UNSURE)
+        inconclusive = NodeAnswer(line.member, shard, NodeOutcome.UNKNOWN)
         sent = line.breaks if line.through else -1
 
         def arrive(line: SimulatedSession) -> None:
             if line.over:
                 return
             if line.breaks != sent:
-                self._send(line, unsure, broken=unsure)
+                self._send(line, inconclusive, broken=inconclusive)
                 return
-            lost = service.stepper.chance.random() < service.faults.unsure
+            lost = service.stepper.chance.random() < service.faults.inconclusive
             if lost and service.stepper.chance.random() < 0.5:
                 service.struck["request lost"] += 1
-                self._send(line, unsure, broken=unsure)
+                self._send(line, inconclusive, broken=inconclusive)
                 return
             answer = do(shard, line.member)
             service.struck["answer lost"] += lost
-            self._send(line, unsure if lost else answer, broken=unsure)
+            self._send(line, inconclusive if lost else answer, broken=inconclusive)
 
         self._later(line, arrive)
 
@@ -404,7 +404,7 @@ class SimulatedMembership:
             if line.over or self.dead or arrived is None:
                 return
             line.over = isinstance(arrived, Session) and arrived.state is SessionState.LOST
-            self._tell(arrived)
+            self._listener(arrived)
 
         at_s = service.now + service.upto(service.faults.way_s_max)
         if isinstance(news, MembershipView):

@@ -31,7 +31,7 @@ class SimulatedProcess:
         self.frozen = False
         self.shells: list[Shell] = []
         self._stepper = stepper
-        self._rung: list[Shell] = []
+        self._mail_waiting: list[Shell] = []
         self._waiting: dict[Shell, None] = {}  # for an answer from outside, as a blocked thread
 
     # ---- what shells and `assemble` call ----
@@ -45,13 +45,13 @@ class SimulatedProcess:
         self.shells.append(shell)
         self._stepper.attach(shell)
 
-    def rung(self, shell: Shell) -> None:
+    def mail_waiting(self, shell: Shell) -> None:
         """The shell has mail; while the process is frozen it is not stepped."""
         if not self.frozen and shell not in self._waiting:
-            self._stepper.rung(shell)
+            self._stepper.mail_waiting(shell)
         elif not shell.queued:
             shell.queued = True
-            self._rung.append(shell)
+            self._mail_waiting.append(shell)
 
     def wake(self, shell: Shell, at_s: float) -> None:
         """As a dispatcher does, in the time of this process's clock."""
@@ -70,7 +70,7 @@ class SimulatedProcess:
         """Freeze, as by SIGSTOP: mail waits, and time passes without the process."""
         if not self.frozen:
             self.frozen = True
-            self._rung += self._stepper.hold(self.shells)
+            self._mail_waiting += self._stepper.hold(self.shells)
 
     def thaw(self) -> None:
         """Continue with what waits, and with the state from before."""
@@ -82,7 +82,7 @@ class SimulatedProcess:
         """Shells of this class wait for an answer from outside; all others continue."""
         shells = [shell for shell in self.shells if isinstance(shell, kind)]
         self._waiting.update(dict.fromkeys(shells))
-        self._rung += self._stepper.hold(shells)
+        self._mail_waiting += self._stepper.hold(shells)
 
     def go_on(self) -> None:
         """All waiting shells get their answers."""
@@ -91,12 +91,12 @@ class SimulatedProcess:
             self._ring()
 
     def _ring(self) -> None:
-        rung, self._rung = self._rung, []
+        rung, self._mail_waiting = self._mail_waiting, []
         for shell in rung:
             shell.queued = False
-            self.rung(shell)
+            self.mail_waiting(shell)
 
     def end(self) -> None:
         """The process is gone, with all its memory."""
         self._stepper.drop(self.shells)
-        self.shells, self._rung, self._waiting = [], [], {}
+        self.shells, self._mail_waiting, self._waiting = [], [], {}

@@ -353,8 +353,10 @@ OTHERS = (
         lambda storm: storm.world.ensemble.struck["changes seen as one"],
     ),
     LastingFault(
-        "F11", "owner nodes unsure", "answers about owner nodes are lost",
-        lambda storm, strength: _unsettle(storm, unsure=0.3 * strength, way_s_max=0.5 * strength),
+        "F11", "owner nodes inconclusive", "answers about owner nodes are lost",
+        lambda storm, strength: _unsettle(
+            storm, inconclusive=0.3 * strength, way_s_max=0.5 * strength
+        ),
         lambda storm: (
             storm.world.ensemble.struck["request lost"] + storm.world.ensemble.struck["answer lost"]
         ),

@@ -60,7 +60,7 @@ class Stepper:
         """The shell begins."""
         self.shells.append(shell)
 
-    def rung(self, shell: Shell) -> None:
+    def mail_waiting(self, shell: Shell) -> None:
         """The shell has mail and will be stepped."""
         if not shell.queued:
             shell.queued = True
@@ -92,7 +92,7 @@ class Stepper:
         self.note(f"{self.clock.now_s:.3f} {shell.name} {shell.actor_inbox.qsize()}")
         shell.grant(self.chance.randint(1, MESSAGES_PER_STEP_MAX))
         if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
-            shell.driver.rung(shell)
+            shell.driver.mail_waiting(shell)
         return True
 
     def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:

@@ -18,21 +18,21 @@ from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends import keeper_folder, process
 from peloton.backends.keeper.identity import keeper_id
-from peloton.backends.keeper_folder import Serves, ServesAnother
+from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from tests.backends.keeper.test_backend import Hosts
 
 HOST = Key("host/a")
-WEST, EAST = Serves("01" * 16, "west"), Serves("02" * 16, "east")
+WEST, EAST = KeeperOwner("01" * 16, "west"), KeeperOwner("02" * 16, "east")
 
 
 class Machine:
     """The backend of one host."""
 
-    def __init__(self, folder: Path, serves: Serves | None = WEST) -> None:
+    def __init__(self, folder: Path, owner: KeeperOwner | None = WEST) -> None:
         self.hosts = Hosts()
-        self.backend = process.ProcessBackend(folder, ["a"], serves=serves)
+        self.backend = process.ProcessBackend(folder, ["a"], owner=owner)
         self.backend.start(self.hosts.tell, self.hosts.trouble)
 
     def order(self, *messages: Any) -> None:
@@ -56,8 +56,8 @@ class Machine:
 def machines() -> Iterator[Callable[..., Machine]]:
     made: list[Machine] = []
 
-    def make(folder: Path, serves: Serves | None = WEST) -> Machine:
-        made.append(Machine(folder, serves))
+    def make(folder: Path, owner: KeeperOwner | None = WEST) -> Machine:
+        made.append(Machine(folder, owner))
         return made[-1]
 
     yield make
@@ -88,12 +88,12 @@ def test_what_another_keeper_is_to_start_does_not_start_here(
 def test_a_folder_serves_one_cluster(folder: Path) -> None:
     keeper_folder.claim(folder, WEST)
     keeper_folder.claim(folder, WEST)
-    with pytest.raises(ServesAnother) as refused:
+    with pytest.raises(OwnedByAnother) as refused:
         keeper_folder.claim(folder, EAST)
     for word in (str(folder), "west", "east", WEST.cluster_id, EAST.cluster_id):
         assert word in str(refused.value)
-    with pytest.raises(ServesAnother):
-        keeper_folder.claim(folder, Serves("03" * 16, "west"))
+    with pytest.raises(OwnedByAnother):
+        keeper_folder.claim(folder, KeeperOwner("03" * 16, "west"))
 
 
 def test_a_folder_of_an_earlier_version_serves_the_first_that_claims_it(

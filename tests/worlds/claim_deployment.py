@@ -35,9 +35,9 @@ Trouble = Callable[[ShardId], ShardLost | None]
 class Root(ScheduledShell):
     """A controller that carries out all actions, and fails at a contradictory one."""
 
-    def __init__(self, stepper: Stepper, town: Town, name: str) -> None:
+    def __init__(self, stepper: Stepper, deployment: Deployment, name: str) -> None:
         super().__init__(f"root-{name}", stepper)
-        self.town = town
+        self.deployment = deployment
         self.claim: Freezing
         self.trouble: Trouble = lambda shard: None
         self.running: dict[ShardId, int] = {}  # shard → its epoch; 0 while it opens
@@ -99,14 +99,14 @@ class Root(ScheduledShell):
         if lost is not None:
             self.lose(shard, lost)
             return
-        epoch = self.running[shard] = self.town.claim(shard)
+        epoch = self.running[shard] = self.deployment.claim(shard)
         send(self.claim.ref, Opened(shard))
         self._write(shard, epoch)
 
     def _write(self, shard: ShardId, epoch: int) -> None:
         """As long as it runs; a newer epoch fences it."""
-        if epoch < self.town.epochs[shard]:
-            self.town.fenced += 1
+        if epoch < self.deployment.epochs[shard]:
+            self.deployment.fenced += 1
             self.lose(shard, ShardLost(shard, "fenced"))
             return
         lost = self.trouble(shard)
@@ -158,15 +158,15 @@ class Freezing(ClaimShell):
 class Daemon:
     """One process."""
 
-    def __init__(self, town: Town, name: str, roles: tuple[str, ...]) -> None:
+    def __init__(self, deployment: Deployment, name: str, roles: tuple[str, ...]) -> None:
         self.name = name
-        self.client = SimulatedMembership(town.ensemble, name)
-        self.root = begun(Root(town.stepper, town, name))
+        self.client = SimulatedMembership(deployment.ensemble, name)
+        self.root = begun(Root(deployment.stepper, deployment, name))
         node = MemberNode(f"{name}:1", roles)
-        self.handoff = Handoff(name, node, sizes=town.sizes)
+        self.handoff = Handoff(name, node, sizes=deployment.sizes)
         self.claim = self.root.claim = begun(
             Freezing(
-                town.stepper,
+                deployment.stepper,
                 handoff=self.handoff,
                 membership=self.client,
                 controller=self.root,
@@ -190,7 +190,7 @@ class Daemon:
             self.client.heal()
 
 
-class Town:
+class Deployment:
     """All daemons, and the ensemble."""
 
     def __init__(self, seed: int, *, sizes: dict[str, int], daemons: int = 0) -> None:
@@ -302,6 +302,6 @@ class Town:
             handoff = daemon.handoff
             view = handoff.view.version if handoff.view else None
             lines.append(f"{daemon.name} as {handoff.member}: {handoff.session}, view {view}")
-            for shard, place in handoff.places.items():
+            for shard, place in handoff.shards.items():
                 lines.append(f"  {shard} {place.state.name} {vars(place)}")
         return "\n".join(lines)

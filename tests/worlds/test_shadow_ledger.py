@@ -355,7 +355,7 @@ def _wrong_books() -> Iterator[tuple[str, ShadowLedger]]:
         yield rule, ledger
 
 
-def test_books_that_differ_from_the_actors_are_found() -> None:
+def test_a_shadow_ledger_that_differs_from_the_actors_is_found() -> None:
     for rule, ledger in _wrong_books():
         with pytest.raises(Contradiction, match=f"^{rule} "):
             checks.ledger_equals_the_actors(ledger, shown())

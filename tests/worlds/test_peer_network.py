@@ -39,9 +39,9 @@ class Daemon:
     def __init__(self, world: World, name: str, life: int) -> None:
         self.world, self.name = world, name
         self.me = f"{name}-{life}"
-        self.heard: dict[tuple[str, ShardId | None, Route], list[tuple[int, int]]]
-        self.heard = defaultdict(list)
-        self.troubles: dict[str, str] = {}
+        self.received: dict[tuple[str, ShardId | None, Route], list[tuple[int, int]]]
+        self.received = defaultdict(list)
+        self.problems: dict[str, str] = {}
         self.misdirected_to: list[tuple[str, Route, int]] = []
         self.broken: list[str] = []
         self.reached_again = 0
@@ -63,22 +63,22 @@ class Daemon:
                 if self.answers:
                     resolve(envelope.reply_to, w.Total(message.amount))
             else:
-                said = self.heard[arrived.peer, arrived.sender, arrived.route]
+                said = self.received[arrived.peer, arrived.sender, arrived.route]
                 said.append((arrived.epoch, message.amount))
         return True
 
     def misdirected(self, peer: str, place: Route, *, view: int) -> None:
         self.misdirected_to.append((peer, place, view))
 
-    def reached(self) -> None:
+    def peer_reachable(self) -> None:
         self.reached_again += 1
 
-    def trouble(self, name: str, text: str) -> None:
-        self.troubles[name] = text
+    def report_problem(self, name: str, text: str) -> None:
+        self.problems[name] = text
         if not text:
-            del self.troubles[name]
+            del self.problems[name]
 
-    def broke(self, text: str) -> None:
+    def links_reset(self, text: str) -> None:
         self.broken.append(text)
 
     def say(
@@ -230,7 +230,7 @@ class Story:
         heard = [
             amount
             for daemon in self.world.daemons.values()
-            for words in daemon.heard.values()
+            for words in daemon.received.values()
             for _, amount in words
         ]
         answered = [n for _, n, future in self.asked if n > mark and future.result(0) == w.Total(n)]
@@ -239,7 +239,7 @@ class Story:
     def check(self) -> None:
         """Each at most once and in order, and nothing that was not said."""
         for daemon in [*self.world.daemons.values(), *self.world.dead]:
-            for (peer, sender, place), heard in daemon.heard.items():
+            for (peer, sender, place), heard in daemon.received.items():
                 said = iter(self.said[peer, daemon.me, sender, place])
                 assert all(word in said for word in heard), "a subsequence, each at most once"
             assert not daemon.broken, daemon.broken
@@ -291,9 +291,9 @@ def test_between_lives_that_go_on_everything_arrives(seed: int) -> None:
         world.steps(world.chance.randrange(15))
     world.calm()
     whole = [(1, number) for number in range(1, said + 1)]
-    assert b.heard[a.me, None, place] == whole
-    assert a.heard[b.me, None, place] == whole
-    assert not a.troubles and not b.troubles
+    assert b.received[a.me, None, place] == whole
+    assert a.received[b.me, None, place] == whole
+    assert not a.problems and not b.problems
 
 
 def test_the_faults_do_strike() -> None:
@@ -336,11 +336,11 @@ def test_what_is_beyond_the_bound_is_dropped_and_asks_in_it_are_answered() -> No
     dropped = a.shell.links[b.me].counts["dropped"]
     assert 0 < dropped < 300
     world.calm()
-    heard = [amount for _, amount in b.heard[a.me, None, b.places[0]]]
+    heard = [amount for _, amount in b.received[a.me, None, b.places[0]]]
     assert heard == list(range(len(heard))) and len(heard) + dropped == 301
     a.say(b, 7, place=b.places[0])
     world.rest(1)
-    assert b.heard[a.me, None, b.places[0]][-1] == (1, 7)
+    assert b.received[a.me, None, b.places[0]][-1] == (1, 7)
 
 
 def test_a_place_that_is_not_there_is_told_and_nobody_forwards() -> None:
@@ -352,7 +352,7 @@ def test_a_place_that_is_not_there_is_told_and_nobody_forwards() -> None:
     world.rest(1)
     assert isinstance(answer.result(0), Unavailable)
     assert (b.me, nowhere, world.view) in a.misdirected_to
-    assert not b.heard
+    assert not b.received
 
 
 def test_a_peer_that_is_silent_leaves_vanishes_or_hangs_answers_unavailable() -> None:
@@ -374,12 +374,12 @@ def test_a_peer_that_is_silent_leaves_vanishes_or_hangs_answers_unavailable() ->
     world.rest(15)
     assert isinstance(gone.result(0), Unavailable)
     assert isinstance(parted.result(0), Unavailable) and not silent.done()
-    assert list(a.troubles) == [f"peer-{world.daemons['c'].me}"]
+    assert list(a.problems) == [f"peer-{world.daemons['c'].me}"]
     world.rest(peer_messages.REMOTE_ASK_S_MAX)
     assert isinstance(silent.result(0), Unavailable)
     assert not a.reached_again
     world.calm()
-    assert not a.troubles
+    assert not a.problems
     assert a.reached_again == 1, "what was lost meanwhile may be said again"
 
 
@@ -394,5 +394,5 @@ def test_a_message_without_a_number_is_answered_and_harms_nobody() -> None:
     ]
     send(a.shell.ref, Outbound(b.me, 1, b.places[0], mixed))
     world.rest(1)
-    assert isinstance(future.result(0), Unavailable) and "Draw" in a.troubles["packing"]
-    assert b.heard[a.me, None, b.places[0]] == [(0, 1), (0, 2)]
+    assert isinstance(future.result(0), Unavailable) and "Draw" in a.problems["packing"]
+    assert b.received[a.me, None, b.places[0]] == [(0, 1), (0, 2)]

@@ -13,7 +13,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 
 
-class PlacerMachine:
+class PlacerService:
     """A placer as an ephemeral service; after a reset it queries the inventories again."""
 
     own_thread = False
