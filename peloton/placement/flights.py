@@ -62,6 +62,22 @@ class Flights(Generic[Kept]):
             del self._by_row[row]
         return landed
 
+    def cancel(self, what: Kept, row: int, *, count: int) -> int:
+        """Up to `count` members of this kind will never arrive; returns how many were in flight."""
+        flights = self._by_row.get(row, deque())
+        kept: deque[Flight[Kept]] = deque()
+        left = count
+        for flight in flights:
+            some = min(flight.members, left) if flight.what == what else 0
+            left -= some
+            if some < flight.members:
+                kept.append(flight._replace(members=flight.members - some))
+        if kept:
+            self._by_row[row] = kept
+        else:
+            self._by_row.pop(row, None)
+        return count - left
+
     def lost(self, now: float) -> Iterator[tuple[int, Kept, int]]:
         """What was proposed too long ago and is considered lost, as (row, what, members)."""
         while self._made and self._made[0][0] + self.keep_s <= now:

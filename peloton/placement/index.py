@@ -8,6 +8,7 @@ the host does, and a stale view costs one refusal. It must not know constraints 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -94,6 +95,8 @@ class HostIndex:
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
         self.generation = 0  # rises when anything but free resources has changed
+        self.layout = 0  # rises when an empty cluster would fit other members than before
+        self.news = np.zeros(0, np.int64)  # by row: rises when its host reports more than before
         self._kept: dict[object, KeptOrder] = {}  # least recently used first
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
@@ -104,6 +107,7 @@ class HostIndex:
         self._spare: list[int] = []  # descending, so the lowest is taken first
         self._flights: Flights[Need] = Flights()
         self._any_knows_tasks = False
+        self._roomier: dict[int, None] = {}
         self.take_part(part, parts)
 
     @property
@@ -182,6 +186,11 @@ class HostIndex:
             self._changed([row])
         return row
 
+    def take_roomier(self) -> list[int]:
+        """Rows that may fit a member that they did not fit at the last call."""
+        rows, self._roomier = [*self._roomier], {}
+        return rows
+
     def drop(self, hosts: Sequence[Key]) -> None:
         """Forget these hosts."""
         for name in hosts:
@@ -198,10 +207,15 @@ class HostIndex:
             self._labels[row] = ()
             self._spare.append(row)
             self._changed([row])
+            self.layout += 1
         self._spare.sort(reverse=True)
 
     def _receive_free(self, rows: list[int], free: list[tuple[int, ...]]) -> None:
-        self.free[:, rows] = np.array(free, np.int64).T - self._in_flight[:, rows]
+        reported = np.array(free, np.int64).T - self._in_flight[:, rows]
+        more = np.array(rows)[np.any(reported > self.free[:, rows], axis=0)]
+        self.free[:, rows] = reported
+        self.news[more] += 1
+        self._roomier.update(dict.fromkeys(more.tolist()))
         self._touch(rows)
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
@@ -209,11 +223,19 @@ class HostIndex:
         if host.running is not None or self.knows_tasks[row]:
             self.task_labels.replace(row, host.running or ())
             self.knows_tasks[row] = host.running is not None
+            self._roomier[row] = None  # a constraint may hold now
             for flight in self._flights.of(row):
                 self._label(flight.what, row, count=flight.members)
             self._any_knows_tasks = self._any_knows_tasks or host.running is not None
         has_gpu = host.capacity.gpu > 0
-        self.capacity[:, row] = host.capacity.amounts()  # read only to explain what is missing
+        capacity = np.array(host.capacity.amounts(), np.int64)
+        if (
+            not self.has_host[row]
+            or host.labels != self._labels[row]
+            or np.any(capacity != self.capacity[:, row])
+        ):
+            self.layout += 1
+        self.capacity[:, row] = capacity  # read only to explain what is missing
         if (
             host.labels == self._labels[row]
             and host.up == self.up[row]
@@ -237,6 +259,8 @@ class HostIndex:
 
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
+        self.news[rows] += 1
+        self._roomier.update(dict.fromkeys(rows))
         self._touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -260,6 +284,7 @@ class HostIndex:
         more_capacity = np.zeros((4, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
+        self.news = np.concatenate((self.news, np.zeros(extra, np.int64)))
         more = np.zeros(extra, np.bool_)
         self.has_host = np.concatenate((self.has_host, more))
         self.up = np.concatenate((self.up, more))
@@ -288,6 +313,15 @@ class HostIndex:
                 self._label(need, row, count=count)
         self._flights.add(need, touched, counts=members, now=now)
 
+    def decline(self, need: Need, hosts: Sequence[Key]) -> None:
+        """Add back proposals that their receiver does not use; a host is named once a member."""
+        for host, count in Counter(hosts).items():
+            row = self.rows.get(host)
+            if row is not None:
+                found = self._flights.cancel(need, row, count=count)
+                if found:
+                    self._arrived(need, row, count=found)
+
     def expire(self, now: float) -> None:
         """Add back proposals that are so old that they are considered lost."""
         for row, need, count in self._flights.lost(now):
@@ -315,6 +349,7 @@ class HostIndex:
                 self.free[column, row] += amount * count
                 self._in_flight[column, row] -= amount * count
         self._label(need, row, count=-count)
+        self._roomier[row] = None
         self._touch([row])
 
     def _touch(self, rows: list[int]) -> None:

@@ -1,8 +1,9 @@
 """The placer: receives host summaries and wishes, and proposes hosts.
 
-Turns the messages of one call into answers; equal wishes of a call are decided as one. Wishes are
-answered at once and forgotten: a slice repeats those without a host. Must not hold state that
-has to survive: a new placer gets all it needs from the inventories.
+Turns the messages of one call into proposals; equal wishes of a call are decided as one. A wish is
+answered at once; members without a host are kept (`kept_wishes.py`) and proposed as soon as a host
+reports room. Must not hold state that has to survive: a new placer gets the hosts from the
+inventories, and slices repeat the wishes.
 """
 
 from __future__ import annotations
@@ -12,27 +13,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from peloton.actors.resources import EPSILON
-from peloton.placement.constraints import depends_on_tasks
-from peloton.placement.index import GPU, PORTS, HostIndex, Need, need_of
+from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
+from peloton.placement.kept_wishes import (
+    KEPT_WISHES_MAX,
+    GroupKey,
+    KeptWish,
+    KeptWishes,
+    split,
+)
 from peloton.placement.labels import Ints
 from peloton.placement.messages import (
+    Declined,
     HostDeltas,
     Placed,
-    Shape,
     SnapshotWanted,
     Unplaced,
     Wish,
 )
 from peloton.placement.order import FEW_MAX, Search
-from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks, open_key
+from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
+from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy, choose
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
-SHAPES_MAX = 1024
-"""Shapes whose need is cached; the oldest is evicted."""
+TRIES_MAX = 64
+"""Groups of kept wishes tried in one call; the others are tried in the next, at once."""
 
 
 class PlacerSettings(Value, frozen=True):
@@ -42,16 +49,7 @@ class PlacerSettings(Value, frozen=True):
     parts: int = 1
     scarce_gpu: bool = False  # hosts with GPUs reject members that request none
     mend_rows: int | None = None  # rows updated in an order for one member; None: by size
-
-
-class KnownShape(NamedTuple):
-    """What is cached about a shape."""
-
-    number: int
-    need: Need
-    strategy: Strategy | None
-    among: object  # identifies the set of hosts open to it
-    search: Search | None  # if a few members may be looked up in a kept order
+    kept_max: int = KEPT_WISHES_MAX  # wishes that are kept until a host has room
 
 
 class WishGroup(NamedTuple):
@@ -76,33 +74,40 @@ class Placer:
         self.key = key
         of = settings or PlacerSettings()
         self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
+        self.kept = KeptWishes(of.kept_max)
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
-        self._strategies = strategies
-        self._shapes: dict[Shape, KnownShape] = {}
-        self._numbers = 0
+        self._shapes = KnownShapes(strategies)
+        self._to_try: list[GroupKey] = []  # groups of kept wishes, left over by the last call
+        self._layout = self.index.layout, self._feeds.complete  # as of the last explanations
 
     @property
     def wake_at(self) -> float | None:
-        """When to call `receive` even without messages: to request a snapshot again."""
-        return self._feeds.wake_at
+        """When to call `receive` even without messages: kept wishes are left to try, or a snapshot
+        has to be requested again."""
+        return 0.0 if self._to_try else self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
-        """Apply all messages about hosts first, then answer the wishes."""
+        """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
         self.index.expire(now)
         wishes: list[Wish] = []
         for _, message in messages:
             if isinstance(message, Wish):
                 if message.members:
                     wishes.append(message)
+                    self.kept.subtract(message.slice, message.members)
             elif isinstance(message, HostDeltas):
                 self._receive(message, now)
+            elif isinstance(message, Declined):
+                self._decline(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         sends: list[Send] = []
-        if wishes:
-            for group in self._groups(wishes):
-                self._place(group, now, sends=sends)
+        groups = self._groups(wishes)
+        self._try_kept(now, sends=sends)
+        for group in groups:
+            self._place(group, now, sends=sends)
+        self._explain_again(sends=sends)
         wanted = SnapshotWanted(self.key)
         sends += [Send(inventory, wanted) for inventory in self._feeds.due(now)]
         return sends
@@ -111,6 +116,12 @@ class Placer:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
         self._feeds.receive(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
+
+    def _decline(self, declined: Declined) -> None:
+        known = self._shapes.numbered(declined.shape)
+        if known is not None:
+            self.index.decline(known.need, declined.hosts)
+        self.kept.retain(declined.slice, declined.wanted)
 
     def _groups(self, wishes: list[Wish]) -> list[WishGroup]:
         """Wishes decided as one, in the order in which the first of each came.
@@ -122,7 +133,7 @@ class Placer:
         alike: dict[int, WishGroup] = {}
         groups: list[WishGroup] = []
         for wish, excluded in zip(wishes, refused, strict=True):
-            known = self._known(wish.shape)
+            known = self._shapes.of(wish.shape)
             apart = bool(excluded) or known.strategy is None or not known.strategy.shares
             group = None if apart else alike.get(known.number)
             if group is None:
@@ -142,55 +153,67 @@ class Placer:
         rows = [self.index.receive_refusal(host) for host in wish.refused]
         return [row for row in rows if row is not None]
 
-    def _known(self, shape: Shape) -> KnownShape:
-        known = self._shapes.get(shape)
-        if known is None:
-            need = need_of(shape)
-            strategy = self._strategies.get(shape.strategy)
-            known = KnownShape(
-                self._numbers, need, strategy, open_key(shape), _search(need, strategy)
-            )
-            self._numbers += 1
-            if len(self._shapes) >= SHAPES_MAX:
-                del self._shapes[next(iter(self._shapes))]
-            self._shapes[shape] = known
-        return known
+    # ---- new wishes ----
 
     def _place(self, group: WishGroup, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
         known, wishes, excluded = group
         if known.strategy is None:
-            name = group.wishes[0].shape.strategy
+            name = known.need.shape.strategy
             text = f"unknown placement strategy {name!r}"
-            self._refuse(
-                wishes, Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True), now, sends=sends
-            )
+            why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
+            for wish in wishes:
+                sends.append(_unplaced(wish.slice, wish.number, wish.members, why=why))
             return
         count = sum(len(wish.members) for wish in wishes)
-        rows, counts = self._decide(known, known.strategy, count=count, excluded=excluded)
-        if len(rows):
-            self.index.propose(known.need, rows, counts=counts, now=now)
-        names = self.index.names
-        hosts = [names[row] for row in np.repeat(rows, counts).tolist()]
+        rows, hosts = self._propose(known, known.strategy, count=count, excluded=excluded, now=now)
         at = 0
-        left: list[Wish] = []
+        left: list[tuple[Wish, Bits]] = []
         for wish in wishes:
-            wanted = len(wish.members)
-            got = tuple(hosts[at : at + wanted])
+            got = tuple(hosts[at : at + len(wish.members)])
             at += len(got)
             members = wish.members.lowest(len(got))
             if got:
-                sends.append(Send(wish.slice, Placed(wish.number, members, got)))
-            if len(got) < wanted:
-                left.append(wish if not got else _rest(wish, members))
+                sends.append(Send(wish.slice, Placed(wish.number, members, got, known.number)))
+            if len(got) < len(wish.members):
+                left.append((wish, wish.members - members))
         if left:
-            used = rows.tolist() if not known.strategy.shares else []
-            failed = self._checks.failed(known.need, excluded, used=used)
-            fit_if_empty = self._checks.fit_if_empty(known.need)
-            unschedulable = unschedulable_reason(
-                self.index, known.need, failed=failed, fit_if_empty=fit_if_empty
-            )
-            self._refuse(left, unschedulable, now, sends=sends)
+            self._feeds.refresh_quiet_feeds(now)
+            why = self._why(known, excluded, used=[] if known.strategy.shares else rows.tolist())
+            for wish, members in left:
+                self._keep(wish, members, known=known, excluded=excluded, why=why, sends=sends)
+
+    def _keep(
+        self,
+        wish: Wish,
+        members: Bits,
+        *,
+        known: KnownShape,
+        excluded: list[int],
+        why: Unschedulable,
+        sends: list[Send],
+    ) -> None:
+        rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
+        kept = self.kept.add(rest, known, never=why.never)
+        if kept is not None:
+            kept.refused = {row: int(self.index.news[row]) for row in excluded}
+        sends.append(_unplaced(wish.slice, wish.number, members, why=why, kept=kept is not None))
+
+    def _propose(
+        self,
+        known: KnownShape,
+        strategy: Strategy,
+        *,
+        count: int,
+        excluded: list[int],
+        now: float,
+    ) -> tuple[Ints, list[Key]]:
+        """Rows for up to `count` members, and a host for each member that has one."""
+        rows, counts = self._decide(known, strategy, count=count, excluded=excluded)
+        if len(rows):
+            self.index.propose(known.need, rows, counts=counts, now=now)
+        names = self.index.names
+        return rows, [names[row] for row in np.repeat(rows, counts).tolist()]
 
     def _decide(
         self, known: KnownShape, strategy: Strategy, *, count: int, excluded: list[int]
@@ -216,37 +239,59 @@ class Placer:
             return None
         return order.take(search, count, groups=index.groups, each_max=strategy.each_max)
 
-    def _refuse(
-        self,
-        wishes: Sequence[Wish],
-        unschedulable: Unschedulable,
-        now: float,
-        *,
-        sends: list[Send],
+    def _why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
+        """Why members have no host. A placer that has not met all hosts says `never` of none."""
+        failed = self._checks.failed(known.need, excluded, used=used)
+        fit_if_empty = self._checks.fit_if_empty(known.need)
+        why = unschedulable_reason(self.index, known.need, failed=failed, fit_if_empty=fit_if_empty)
+        return why._replace(never=why.never and self._feeds.complete)
+
+    # ---- kept wishes ----
+
+    def _try_kept(self, now: float, *, sends: list[Send]) -> None:
+        """Propose hosts that report more room to the wishes that wait for it."""
+        rows = self.index.take_roomier()
+        groups = dict.fromkeys(self._to_try) | dict.fromkeys(self.kept.candidates(self.index, rows))
+        turn = sorted(groups)
+        self._to_try = turn[TRIES_MAX:]
+        for name in turn[:TRIES_MAX]:
+            for wishes, excluded in split(self.kept.group(name), self.index):
+                self._place_kept(wishes, excluded, now=now, sends=sends)
+
+    def _place_kept(
+        self, wishes: list[KeptWish], excluded: list[int], *, now: float, sends: list[Send]
     ) -> None:
-        self._feeds.refresh_quiet_feeds(now)
-        for wish in wishes:
-            answer = Unplaced(
-                wish.number,
-                wish.members,
-                unschedulable.reasons,
-                unschedulable.text,
-                unschedulable.never,
-            )
-            sends.append(Send(wish.slice, answer))
+        known = wishes[0].known
+        assert known.strategy is not None  # others are not kept
+        count = sum(len(kept.members) for kept in wishes)
+        _, hosts = self._propose(known, known.strategy, count=count, excluded=excluded, now=now)
+        at = 0
+        for kept in wishes:
+            got = tuple(hosts[at : at + len(kept.members)])
+            if not got:
+                return
+            at += len(got)
+            members = kept.members.lowest(len(got))
+            self.kept.placed(kept, members)
+            sends.append(Send(kept.slice, Placed(kept.number, members, got, known.number)))
+
+    def _explain_again(self, *, sends: list[Send]) -> None:
+        """Other hosts are known than before: some could now run what none could, or the reverse."""
+        layout = self.index.layout, self._feeds.complete
+        if layout == self._layout:
+            return
+        self._layout = layout
+        for known, wishes in self.kept.shapes():
+            why = self._why(known, [], used=[])
+            for kept in wishes:
+                if kept.never != why.never:
+                    kept.never = why.never
+                    sends.append(
+                        _unplaced(kept.slice, kept.number, kept.members, why=why, kept=True)
+                    )
 
 
-def _rest(wish: Wish, placed: Bits) -> Wish:
-    return Wish(wish.slice, wish.number, wish.members - placed, wish.shape)
-
-
-def _search(need: Need, strategy: Strategy | None) -> Search | None:
-    """What to search for in a kept order; None if the answer depends on more than the order holds:
-    ports, tasks of hosts, or amounts so small that the epsilon decides.
-    """
-    if strategy is None or strategy.sign == 0:
-        return None
-    epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
-    if epsilon_decides or need.amounts[PORTS] or depends_on_tasks(need.shape.constraint):
-        return None
-    return Search(need.amounts[:4], need.least[:4])
+def _unplaced(
+    slice_: Key, number: int, members: Bits, *, why: Unschedulable, kept: bool = False
+) -> Send:
+    return Send(slice_, Unplaced(number, members, why.reasons, why.text, why.never, kept))

@@ -56,6 +56,24 @@ def tally(slice_: Slice, at: At) -> Tally:
     return Tally(tuple(counts), controller)
 
 
+def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
+    """None before any instance runs; then whether all have ended, and how many could run elsewhere.
+
+    A slice that has begun all its instances uses no more of its grant than it has active ones: what
+    it frees is granted to other slices by its tally, so each end is reported at once.
+    """
+    states = index.classes if index is not None else ()
+    if not any(task.state == TaskStates.RUNNING or task.state in ENDED for task in states):
+        return None
+    active = Bits(index.where(_is_active))
+    frees = slice_.grant is not None and not slice_.waiting
+    return not active and not slice_.waiting, len(active) if frees else 0
+
+
+def _is_active(task: Task) -> bool:
+    return task.state not in ENDED
+
+
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:
     """The tally, for the job."""
     return (Send(slice_.job, SliceTally(at.position, slice_.number, tally(slice_, at))),)
@@ -143,7 +161,7 @@ def why(task: Task, at: At) -> tuple[str, str]:
     if task.unschedulable:
         return NEVER, why_unplaced(notes) if notes.never else UNSCHEDULABLE_TEXT
     if task.admission == Admission.ADMITTED:
-        if notes.reasons and notes.resting:
+        if notes.reasons and (notes.kept or notes.resting):
             return NEVER if notes.never else HOST, why_unplaced(notes)
         if task.because or notes.refusal:
             return HOST, f"waits for a host; the last one refused: {task.because or notes.refusal}"
