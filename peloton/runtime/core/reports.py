@@ -40,6 +40,7 @@ class Reports:
         self.pending = UnseenReports()
         self._queue: list[tuple[float, Key]] = []  # of `due`; entries of older times are skipped
         self._last: dict[Key, LastReport] = {}
+        self._phases: dict[Key, Any] = {}  # of those in `due`, as of their last change
         self._turns = turns
         self._sent = 0  # reports under this epoch
 
@@ -58,7 +59,7 @@ class Reports:
         last = self._last.get(key)
         if last is None:
             last = self._last[key] = LastReport(now, None)
-        phase = self._phase(key, kind, state=state)
+        phase = self._phases[key] = self._phase(key, kind, state=state)
         due = now if phase != last.phase else max(now, last.at_s + kind.report_interval_s)
         if due < self.due.get(key, float("inf")):
             self._set_due(key, due)
@@ -66,6 +67,7 @@ class Reports:
     def forget(self, key: Key) -> None:
         """The parent has left memory."""
         self._last.pop(key, None)
+        self._phases.pop(key, None)
         self.due.pop(key, None)
 
     def send_due(self, tick: int) -> None:
@@ -86,7 +88,7 @@ class Reports:
                 turns.record_failure(key, "report", failure=sends)
                 self._set_due(key, turns.now + REPORT_RETRY_S)
                 continue
-            self._last[key] = LastReport(turns.now, self._phase(key, kind, state=state))
+            self._last[key] = LastReport(turns.now, self._phases.pop(key, None))
             self._send(key, sends, tick=tick)
 
     def resend(self, tick: int) -> None:
