@@ -19,6 +19,7 @@ from peloton.actors.resources import EPSILON
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
+from peloton.placement.news import HostNews
 from peloton.placement.order import KeptOrder, OrderKey
 from peloton.runtime.vocabulary import Key, key
 
@@ -96,7 +97,7 @@ class HostIndex:
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
         self.generation = 0  # rises when anything but free resources has changed
         self.layout = 0  # rises when an empty cluster would fit other members than before
-        self.news = np.zeros(0, np.int64)  # by row: rises when its host reports more than before
+        self.news = HostNews()
         self._kept: dict[object, KeptOrder] = {}  # least recently used first
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
@@ -107,7 +108,6 @@ class HostIndex:
         self._spare: list[int] = []  # descending, so the lowest is taken first
         self._flights: Flights[Need] = Flights()
         self._any_knows_tasks = False
-        self._roomier: dict[int, None] = {}
         self.take_part(part, parts)
 
     @property
@@ -186,11 +186,6 @@ class HostIndex:
             self._changed([row])
         return row
 
-    def take_roomier(self) -> list[int]:
-        """Rows that may fit a member that they did not fit at the last call."""
-        rows, self._roomier = [*self._roomier], {}
-        return rows
-
     def drop(self, hosts: Sequence[Key]) -> None:
         """Forget these hosts."""
         for name in hosts:
@@ -212,10 +207,10 @@ class HostIndex:
 
     def _receive_free(self, rows: list[int], free: list[tuple[int, ...]]) -> None:
         reported = np.array(free, np.int64).T - self._in_flight[:, rows]
-        more = np.array(rows)[np.any(reported > self.free[:, rows], axis=0)]
+        risen = (reported > self.free[:, rows]).any(axis=0)
         self.free[:, rows] = reported
-        self.news[more] += 1
-        self._roomier.update(dict.fromkeys(more.tolist()))
+        if risen.any():
+            self.news.reported(np.array(rows)[risen].tolist())
         self._touch(rows)
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
@@ -223,7 +218,7 @@ class HostIndex:
         if host.running is not None or self.knows_tasks[row]:
             self.task_labels.replace(row, host.running or ())
             self.knows_tasks[row] = host.running is not None
-            self._roomier[row] = None  # a constraint may hold now
+            self.news.reported([row])  # a constraint may hold now
             for flight in self._flights.of(row):
                 self._label(flight.what, row, count=flight.members)
             self._any_knows_tasks = self._any_knows_tasks or host.running is not None
@@ -259,8 +254,7 @@ class HostIndex:
 
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
-        self.news[rows] += 1
-        self._roomier.update(dict.fromkeys(rows))
+        self.news.reported(rows)
         self._touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -284,7 +278,7 @@ class HostIndex:
         more_capacity = np.zeros((4, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
-        self.news = np.concatenate((self.news, np.zeros(extra, np.int64)))
+        self.news.grow(extra)
         more = np.zeros(extra, np.bool_)
         self.has_host = np.concatenate((self.has_host, more))
         self.up = np.concatenate((self.up, more))
@@ -349,7 +343,7 @@ class HostIndex:
                 self.free[column, row] += amount * count
                 self._in_flight[column, row] -= amount * count
         self._label(need, row, count=-count)
-        self._roomier[row] = None
+        self.news.freed([row])
         self._touch([row])
 
     def _touch(self, rows: list[int]) -> None:

@@ -36,13 +36,14 @@ class KeptWish:
         self.never = never  # as its slice was told
         self.priority = wish.priority
         self.refused: dict[int, int] = {}
-        """Rows that refused it, by what was known of them then (`HostIndex.news`): until they
+        """Rows that refused it, by what was known of them then (`HostNews`): until they
         report more, they would refuse it again."""
 
     def excluded(self, index: HostIndex) -> list[int]:
         """The rows that refused it and have not reported more since."""
         if self.refused:
-            self.refused = {r: news for r, news in self.refused.items() if index.news[r] == news}
+            news = index.news
+            self.refused = {r: at for r, at in self.refused.items() if news.number(r) == at}
         return [*self.refused]
 
 

@@ -163,10 +163,10 @@ class Placer:
             text = f"unknown placement strategy {name!r}"
             why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
             for wish in wishes:
-                sends.append(_unplaced(wish.slice, wish.number, wish.members, why=why))
+                sends.append(_unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
         count = sum(len(wish.members) for wish in wishes)
-        rows, hosts = self._propose(known, known.strategy, count=count, excluded=excluded, now=now)
+        rows, hosts = self._propose(known, excluded, count=count, now=now)
         at = 0
         left: list[tuple[Wish, Bits]] = []
         for wish in wishes:
@@ -180,36 +180,22 @@ class Placer:
         if left:
             self._feeds.refresh_quiet_feeds(now)
             why = self._why(known, excluded, used=[] if known.strategy.shares else rows.tolist())
-            for wish, members in left:
-                self._keep(wish, members, known=known, excluded=excluded, why=why, sends=sends)
+            sends += [self._keep(wish, members, group=group, why=why) for wish, members in left]
 
-    def _keep(
-        self,
-        wish: Wish,
-        members: Bits,
-        *,
-        known: KnownShape,
-        excluded: list[int],
-        why: Unschedulable,
-        sends: list[Send],
-    ) -> None:
+    def _keep(self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable) -> Send:
+        """Keep the wish for these members, and tell its slice why they have no host."""
         rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
-        kept = self.kept.add(rest, known, never=why.never)
+        kept = self.kept.add(rest, group.known, never=why.never)
         if kept is not None:
-            kept.refused = {row: int(self.index.news[row]) for row in excluded}
-        sends.append(_unplaced(wish.slice, wish.number, members, why=why, kept=kept is not None))
+            kept.refused = {row: self.index.news.number(row) for row in group.excluded}
+        return _unplaced(wish.slice, wish.number, members=members, why=why, kept=kept is not None)
 
     def _propose(
-        self,
-        known: KnownShape,
-        strategy: Strategy,
-        *,
-        count: int,
-        excluded: list[int],
-        now: float,
+        self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> tuple[Ints, list[Key]]:
         """Rows for up to `count` members, and a host for each member that has one."""
-        rows, counts = self._decide(known, strategy, count=count, excluded=excluded)
+        assert known.strategy is not None
+        rows, counts = self._decide(known, known.strategy, count=count, excluded=excluded)
         if len(rows):
             self.index.propose(known.need, rows, counts=counts, now=now)
         names = self.index.names
@@ -250,7 +236,7 @@ class Placer:
 
     def _try_kept(self, now: float, *, sends: list[Send]) -> None:
         """Propose hosts that report more room to the wishes that wait for it."""
-        rows = self.index.take_roomier()
+        rows = self.index.news.take()
         groups = dict.fromkeys(self._to_try) | dict.fromkeys(self.kept.candidates(self.index, rows))
         turn = sorted(groups)
         self._to_try = turn[TRIES_MAX:]
@@ -262,9 +248,8 @@ class Placer:
         self, wishes: list[KeptWish], excluded: list[int], *, now: float, sends: list[Send]
     ) -> None:
         known = wishes[0].known
-        assert known.strategy is not None  # others are not kept
         count = sum(len(kept.members) for kept in wishes)
-        _, hosts = self._propose(known, known.strategy, count=count, excluded=excluded, now=now)
+        _, hosts = self._propose(known, excluded, count=count, now=now)
         at = 0
         for kept in wishes:
             got = tuple(hosts[at : at + len(kept.members)])
@@ -287,11 +272,11 @@ class Placer:
                 if kept.never != why.never:
                     kept.never = why.never
                     sends.append(
-                        _unplaced(kept.slice, kept.number, kept.members, why=why, kept=True)
+                        _unplaced(kept.slice, kept.number, members=kept.members, why=why, kept=True)
                     )
 
 
 def _unplaced(
-    slice_: Key, number: int, members: Bits, *, why: Unschedulable, kept: bool = False
+    slice_: Key, number: int, *, members: Bits, why: Unschedulable, kept: bool = False
 ) -> Send:
     return Send(slice_, Unplaced(number, members, why.reasons, why.text, why.never, kept))
