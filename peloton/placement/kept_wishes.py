@@ -10,6 +10,7 @@ is lost with its placer, is repeated by its slice.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -46,6 +47,9 @@ class KeptWish:
             self.refused = {r: at for r, at in self.refused.items() if news.number(r) == at}
         return [*self.refused]
 
+
+CELLS_MAX = 4_000_000
+"""Pairs of a group and a row compared at once: bounds the memory that it takes."""
 
 GroupKey = tuple[int, int]
 """Priority, negative so that the highest is the least, and number of the shape."""
@@ -107,24 +111,40 @@ class KeptWishes:
             self._least = None
         self._count -= 1
 
-    def candidates(self, index: HostIndex, rows: Iterable[int]) -> list[GroupKey]:
-        """The groups of which a member may fit one of these rows, in the order of their turn."""
-        among = [*rows]
-        if not self._groups or not among:
+    def candidates(
+        self, index: HostIndex, rows: Ints, *, after: GroupKey | None = None
+    ) -> list[GroupKey]:
+        """The groups of which a member may fit one of these rows, in the order of their turn.
+
+        `after`: only those whose turn comes later than that of this group.
+        """
+        if not self._groups or not len(rows):
             return []
         names, least = self._matrix()
-        free = index.free[:, among]
-        # Two arrays of (groups, rows) at a time: ten thousand groups against a thousand rows at
-        # once would take a hundred megabytes.
-        fits = np.zeros((len(names), len(among)), np.bool_)
-        fits[:] = index.up[among]
-        for column in range(least.shape[0]):
-            fits &= free[column] >= least[column][:, None]
-        return [names[at] for at in np.flatnonzero(fits.any(axis=1)).tolist()]
+        first = bisect_right(names, after) if after is not None else 0
+        found = np.zeros(len(names) - first, np.bool_)
+        step = max(1, CELLS_MAX // max(len(found), 1))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            fits = np.broadcast_to(index.up[some], (len(found), len(some)))
+            for column, lowest in zip(index.free[:, some], least[:, first:], strict=True):
+                fits = fits & (column >= lowest[:, None])
+            found |= fits.any(axis=1)
+        return [names[first + at] for at in np.flatnonzero(found).tolist()]
 
-    def group(self, name: GroupKey) -> list[KeptWish]:
-        """The wishes of a group, in the order in which they came."""
-        return [*self._groups.get(name, {}).values()]
+    def group(self, name: GroupKey, most: int) -> list[KeptWish]:
+        """The wishes of a group for `most` members, in the order in which they came."""
+        found: list[KeptWish] = []
+        for kept in self._groups.get(name, {}).values():
+            if most <= 0:
+                break
+            found.append(kept)
+            most -= len(kept.members)
+        return found
+
+    def shape(self, name: GroupKey) -> KnownShape:
+        """The shape of a group."""
+        return next(iter(self._groups[name].values())).known
 
     def shapes(self) -> Iterator[tuple[KnownShape, list[KeptWish]]]:
         """Every group with the shape of its members."""

@@ -8,6 +8,7 @@ inventories, and slices repeat the wishes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.kept_wishes import (
     KEPT_WISHES_MAX,
     GroupKey,
-    KeptWish,
     KeptWishes,
     split,
 )
@@ -34,12 +34,12 @@ from peloton.placement.messages import (
 from peloton.placement.order import FEW_MAX, Search
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
-from peloton.placement.strategies import STRATEGIES, Strategy, choose
+from peloton.placement.strategies import STRATEGIES, Strategy, choose, fits
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
 TRIES_MAX = 64
-"""Groups of kept wishes tried in one call; the others are tried in the next, at once."""
+"""Groups of kept wishes tried in one call; the next call follows at once."""
 
 
 class PlacerSettings(Value, frozen=True):
@@ -60,6 +60,13 @@ class WishGroup(NamedTuple):
     excluded: list[int]
 
 
+class Tries(NamedTuple):
+    """Rows with more room than before, and the last group of kept wishes that was tried for it."""
+
+    rows: Ints
+    after: GroupKey | None = None
+
+
 class Placer:
     """A placer. Snapshots of `inventories` are requested at the first call."""
 
@@ -78,14 +85,14 @@ class Placer:
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
-        self._to_try: list[GroupKey] = []  # groups of kept wishes, left over by the last call
+        self._tries: deque[Tries] = deque()
         self._layout = self.index.layout, self._feeds.complete  # as of the last explanations
 
     @property
     def wake_at(self) -> float | None:
         """When to call `receive` even without messages: kept wishes are left to try, or a snapshot
         has to be requested again."""
-        return 0.0 if self._to_try else self._feeds.wake_at
+        return 0.0 if self._tries else self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
@@ -236,29 +243,41 @@ class Placer:
 
     def _try_kept(self, now: float, *, sends: list[Send]) -> None:
         """Propose hosts that report more room to the wishes that wait for it."""
-        rows = self.index.news.take()
-        groups = dict.fromkeys(self._to_try) | dict.fromkeys(self.kept.candidates(self.index, rows))
-        turn = sorted(groups)
-        self._to_try = turn[TRIES_MAX:]
-        for name in turn[:TRIES_MAX]:
-            for wishes, excluded in split(self.kept.group(name), self.index):
-                self._place_kept(wishes, excluded, now=now, sends=sends)
+        freed = self.index.news.take()
+        if freed:
+            self._tries.append(Tries(np.array(freed, np.int64)))
+        if len(self._tries) > TRIES_MAX:  # so many kinds of wishes fit nowhere: begin anew
+            self._tries = deque([Tries(np.unique(np.concatenate([t.rows for t in self._tries])))])
+        left = TRIES_MAX
+        while self._tries and left:
+            rows, after = self._tries.popleft()
+            turn = deque(self.kept.candidates(self.index, rows, after=after))
+            while turn and left:
+                left -= 1
+                after = turn.popleft()
+                if self._place_kept(after, rows, now=now, sends=sends):
+                    # Less is free now, mostly nothing: most others are not worth a try any more.
+                    turn = deque(self.kept.candidates(self.index, rows, after=after))
+            if turn:
+                self._tries.appendleft(Tries(rows, after))
 
-    def _place_kept(
-        self, wishes: list[KeptWish], excluded: list[int], *, now: float, sends: list[Send]
-    ) -> None:
-        known = wishes[0].known
-        count = sum(len(kept.members) for kept in wishes)
-        _, hosts = self._propose(known, excluded, count=count, now=now)
-        at = 0
-        for kept in wishes:
-            got = tuple(hosts[at : at + len(kept.members)])
-            if not got:
-                return
-            at += len(got)
-            members = kept.members.lowest(len(got))
-            self.kept.placed(kept, members)
-            sends.append(Send(kept.slice, Placed(kept.number, members, got, known.number)))
+    def _place_kept(self, name: GroupKey, rows: Ints, *, now: float, sends: list[Send]) -> bool:
+        """Propose hosts to a group, to no more members than these rows can take; True if any."""
+        known = self.kept.shape(name)
+        room = int(fits(known.need, self.index.free[:, rows]).sum())
+        placed = False
+        for wishes, excluded in split(self.kept.group(name, room), self.index):
+            count = min(sum(len(kept.members) for kept in wishes), room)
+            _, hosts = self._propose(known, excluded, count=count, now=now)
+            placed = placed or bool(hosts)
+            for kept in wishes:
+                got, hosts = tuple(hosts[: len(kept.members)]), hosts[len(kept.members) :]
+                if not got:
+                    break
+                members = kept.members.lowest(len(got))
+                self.kept.placed(kept, members)
+                sends.append(Send(kept.slice, Placed(kept.number, members, got, known.number)))
+        return placed
 
     def _explain_again(self, *, sends: list[Send]) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""
