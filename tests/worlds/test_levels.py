@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from peloton.features import raise_level
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.ports import Journal, ShardId
@@ -114,6 +115,63 @@ def test_one_that_is_of_the_version_before_does_not_start_any_more() -> None:
     assert daemon.lives == lives + 1 and daemon.process is None, "it refuses, and is watched"
     fleet.world.kinds = NEW
     fleet.world.run_until(lambda: daemon.process is not None, within_s=60)
+
+
+def refused(fleet: Fleet, old: SimulatedDaemon, *, within_s: float) -> None:
+    """The process ends, names the levels, and its supervisor's restarts are refused as well."""
+    root, lives = old.root, old.lives
+    assert root is not None and not root.exited.done()
+    fleet.world.kinds = OLD
+    fleet.world.run_until(root.exited.done, within_s=within_s)
+    assert "feature level is 1, this program knows 0" in root.exited.result()
+    fleet.world.run_for(60.0)
+    assert old.process is None and old.lives > lives
+    assert fleet.known() == [1]
+    assert {daemon.name for daemon in fleet.owned().values()} == {"d1"}
+    fleet.count(1)
+
+
+def test_a_daemon_of_the_version_before_that_joins_again_reads_the_level_and_ends() -> None:
+    """It was cut off from all servers while the level was raised."""
+    fleet = Fleet(OLD)
+    fleet.count(1)
+    old, store = fleet.world.daemons["d2"], fleet.world.store
+    assert old.client is not None
+    old.client.cut()
+    store.cut(old.name)
+    fleet.world.run_for(60.0)
+    fleet.upgrade("d1")
+    members: dict[str, Any] = dict(fleet.world.ensemble.members)
+    assert raise_level(fleet.journal(), members, known=1) == 1, "it is no member"
+    fleet.world.run_for(2 * LEVEL_POLL_S)
+    fleet.count(2)
+    store.mend(old.name)
+    old.client.heal()
+    fleet.world.run_until(lambda: fleet.known() == [0, 1], within_s=60)
+    refused(fleet, old, within_s=1.0)
+
+
+def test_a_daemon_of_the_version_before_ends_when_the_level_rises_while_it_is_a_member() -> None:
+    """It joined after `features raise` had read the members."""
+    fleet = Fleet(OLD)
+    fleet.upgrade("d1")
+    members: dict[str, Any] = dict(fleet.world.ensemble.members)
+    old = fleet.world.daemons["d2"]
+    before = {name: node for name, node in members.items() if node.level == 1}
+    assert raise_level(fleet.journal(), before, known=1) == 1
+    refused(fleet, old, within_s=LEVEL_POLL_S + 1.0)
+
+
+def test_a_store_that_does_not_answer_is_asked_for_the_level_again() -> None:
+    fleet = Fleet(OLD)
+    fleet.upgrade("d1")
+    old, store = fleet.world.daemons["d2"], fleet.world.store
+    store.cut(old.name)
+    fleet.journal().raise_level(1)
+    fleet.world.run_for(LEVEL_POLL_S + 1.0)
+    assert old.root is not None and not old.root.exited.done()
+    store.mend(old.name)
+    refused(fleet, old, within_s=LEVEL_POLL_S + 1.0)
 
 
 @pytest.mark.parametrize("level", [0, 1])
