@@ -49,7 +49,7 @@ class Cluster:
     def start(self, name: str) -> tuple[subprocess.Popen[str], str]:
         """A daemon, and where clients reach it."""
         file = self.folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(self._settings()))
+        file.write_text(yaml.safe_dump(self.settings()))
         process = subprocess.Popen(
             [sys.executable, "-m", "peloton", "daemon", "--config", str(file)],
             stdout=subprocess.PIPE,
@@ -68,7 +68,8 @@ class Cluster:
             process.kill()
             process.communicate()
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """Of each of its daemons."""
         port = cassandra.shared().port
         hosts = [{"name": name} for name in ("a", "b", "c")]
         return {
@@ -172,6 +173,18 @@ def leaders(zookeeper: ZooKeeper) -> dict[str, str]:
     return found
 
 
+def levels_are_shown_of_this_cluster_only(cluster: Cluster) -> None:
+    """A config that was copied from another cluster, with only the journal changed."""
+    shown = typed("features", "show", "--config", str(cluster.folder / "two.yaml"))
+    assert (shown.code, shown.err) == (0, "")
+    assert "knows level 0" in shown.out and "level   0, this version knows 0" in shown.out
+    copy = cluster.folder / "copy.yaml"
+    copy.write_text(yaml.safe_dump(cluster.settings() | {"cluster": "other"}))
+    for command in ("show", "raise"):
+        refused = typed("features", command, "--config", str(copy))
+        assert refused.code == 1 and "belongs to cluster 'test'" in refused.err
+
+
 @pytest.mark.timeout(600)
 def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
     one, at_one = cluster.start("one")
@@ -212,5 +225,6 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         until(lambda: [*leaders(cluster.zookeeper).values()] == [at_two] * 3)
         runs = [*(cluster.folder / "keeper" / "runs").glob("*/**/ran")]
         assert len(runs) == 6 and {run.read_text() for run in runs} == {"\n"}, "each ran once"
+    levels_are_shown_of_this_cluster_only(cluster)
     two.terminate()
     assert two.wait(WAIT_S_MAX) == 0, (cluster.folder / "two.errors").read_text()
