@@ -25,6 +25,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
+from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, mark_bytes
 from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
@@ -185,6 +186,31 @@ def levels_are_shown_of_this_cluster_only(cluster: Cluster) -> None:
         assert refused.code == 1 and "belongs to cluster 'test'" in refused.err
 
 
+def what_is_of_another_cluster_is_checked(cluster: Cluster) -> None:
+    """`--check` finds what a start refuses, and claims nothing that is free."""
+    file = cluster.folder / "checked.yaml"
+
+    def checked(**more: Any) -> Printed:
+        file.write_text(yaml.safe_dump(cluster.settings() | more))
+        return typed("daemon", "--config", str(file), "--check")
+
+    good = checked()
+    assert (good.code, good.err) == (0, "")
+    other = checked(cluster="other")
+    assert other.code == 69 and "journal.cassandra: the journal belongs to cluster 'test'" in (
+        other.err
+    )
+    mark = mark_bytes(ClusterMark("ff", "north"))
+    with looking(cluster.zookeeper) as client:
+        client.create("/north/.cluster", mark, makepath=True)
+    there = cluster.settings()["zookeeper"]
+    (line,) = checked(zookeeper=there | {"root": "/north"}).err.splitlines()
+    assert "zookeeper.root /north belongs to cluster 'north' (journal ff)" in line
+    assert checked(zookeeper=there | {"root": "/free"}).code == 0
+    with looking(cluster.zookeeper) as client:
+        assert client.exists("/free") is None
+
+
 @pytest.mark.timeout(600)
 def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
     one, at_one = cluster.start("one")
@@ -226,5 +252,6 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         runs = [*(cluster.folder / "keeper" / "runs").glob("*/**/ran")]
         assert len(runs) == 6 and {run.read_text() for run in runs} == {"\n"}, "each ran once"
     levels_are_shown_of_this_cluster_only(cluster)
+    what_is_of_another_cluster_is_checked(cluster)
     two.terminate()
     assert two.wait(WAIT_S_MAX) == 0, (cluster.folder / "two.errors").read_text()
