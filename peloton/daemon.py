@@ -61,16 +61,16 @@ def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) ->
             click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
     if check:
-        sys.exit(_check(config_, settings))
+        sys.exit(_check(config_, settings, adopt_keeper=adopt_keeper))
     sys.exit(_run(settings, adopt_keeper))
 
 
-def _check(file: Path, settings: DaemonSettings) -> int:
+def _check(file: Path, settings: DaemonSettings, *, adopt_keeper: bool) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
 
-    found = of_daemon(settings)
+    found = of_daemon(settings, adopt_keeper=adopt_keeper)
     for text in found:
         click.echo(f"peloton daemon: {file}: {text}", err=True)
     if found:

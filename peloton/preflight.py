@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from peloton import INSTALL_FLEET
+from peloton import INSTALL_FLEET, preflight_cluster
 from peloton.assembly import CannotStart, why_not
 from peloton.config import Address, MiniclusterSettings
 from peloton.runtime.adapters import claimed_folder
@@ -26,9 +26,9 @@ from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
 SERVERS_S_MAX = 3.0
 
 
-def of_daemon(settings: DaemonSettings) -> list[str]:
+def of_daemon(settings: DaemonSettings, *, adopt_keeper: bool = False) -> list[str]:
     """All problems; empty if the daemon could start now."""
-    return [*_daemon(settings)]
+    return [*_daemon(settings), *preflight_cluster.problems(settings, adopt_keeper=adopt_keeper)]
 
 
 def of_minicluster(settings: MiniclusterSettings) -> list[str]:
