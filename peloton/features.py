@@ -58,7 +58,7 @@ def raise_(config_: Path) -> None:
 
 def _run(name: str, config: Path, *, raised: bool) -> None:
     # Heavy imports wait until there is something to do.
-    from peloton.assembly import CannotStart
+    from peloton.failures import CannotStart
     from peloton.runtime.ports import JournalError, Unreachable
     from peloton.settings import read_settings
 

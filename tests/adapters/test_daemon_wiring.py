@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import CannotStart, ClusterFailed
-from peloton.assembly_daemon import Daemon, ExternalServices
+from peloton.assembly import Daemon, ExternalServices
+from peloton.failures import CannotStart, ClusterFailed
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
