@@ -183,7 +183,7 @@ class Daemon:
         """The folder where our tasks run serves this journal, and no other."""
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
-            claim_keeper(setting.folder, keeper_owner(self._record), self._options)
+            claim_keeper(setting.folder, keeper_owner(self._record), options=self._options)
 
     def _meet(self, record: ClusterRecord) -> Membership | None:
         """The others, if there are any."""

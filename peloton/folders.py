@@ -61,7 +61,7 @@ def keeper_owner(record: ClusterRecord) -> KeeperOwner:
     return KeeperOwner(record.cluster_id.hex(), record.name)
 
 
-def claim_keeper(folder: Path, owner: KeeperOwner, options: StartOptions) -> None:
+def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> None:
     """Take the keeper's folder for this cluster; the error has its owner and a remedy.
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
