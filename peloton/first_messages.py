@@ -92,20 +92,24 @@ class FirstMessages:
     def _send(self, left: dict[Key, Message]) -> bool:
         """Send until all are answered; False if the daemon stops before."""
         while left and not self._leaving.is_set():
-            sent = [(to, self._region.ask(to, left[to])) for to in sorted(left)]
-            for to, future in sent:
-                # Every future gets a result, at the latest Unavailable from the carrier.
-                if not isinstance(future.result(), Unavailable):
-                    self._ping_backend(to, left.pop(to))
+            answers: dict[Key, Future[object]] = {to: Future() for to in sorted(left)}
+            # At once: each shard handles its part in few frames, however many hosts there are.
+            self._region.tell([Envelope(to, left[to], reply_to=answers[to]) for to in answers])
+            # Every future gets a result, at the latest Unavailable from the carrier.
+            done = [to for to in answers if not isinstance(answers[to].result(), Unavailable)]
+            self._ping_backend({to: left.pop(to) for to in done})
             if left:
                 self._report_waiting()
                 self._leaving.wait(RESEND_S)
         return not left
 
-    def _ping_backend(self, host: Key, answered: Message) -> None:
+    def _ping_backend(self, answered: Mapping[Key, Message]) -> None:
         """A host that was just created has missed the first message of its backend."""
-        if isinstance(answered, ConfigureHost):
-            self._region.tell([Envelope(answered.backend, PingBackend(host))])
+        self._region.tell(
+            Envelope(message.backend, PingBackend(host))
+            for host, message in answered.items()
+            if isinstance(message, ConfigureHost)
+        )
 
     def _gone(self) -> list[Key]:
         """The hosts that the journal knows and the config does not name any more."""
