@@ -19,6 +19,7 @@ from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import inventory_key
+from peloton.backend_switch import BackendSwitch
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
@@ -107,7 +108,7 @@ class Daemon:
         root.stop(drain=alone and not root.exited.done())
         self._undo.remove(self._stop_root)
         # Only now: no shard sees the ends of its runs and starts others.
-        if self._options.stop_tasks and self._backend is not None:
+        if self._options.stop_tasks:
             clean = self._backend.stop_all(STOP_TASKS_GRACE_S) and clean
         self._unwind()
         if root.exited.done():
@@ -138,22 +139,24 @@ class Daemon:
         root.exited.add_done_callback(lambda reason: failed())
         if self._refused is not None:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
-        self._backend = backend = self._furnish()
+        backend = self._furnish()
+        self._backend = BackendSwitch(backend, root)
         self._first = first = self._first_messages(backend)
-        self._undo.append(first.stop)
+        self._undo += [self._backend.close, first.stop]
         self.greeted = first.ready
         """Done when all our first messages are answered, our hosts are up, every shard of the
         cluster has an owner, and those that are ours take mail."""
         if not self._options.all_or_nothing:
             self._listen()
         if membership is None:
-            # A message to a shard that is not claimed yet would be lost for a second.
-            root.own_all(settings.sizes).add_done_callback(lambda opened: first.start())
+            # All owners are here: each host is configured before it hears of its backend. To a
+            # shard that is not claimed yet a message would be lost for a second.
+            first.start_backend = self._backend.start
+            root.own_all(settings.sizes).add_done_callback(lambda opened: self._opened())
         else:
+            first.answered.add_done_callback(lambda answered: self._collector.own())
+            self._backend.start()
             first.start()
-        if backend is not None:
-            backend.start(self._region.tell, self._region.report_problem)
-            self._undo.append(backend.close)
 
     def _open_journal(self) -> Journal:
         setting = self._settings.journal
@@ -272,8 +275,12 @@ class Daemon:
         )
         if self._options.all_or_nothing:
             first.report_after_s = float("inf")  # the reasons come with the error
-        first.answered.add_done_callback(lambda answered: self._collector.own())
         return first
+
+    def _opened(self) -> None:
+        # Before thousands of hosts are created: the collector's defaults double the time of that.
+        self._collector.own()
+        self._first.start()
 
     def _await_ready(self) -> None:
         """Until we are ready. A damaged shard raises at once: only an operator can repair it."""

@@ -62,6 +62,8 @@ class FirstMessages:
         self._waiting_since_s = 0.0
         self.report_after_s = REPORT_AFTER_S
         """When the reasons why the daemon is not ready are reported; then with growing pauses."""
+        self.start_backend: Callable[[], object] | None = None
+        """Called when the hosts have been sent their configuration; None: it has been started."""
         self.answered: Future[None] = Future()
         """Done when all first messages are answered."""
         self.ready: Future[None] = Future()
@@ -95,16 +97,21 @@ class FirstMessages:
             answers: dict[Key, Future[object]] = {to: Future() for to in sorted(left)}
             # At once: each shard handles its part in few frames, however many hosts there are.
             self._region.tell([Envelope(to, left[to], reply_to=answers[to]) for to in answers])
+            start, self.start_backend = self.start_backend, None
+            if start is not None:
+                start()
             # Every future gets a result, at the latest Unavailable from the carrier.
             done = [to for to in answers if not isinstance(answers[to].result(), Unavailable)]
-            self._ping_backend({to: left.pop(to) for to in done})
+            answered = {to: left.pop(to) for to in done}
+            if start is None:
+                self._ping_backend(answered)
             if left:
                 self._report_waiting()
                 self._leaving.wait(RESEND_S)
         return not left
 
     def _ping_backend(self, answered: Mapping[Key, Message]) -> None:
-        """A host that was just created has missed the first message of its backend."""
+        """A host that was just created has missed the first message of a backend that ran."""
         self._region.tell(
             Envelope(message.backend, PingBackend(host))
             for host, message in answered.items()
