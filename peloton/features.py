@@ -62,7 +62,7 @@ def raise_(config_: Path) -> None:
 
 def _run(name: str, config: Path, *, raised: bool) -> None:
     # Heavy imports wait until there is something to do.
-    from peloton.assembly import CannotStart
+    from peloton.failures import CannotStart
     from peloton.kinds import kinds
     from peloton.runtime.core.codec import known_level
     from peloton.runtime.ports import JournalError, Unreachable

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.assembly import CannotStart
 from peloton.config import BadSetting, default_data_dir
-from peloton.kinds import GROUPS, kinds
+from peloton.failures import CannotStart
+from peloton.kinds import kinds
 from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.core import journal_dump, journal_reading
@@ -31,7 +31,7 @@ from peloton.runtime.ports import (
 )
 from peloton.runtime.vocabulary import Key
 from peloton.servers import open_cassandra
-from peloton.settings import read_settings
+from peloton.settings import ALONE_SHARDS, read_settings
 
 
 class Source(NamedTuple):
@@ -77,7 +77,7 @@ class JournalReader:
             source.rows.close()
             raise
         # A journal may be without a group that this program has: none of its keys are in it.
-        self._rehearsal = Rehearsal(kinds({**GROUPS, **record.shards}), record.shards)
+        self._rehearsal = Rehearsal(kinds({**ALONE_SHARDS, **record.shards}), record.shards)
 
     def close(self) -> None:
         """Let go of the store."""

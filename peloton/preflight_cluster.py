@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
-from peloton.assembly import CannotStart
 from peloton.backends.keeper.identity import CLUSTER_NAME
 from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
+from peloton.failures import CannotStart
 from peloton.kinds import kinds
 from peloton.runtime.adapters.claimed_folder import JOURNAL
 from peloton.runtime.adapters.fenced_rows import read_record
@@ -27,6 +27,7 @@ from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import node_data
 from peloton.servers import open_cassandra
 from peloton.settings import DaemonSettings
+from peloton.start_options import StartOptions
 
 SERVERS_S_MAX = 3.0
 
@@ -41,19 +42,21 @@ class JournalFound(NamedTuple):
 UNREAD = JournalFound(False)
 
 
-def problems(settings: DaemonSettings, *, adopt_keeper: bool = False) -> Iterator[str]:
-    """What is of another cluster, or of a later version. `adopt_keeper`: as a start with it."""
-    found = yield from _journal(settings)
+def problems(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    """What is of another cluster, or of a later version, and not given up by these options."""
+    if options.fresh:
+        return
+    found = yield from _journal(settings, options)
     if not found.read:
         return
     if found.record is not None:
-        yield from _record(settings, found.record)
-    if not adopt_keeper:
-        yield from _keeper(settings, found.record)
+        yield from _record(settings, options, record=found.record)
+    if not options.adopt_keeper:
+        yield from _keeper(settings, options, record=found.record)
     yield from _root(settings, found.record)
 
 
-def _journal(settings: DaemonSettings) -> Generator[str, None, JournalFound]:
+def _journal(settings: DaemonSettings, options: StartOptions) -> Generator[str, None, JournalFound]:
     sqlite, cassandra = settings.journal.sqlite, settings.journal.cassandra
     if cassandra is not None:
         try:
@@ -68,25 +71,30 @@ def _journal(settings: DaemonSettings) -> Generator[str, None, JournalFound]:
         with closing(SqliteRows(sqlite.folder)) as rows:
             return JournalFound(True, read_record(rows))
     except JournalError as error:
-        yield f"journal.sqlite.folder: {error}"
+        yield f"{options.names.data_folder}: {error}"
     except OSError:
         pass  # `preflight` reports a folder that cannot be used
     return UNREAD
 
 
-def _record(settings: DaemonSettings, record: ClusterRecord) -> Iterator[str]:
+def _record(
+    settings: DaemonSettings, options: StartOptions, *, record: ClusterRecord
+) -> Iterator[str]:
+    name = "journal.cassandra" if settings.journal.cassandra else options.names.data_folder
     try:
         same_cluster(record, settings.sizes, name=settings.cluster)
     except JournalRefused as error:
-        yield f"{_setting(settings)}: {error}"
+        yield f"{name}: {error}"
     try:
         check_level(record.level, known=known_level(kinds(settings.sizes)))
     except JournalRefused as error:
-        yield f"{_setting(settings)}: {error}"
+        yield f"{name}: {error}"
 
 
-def _keeper(settings: DaemonSettings, record: ClusterRecord | None) -> Iterator[str]:
-    setting = settings.backend.process
+def _keeper(
+    settings: DaemonSettings, options: StartOptions, *, record: ClusterRecord | None
+) -> Iterator[str]:
+    setting, name = settings.backend.process, options.names.keeper_folder
     if setting is None or "hostmgr" not in settings.roles:
         return
     mark = setting.folder / CLUSTER_NAME
@@ -96,17 +104,17 @@ def _keeper(settings: DaemonSettings, record: ClusterRecord | None) -> Iterator[
         return  # nobody has claimed it
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
-        yield f"backend.process.folder: {mark}: {why}"
+        yield f"{name}: {mark}: {why}"
         return
     if record is None:
         yield (
-            f"backend.process.folder: keeper folder {setting.folder} serves {known.text}, and "
+            f"{name}: keeper folder {setting.folder} serves {known.text}, and "
             f"the journal of cluster {settings.cluster} is new"
         )
     elif known.cluster_id != record.cluster_id.hex():
         ours = KeeperOwner(record.cluster_id.hex(), record.name or settings.cluster)
         other = OwnedByAnother(setting.folder, known=known, wanted=ours)
-        yield f"backend.process.folder: {other}"
+        yield f"{name}: {other}"
 
 
 def _root(settings: DaemonSettings, record: ClusterRecord | None) -> Iterator[str]:
@@ -129,7 +137,3 @@ def _root(settings: DaemonSettings, record: ClusterRecord | None) -> Iterator[st
     why = other_cluster(data, paths=paths, ours=ours)
     if why:
         yield why
-
-
-def _setting(settings: DaemonSettings) -> str:
-    return "journal.cassandra" if settings.journal.cassandra else "journal.sqlite.folder"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peloton import INSTALL_FLEET
-from peloton.assembly import CannotStart
+from peloton.failures import CannotStart
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import ClusterRecord, JournalError
 from peloton.settings import Cassandra, DaemonSettings

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 from kazoo.client import KazooClient
+from peloton.assembly import Daemon
 
 from peloton.assembly import CannotStart
-from peloton.assembly_daemon import Daemon
 from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.config import BadSetting, read_cluster
@@ -208,6 +208,23 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         assert "backend.process.folder: /proc is not writable" in checked(raw, tmp_path).err
     finally:
         held.close()
+
+
+def test_a_data_folder_of_another_backend_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    mark = tmp_path / "data" / "backend"
+    mark.write_text("process\n")
+    printed = checked(alone(), tmp_path)
+    text = f"backend: {tmp_path / 'data'} belongs to the process backend\n"
+    assert (printed.code, printed.err.endswith(f": {text}")) == (69, True), printed.err
+    options = ["--backend", "simulated", "--no-classic-ports", "--data-dir", str(tmp_path / "data")]
+    options += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    printed = typed("minicluster", "--check", *options)
+    assert (printed.code, printed.err) == (69, f"peloton minicluster: --{text}")
+    assert typed("minicluster", "--check", "--fresh", *options).code == 0
+    mark.write_bytes(b"\xff")
+    printed = checked(alone(), tmp_path)
+    assert f"journal.sqlite.folder: {mark}: no text in UTF-8" in printed.err
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import immutables
 import pytest
 from msgspec.structs import replace
 
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
 from peloton.runtime.core.codec import AboveLevel, Codec, Entry
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.inspection import Redrive, shard_key
 from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.vocabulary import Kind, key
+from peloton.settings import ALONE_SHARDS
 from tests.core.test_upcasting import COINS, TILL, paid, same_twice, state
 from tests.toy.ages import (
     AGES,
@@ -205,7 +206,7 @@ def test_columns_of_a_later_version_are_skipped() -> None:
     assert found.columns.read("mint", 1) is None
 
 
-@pytest.mark.parametrize("kind", kinds(GROUPS).values(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", kinds(ALONE_SHARDS).values(), ids=lambda kind: kind.name)
 def test_what_is_sent_has_one_form_for_ever(kind: Kind) -> None:
     """No schema stands beside a message or an answer on the wire: a new form is a new class."""
     sent = {*kind.messages.values(), *kind.queries.values(), *kind.answers.values()}
