@@ -27,6 +27,8 @@ What a backend must do:
   or a request to compare (`BackendUp`).
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
+- **Sender.** Every report has the key of its backend as sender: a host ignores reports of another
+  backend than its own, and does not change its backend while it holds runs.
 - **Up and down.** `BackendUp` means that the backend of the host is available: sent at the start,
   after every outage and after every reset, because orders may have been lost. `BackendDown` gives
   the reason of an outage, and answers any order that cannot be obeyed for now. `PingBackend` is

@@ -182,9 +182,9 @@ class ProcessBackend:
             return
         with self._status_lock:
             if self._down:
-                self._tell([Envelope(host, m.BackendDown(self._down))])
+                self._tell([_to_host(host, m.BackendDown(self._down))])
             elif not only_down:
-                self._tell([Envelope(host, m.BackendUp())])
+                self._tell([_to_host(host, m.BackendUp())])
 
     def _status_changed(self, down: str) -> None:
         """The keeper is available, or why not: sent to all hosts, and to health."""
@@ -194,7 +194,7 @@ class ProcessBackend:
         with self._status_lock:
             self._down = down
             status: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
-            self._tell([Envelope(host, status) for host in self._roster.hosts])
+            self._tell([_to_host(host, status) for host in self._roster.hosts])
 
     def _received(self, report: km.RunReport) -> None:
         """A report of the keeper, on its client's thread.
@@ -241,11 +241,16 @@ class ProcessBackend:
         """Send a report, unless the host has left."""
         host = key("host", name)
         if not self._roster.has_left(host):
-            self._send(Envelope(host, report))
+            self._send(_to_host(host, report))
 
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
+
+
+def _to_host(host: Key, report: Report) -> Envelope:
+    """A host ignores what another backend than its own reports, so each report names us."""
+    return Envelope(host, report, sender=PROCESS_BACKEND)
 
 
 def _name(host: Key) -> str:

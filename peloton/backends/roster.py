@@ -44,7 +44,7 @@ class Roster:
 
     def left(self, host: Key) -> Envelope:
         """The answer for a machine that is gone."""
-        return Envelope(host, m.HostLeft(self._left.get(host, "")))
+        return self._report(host, m.HostLeft(self._left.get(host, "")))
 
     def ordered(self, host: Key) -> None:
         """The host gave an order: it exists, and knows this backend."""
@@ -59,7 +59,7 @@ class Roster:
         self._unconfirmed[order.host] = appeared
         if self._again_at is None:
             self._again_at = now + APPEAR_AGAIN_S
-        return Envelope(order.host, appeared)
+        return self._report(order.host, appeared)
 
     def remove(self, order: m.RemoveHost) -> Envelope:
         """Remove the machine; returns the report for its host."""
@@ -72,4 +72,7 @@ class Roster:
         if self._again_at is None or now < self._again_at:
             return []
         self._again_at = now + APPEAR_AGAIN_S if self._unconfirmed else None
-        return [Envelope(host, appeared) for host, appeared in self._unconfirmed.items()]
+        return [self._report(host, appeared) for host, appeared in self._unconfirmed.items()]
+
+    def _report(self, host: Key, report: m.HostAppeared | m.HostLeft) -> Envelope:
+        return Envelope(host, report, sender=self._backend)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.port import POISON, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.port import POISON, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
@@ -62,7 +62,7 @@ class SimulatedBackend:
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Report up to all hosts at once; there is never any trouble to report."""
         self._announce_up = False
-        tell([Envelope(host, m.BackendUp()) for host in self._roster.hosts])
+        tell([_report(host, m.BackendUp()) for host in self._roster.hosts])
 
     @property
     def wake_at(self) -> float | None:
@@ -82,7 +82,7 @@ class SimulatedBackend:
         out: list[Envelope] = []
         if self._announce_up:
             self._announce_up = False
-            out += [Envelope(host, m.BackendUp()) for host in self._roster.hosts]
+            out += [_report(host, m.BackendUp()) for host in self._roster.hosts]
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.AddHost):
@@ -115,7 +115,7 @@ class SimulatedBackend:
             return [self._roster.left(host)]
         self._roster.ordered(host)
         if isinstance(order, m.PingBackend):
-            return [Envelope(host, m.BackendUp())]
+            return [_report(host, m.BackendUp())]
         if order.epoch < self._epochs.get(host, order.epoch):
             return []
         self._epochs[host] = order.epoch
@@ -145,9 +145,9 @@ class SimulatedBackend:
             heapq.heappush(self._ends, (ends_at, tuple(runs), order.host))
         reports: list[Envelope] = []
         if started:
-            reports.append(Envelope(order.host, m.RunsStarted(tuple(started))))
+            reports.append(_report(order.host, m.RunsStarted(tuple(started))))
         if ends:
-            reports.append(Envelope(order.host, m.RunsEnded(tuple(ends))))
+            reports.append(_report(order.host, m.RunsEnded(tuple(ends))))
         return reports
 
     def _stop(self, order: m.StopRuns, now: float) -> list[Envelope]:
@@ -162,12 +162,12 @@ class SimulatedBackend:
                 ends.append(self._ended[run])
             else:
                 unknown = True
-        reports = [Envelope(order.host, m.RunsEnded(tuple(ends)))] if ends else []
+        reports = [_report(order.host, m.RunsEnded(tuple(ends)))] if ends else []
         if unknown and order.host in self._compared:
-            reports.append(Envelope(order.host, m.RunsListed(tuple(running), (), now)))
+            reports.append(_report(order.host, m.RunsListed(tuple(running), (), now)))
         elif unknown:
             # Runs may be missing here before the host has sent its ledger.
-            reports.append(Envelope(order.host, m.BackendUp()))
+            reports.append(_report(order.host, m.BackendUp()))
         return reports
 
     def _list(self, order: m.ListRuns, now: float) -> list[Envelope]:
@@ -183,7 +183,7 @@ class SimulatedBackend:
                 ends_at = known.since + self._duration_s(known.run, None)
                 heapq.heappush(self._ends, (max(ends_at, now), (known.run,), order.host))
         listed = m.RunsListed(tuple(running), tuple(ends), order.asked_at)
-        return [Envelope(order.host, listed)]
+        return [_report(order.host, listed)]
 
     def _due(self, now: float) -> list[Envelope]:
         by_host: dict[Key, list[m.RunEnd]] = {}
@@ -196,7 +196,7 @@ class SimulatedBackend:
                     self._keep(end)
                     by_host.setdefault(host, []).append(end)
         ends = [
-            Envelope(host, m.RunsEnded(tuple(ends)))
+            _report(host, m.RunsEnded(tuple(ends)))
             for host, ends in by_host.items()
             if not self._roster.has_left(host)
         ]
@@ -222,6 +222,11 @@ class SimulatedBackend:
 
     def _chance(self, run: str, what: str) -> float:
         return zlib.crc32(f"{self._fates.seed}/{what}/{run}".encode()) / 2**32
+
+
+def _report(host: Key, report: Report) -> Envelope:
+    """A host ignores what another backend than its own reports, so each report names us."""
+    return Envelope(host, report, sender=SIMULATED_BACKEND)
 
 
 def _variable(spec: m.RunSpec | None, name: str) -> str | None:

@@ -42,6 +42,7 @@ class BackendRig:
     def __init__(self) -> None:
         self.now = 0.0
         self.reports: list[tuple[Key, Message]] = []
+        self.senders: set[Key | None] = set()  # of all reports
         self.errors: list[str] = []
         self._changed = threading.Condition()
         self._at = 0
@@ -99,7 +100,9 @@ class BackendRig:
 
     def _collect(self, envelopes: Iterable[Envelope]) -> None:
         with self._changed:
-            self.reports += [(envelope.to, envelope.message) for envelope in envelopes]
+            for envelope in envelopes:
+                self.reports.append((envelope.to, envelope.message))
+                self.senders.add(envelope.sender)
             self._changed.notify_all()
 
     def _call(self, envelopes: list[Envelope]) -> None:

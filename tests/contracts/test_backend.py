@@ -38,6 +38,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendRig]:
     made = SimulatedRig() if simulated else ProcessRig(tmp_path.resolve() / "keeper")
     made.next_report(m.BackendUp)
     yield made
+    assert made.senders == {made.backend.key}, "a report that does not name its backend"
     made.close()
 
 
