@@ -17,14 +17,14 @@ What a backend must do:
   whenever it is asked for, until `ForgetRuns` confirms that it is journaled.
 - **Listing.** `ListRuns` is answered with all runs of the host that the backend knows, ended
   ones included until they are forgotten (`RunsListed`); it carries the `asked_at` of its request.
+  A list that no host requested carries -inf: it shows what runs, but not that a run is missing.
   A list must not overtake an earlier order of the same host. An end that cannot be listed may
   follow the list as `RunsEnded`.
 - **Epochs.** Orders carry the epoch of the host's shard. Once an order with a higher epoch was
   obeyed, those with a lower one are not; they are not answered either, as nobody waits for them.
   `ForgetRuns` carries none: it leaves its owner only after the end is journaled.
 - **Kills.** `StopRuns` ends a run with SIGTERM first, with SIGKILL after the grace. A run that has
-  ended is reported again. For an unknown run the host gets a list of what is known (`RunsListed`),
-  or a request to compare (`BackendUp`).
+  ended is reported again. For an unknown run the host gets a request to compare (`BackendUp`).
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
 - **Sender.** Every report has the key of its backend as sender: a host ignores reports of another

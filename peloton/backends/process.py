@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import signal as signals
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -59,8 +58,6 @@ class ProcessBackend:
         self._trouble: ReportProblem | None = None
         self._down = _NOT_REACHED  # why the keeper is not available; empty when it is
         self._status_lock = threading.Lock()
-        self._lists_requested: dict[str, deque[float]] = {}  # by host: times
-        self._now_s = 0.0
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -83,7 +80,6 @@ class ProcessBackend:
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
-        self._now_s = now
         for envelope in envelopes:
             message = envelope.message
             if isinstance(message, m.AddHost):
@@ -123,7 +119,7 @@ class ProcessBackend:
             for run in order.runs:
                 runs.kill(name, run, grace_s=order.grace_s)
         else:
-            self._list(name, runs, asked_at=order.asked_at)
+            runs.list(name, asked_at=order.asked_at)
             self._send_status(host, only_down=True)
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
@@ -132,7 +128,7 @@ class ProcessBackend:
         if order.keeper and order.keeper != runs.keeper:
             # The host would expect these runs at another keeper, so they must not begin here. Our
             # list shows it which keeper answers now.
-            self._list(name, runs, asked_at=self._now_s)
+            runs.list(name)
             return
         requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
@@ -142,16 +138,12 @@ class ProcessBackend:
             except POISON as trouble:
                 bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
         self._alive.update((request.run_id, name) for request in requests)
-        refused = runs.launch(name, order.epoch, runs=requests)
+        refused = runs.launch(name, order.epoch, runs=requests, keeper=order.keeper)
         bad += [cannot_be_ordered(each.run_id, each, reason=NOT_RUNNABLE) for each in refused]
         if bad:
             for end in bad:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
-
-    def _list(self, name: str, runs: ProcessRuns, *, asked_at: float) -> None:
-        self._lists_requested.setdefault(name, deque()).append(asked_at)
-        runs.list(name)
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
@@ -205,10 +197,8 @@ class ProcessBackend:
         self._started.wait()
         assert self._runs is not None
         if isinstance(report, km.KeeperUp):
-            self._lists_requested.clear()  # requests from before are not answered any more
             self._status_changed("")
         elif isinstance(report, km.KeeperDown):
-            self._lists_requested.clear()
             self._status_changed(f"keeper: {report.why}")
         elif isinstance(report, km.RunStarted):
             self._report(report.host, m.RunsStarted((report.run_id,)))
@@ -221,15 +211,15 @@ class ProcessBackend:
                     self._alive[run.run_id] = report.host
                 else:
                     self._not_alive(run.run_id)
-            asked = self._lists_requested.get(report.host)
-            listed = _listed(report, asked.popleft() if asked else self._now_s)
+            listed = _listed(report)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
             # The host ordered to kill a run that the keeper does not know. It waits for an end
-            # that nobody will report, until a listing shows that there is no such run.
+            # that nobody will report, until a listing shows that there is no such run. The host
+            # must request it: only it knows which runs it had accepted by then.
             self._not_alive(report.run_id)
-            self._list(report.host, self._runs, asked_at=self._now_s)
+            self._report(report.host, m.BackendUp())
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
 
     def _not_alive(self, run: str) -> None:
@@ -290,7 +280,7 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"  # a real-time signal has a number only
 
 
-def _listed(report: km.KeeperRunsListed, asked_at: float) -> m.RunsListed:
+def _listed(report: km.KeeperRunsListed) -> m.RunsListed:
     running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
-    return m.RunsListed(running, ends, asked_at)
+    return m.RunsListed(running, ends, report.asked_at)

@@ -56,7 +56,6 @@ class SimulatedBackend:
         self._ends: list[tuple[float, tuple[str, ...], Key]] = []
         self._running: dict[Key, dict[str, m.RunSpec | None]] = {}
         self._ended: dict[str, m.RunEnd] = {}  # until they are forgotten, oldest first
-        self._compared: dict[Key, None] = {}  # hosts whose ledgers were seen
         self._epochs: dict[Key, int] = {}
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
@@ -74,7 +73,7 @@ class SimulatedBackend:
 
     def reset(self) -> None:
         """Forget all runs; the hosts receive `BackendUp`, list again and bring their ledgers."""
-        self._ends, self._running, self._ended, self._compared = [], {}, {}, {}
+        self._ends, self._running, self._ended = [], {}, {}
         self._announce_up = True
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
@@ -121,7 +120,7 @@ class SimulatedBackend:
         self._epochs[host] = order.epoch
         if isinstance(order, m.StartRuns):
             return self._start(order, now)
-        return self._stop(order, now) if isinstance(order, m.StopRuns) else self._list(order, now)
+        return self._stop(order) if isinstance(order, m.StopRuns) else self._list(order, now)
 
     def _start(self, order: m.StartRuns, now: float) -> list[Envelope]:
         times: dict[float, list[str]] = {}
@@ -150,7 +149,7 @@ class SimulatedBackend:
             reports.append(_report(order.host, m.RunsEnded(tuple(ends))))
         return reports
 
-    def _stop(self, order: m.StopRuns, now: float) -> list[Envelope]:
+    def _stop(self, order: m.StopRuns) -> list[Envelope]:
         killed = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
         running = self._running.get(order.host, {})
         ends, unknown = [], False
@@ -163,17 +162,15 @@ class SimulatedBackend:
             else:
                 unknown = True
         reports = [_report(order.host, m.RunsEnded(tuple(ends)))] if ends else []
-        if unknown and order.host in self._compared:
-            reports.append(_report(order.host, m.RunsListed(tuple(running), (), now)))
-        elif unknown:
-            # Runs may be missing here before the host has sent its ledger.
+        if unknown:
+            # The host must request the list: only it knows which runs it had accepted by then,
+            # and before its ledger has come, runs may be missing here.
             reports.append(_report(order.host, m.BackendUp()))
         return reports
 
     def _list(self, order: m.ListRuns, now: float) -> list[Envelope]:
         """Adopt all runs of the ledger: this is how they survive a restart."""
         running = self._running.setdefault(order.host, {})
-        self._compared.setdefault(order.host)
         ends = []
         for known in order.known:
             if known.run in self._ended:
