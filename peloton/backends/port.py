@@ -36,7 +36,9 @@ What a backend must do:
 - **Hosts come and go.** `HostAppeared` announces a host with its capacity, also one that was never
   configured; it is repeated until the host gives an order. `HostLeft` means that it is gone: until
   it appears again its orders are not obeyed, each is answered with `HostLeft`, and nothing is
-  reported of it. The runs it had are listed when it reappears.
+  reported of it. The runs it had are listed when it reappears. An operator adds and removes
+  machines (`HostsOrder`) only at a daemon that is alone, and until it restarts; in a fleet both
+  are refused, because the host may live at a daemon whose backend does not learn of it.
 - **Poison.** An invalid order for one run ends that run, with a reason, and no other. One that
   cannot be read at all may raise: the shell resets the backend, which then asks every host to
   compare.
@@ -52,7 +54,7 @@ from typing import Protocol
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 
@@ -85,8 +87,8 @@ class Backend(EphemeralService, Protocol):
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Begin. Orders that came before are dropped; hosts compare after it."""
 
-    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
-        """Handle orders in sequence; returns reports. More may be passed to `tell` at any time."""
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
+        """Handle orders in sequence; returns reports and replies. `tell` may take more any time."""
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait; returns whether all have ended."""

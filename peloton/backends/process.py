@@ -23,10 +23,10 @@ from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_messages as km
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import KeeperOwner
-from peloton.backends.port import POISON, Report, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
 from peloton.backends.roster import Roster
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
 PROCESS_BACKEND = key("backend", "process")
@@ -78,22 +78,24 @@ class ProcessBackend:
         """When a host that appeared has to be reported again."""
         return self._roster.wake_at
 
-    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
+        replies: list[Reply] = []
         for envelope in envelopes:
             message = envelope.message
-            if isinstance(message, m.AddHost):
-                self._send(self._roster.add(message, now))
-            elif isinstance(message, m.RemoveHost):
+            if isinstance(message, HostsOrder):
                 # Under the lock: an "up" for all, being sent just now, must not arrive after it.
                 with self._status_lock:
-                    self._send(self._roster.remove(message))
+                    report, reply = self._roster.change(envelope, now)
+                    if report is not None:
+                        self._send(report)
+                replies += reply
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(message.runs)
             elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
                 self._ordered(message)
-        return self._roster.due(now)
+        return [*replies, *self._roster.due(now)]
 
     def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend) -> None:
         host = order.host
@@ -161,7 +163,8 @@ class ProcessBackend:
             self._send_status(host, only_down=False)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: the keeper knows a daemon only by the epochs of its hosts."""
+        """We are in a fleet. The keeper knows a daemon only by the epochs of its hosts."""
+        self._roster.in_fleet = True
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.port import POISON, Report, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
 SIMULATED_BACKEND = key("backend", "simulated")
@@ -76,18 +76,17 @@ class SimulatedBackend:
         self._ends, self._running, self._ended = [], {}, {}
         self._announce_up = True
 
-    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Orders of hosts, and ends that are due."""
-        out: list[Envelope] = []
+        out: list[Envelope | Reply] = []
         if self._announce_up:
             self._announce_up = False
             out += [_report(host, m.BackendUp()) for host in self._roster.hosts]
         for envelope in envelopes:
             message = envelope.message
-            if isinstance(message, m.AddHost):
-                out.append(self._roster.add(message, now))
-            elif isinstance(message, m.RemoveHost):
-                out.append(self._roster.remove(message))
+            if isinstance(message, HostsOrder):
+                report, reply = self._roster.change(envelope, now)
+                out += [*reply, report] if report is not None else reply
             elif isinstance(message, m.ForgetRuns):
                 for run in message.runs:
                     self._ended.pop(run, None)
@@ -97,7 +96,8 @@ class SimulatedBackend:
         return out
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: a run ends the same way on every daemon."""
+        """We are in a fleet. A run ends the same way on every daemon."""
+        self._roster.in_fleet = True
 
     def stop_all(self, grace_s: float) -> bool:
         """Nothing outlives this process."""

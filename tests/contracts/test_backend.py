@@ -15,7 +15,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label
-from peloton.runtime.vocabulary import kind_of
+from peloton.runtime.vocabulary import Key, Refused, kind_of
 from tests.contracts.backends import (
     CAPACITY,
     HOST,
@@ -213,6 +213,24 @@ def test_a_host_that_left_gets_nothing_done_and_is_told_so(rig: BackendRig) -> N
     rig.order(m.AddHost(HOST, CAPACITY))
     assert rig.next_report(m.HostAppeared).capacity == CAPACITY
     assert listed(rig, "r-0-1") == (["r-0-1"], {}), "it came back with what it ran"
+
+
+def test_in_a_fleet_no_machine_is_added_or_removed(rig: BackendRig) -> None:
+    """The host may live at another daemon, whose backend would not learn of it: it would be
+    reported for ever, or come back with the next ping."""
+    assert rig.ask(APPEARS) is None
+    rig.order(m.ListRuns(NEW, 1))
+    rig.next_report(m.RunsListed, NEW)
+    rig.backend.rename("m1", number=0, count=1)  # as the shell does in a fleet
+    before = len(rig.reports)
+    for order in (m.AddHost(Key("host/newer"), CAPACITY), m.RemoveHost(HOST, "unplugged")):
+        refused = rig.ask(order)
+        assert isinstance(refused, Refused) and "only at a daemon that is alone" in refused.text
+        rig.order(order)  # without an answer it does as little
+    told = [type(report) for _, report in rig.reports[before:]]
+    assert m.HostAppeared not in told and m.HostLeft not in told
+    rig.order(m.PingBackend(HOST))
+    rig.next_report(m.BackendUp)
 
 
 def test_a_run_that_ended_while_its_host_was_gone_is_told_when_it_is_back(

@@ -251,7 +251,7 @@ class PingBackend(Message, frozen=True, gc=False, array_like=True):
 
 
 class AddHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend with configured hosts: add this machine."""
+    """Operator to a backend with configured hosts: add this machine. Refused in a fleet."""
 
     host: Key
     capacity: Resources
@@ -260,7 +260,7 @@ class AddHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class RemoveHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend with configured hosts: remove this machine."""
+    """Operator to a backend with configured hosts: remove this machine. Refused in a fleet."""
 
     host: Key
     text: str = ""
