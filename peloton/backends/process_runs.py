@@ -47,6 +47,7 @@ from peloton.backends.keeper_messages import (
     read_report,
     wire_form,
 )
+from peloton.backends.keeper_requests import ListTimes, QueuedRequest
 
 LAUNCHES_PER_LINE_MAX = 64
 LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -103,45 +104,6 @@ class KeeperHeartbeat:
         if self.is_silent(now_s):
             return self.silent_max_s
         return self._pinged_at_s + self.silent_max_s - now_s
-
-
-class QueuedRequest(NamedTuple):
-    """A request that the client's thread has yet to take."""
-
-    message: wire.KeeperMessage
-    asked_at: float = -math.inf  # of a list
-    keeper: str = ""  # the only one that may get it; empty: any
-
-
-class ListTimes:
-    """When the lists under way on one connection were asked for, by host.
-
-    The keeper answers in order, so an answer belongs to the oldest. Where they were mixed up, a
-    list would count for runs that were accepted after it was made.
-    """
-
-    def __init__(self) -> None:
-        self._under_way: dict[str, deque[tuple[int, float]]] = {}
-
-    def begin(self) -> None:
-        """A new connection: what was under way on the last one is not answered any more."""
-        self._under_way.clear()
-
-    def sent(self, message: wire.KeeperMessage, asked_at: float = -math.inf) -> None:
-        """A request was sent; only lists count."""
-        if message["q"] == "list":
-            times = self._under_way.setdefault(message["host"], deque())
-            times.append((message["epoch"], asked_at))
-
-    def answered(self, host: str) -> float:
-        """The time of the list that is answered now."""
-        times = self._under_way.get(host)
-        return times.popleft()[1] if times else -math.inf
-
-    def refused(self, host: str, *, known: int) -> None:
-        """Requests of lower epochs than this one are not answered by a list."""
-        times = self._under_way.get(host, deque())
-        self._under_way[host] = deque(each for each in times if each[0] >= known)
 
 
 class ProcessRuns:
@@ -227,11 +189,11 @@ class ProcessRuns:
                 continue
             part_bytes += size_bytes
             if part and (len(part) == LAUNCHES_PER_LINE_MAX or part_bytes > LAUNCH_LINE_BYTES_MAX):
-                self._ask(_launch(host, epoch, part), keeper=keeper)
+                self._ask(_launch(host, epoch, runs=part), keeper=keeper)
                 part, part_bytes = [], size_bytes
             part.append(form)
         if part:
-            self._ask(_launch(host, epoch, part), keeper=keeper)
+            self._ask(_launch(host, epoch, runs=part), keeper=keeper)
         return bad
 
     def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
@@ -245,9 +207,6 @@ class ProcessRuns:
     def list(self, host: str, *, asked_at: float = -math.inf) -> None:
         """Request all runs of the host; the list carries this time."""
         self._ask({"q": "list", "host": host}, asked_at=asked_at)
-
-    def sandbox(self, run_id: str) -> Path:
-        return self._folder / "runs" / run_id / "sandbox"
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are. Requests made before are still sent."""
@@ -416,5 +375,5 @@ class ProcessRuns:
         return report
 
 
-def _launch(host: str, epoch: int, runs: list[wire.KeeperMessage]) -> wire.KeeperMessage:
+def _launch(host: str, epoch: int, *, runs: list[wire.KeeperMessage]) -> wire.KeeperMessage:
     return {"q": "launch", "host": host, "epoch": epoch, "runs": runs}

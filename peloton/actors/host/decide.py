@@ -53,9 +53,10 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     new = []
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        if run is None:
+        do = step(run, RunEvent.LAUNCH)
+        if do == RunStep.GRANT:
             new.append(member)
-        else:
+        elif run is not None and do == RunStep.ANSWER:
             sends.append(run_reply(run))
     fresh = Bits.of(*new)
     if not fresh:
@@ -125,11 +126,11 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
         do = step(run, RunEvent.KILL)
-        if run is None:
+        if do == RunStep.ANSWER_GONE:
             unknown.append(member)
-        elif do == RunStep.ANSWER:
+        elif run is not None and do == RunStep.ANSWER:
             sends.append(run_reply(run))
-        else:
+        elif do in (RunStep.KILL, RunStep.KILL_AGAIN):
             stops.append(pod)
             if do == RunStep.KILL:
                 orders.append(pod)
