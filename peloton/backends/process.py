@@ -58,6 +58,7 @@ class ProcessBackend:
         self._trouble: ReportProblem | None = None
         self._down = _NOT_REACHED  # why the keeper is not available; empty when it is
         self._status_lock = threading.Lock()
+        self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -121,6 +122,7 @@ class ProcessBackend:
             for run in order.runs:
                 runs.kill(name, run, grace_s=order.grace_s)
         else:
+            self._comparing.pop(name, None)
             runs.list(name, asked_at=order.asked_at)
             self._send_status(host, only_down=True)
 
@@ -220,9 +222,12 @@ class ProcessBackend:
         elif isinstance(report, km.RunUnknown):
             # The host ordered to kill a run that the keeper does not know. It waits for an end
             # that nobody will report, until a listing shows that there is no such run. The host
-            # must request it: only it knows which runs it had accepted by then.
+            # must request it: only it knows which runs it had accepted by then. One request that
+            # is yet to come answers for all such runs.
             self._not_alive(report.run_id)
-            self._report(report.host, m.BackendUp())
+            if report.host not in self._comparing:
+                self._comparing[report.host] = None
+                self._report(report.host, m.BackendUp())
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
 
     def _not_alive(self, run: str) -> None:

@@ -156,6 +156,20 @@ def test_after_a_kill_of_what_the_keeper_does_not_know_the_host_compares(
     machine.hosts.next_report(m.BackendUp)
 
 
+def test_a_host_compares_once_for_all_its_unknown_runs(machine: Machine) -> None:
+    for host in (HOST, OTHER):
+        machine.hosts.next_report(m.BackendUp, host)
+    for time in (1.0, 2.0):
+        before = len(machine.hosts.words)
+        machine.order(m.StopRuns(HOST, 1, tuple(f"lost-{n}-1" for n in range(50)), 1.0))
+        machine.order(m.ListRuns(OTHER, 1, (), time))
+        machine.hosts.next_report(m.RunsListed, OTHER)  # so all kills were answered
+        words = [word for word in machine.hosts.words[before:] if word[0] == HOST]
+        assert words == [(HOST, m.BackendUp())]
+        machine.order(m.ListRuns(HOST, 1, (), time))
+        assert machine.hosts.next_report(m.RunsListed).asked_at == time
+
+
 def test_a_list_has_the_time_of_its_own_request(machine: Machine, folder: Path, procs: Any) -> None:
     """A list that is made at a reconnect is older than the next request: with that one's time, or
     with ours, it would count as lost what was accepted meanwhile and is about to start."""
