@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import click
 
-from peloton.assembly import CannotStart, ClusterFailed
+from peloton.failures import CannotStart, ClusterFailed
 
 CANNOT_START = 69
 
