@@ -199,7 +199,7 @@ class ProcessRuns:
         self._ask({"q": "list", "host": host})
 
     def sandbox(self, run_id: str) -> Path:
-        return self._folder / "runs" / run_id / "sandbox"
+        return self._folder / "runs" / run_id
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are. Requests made before are still sent."""

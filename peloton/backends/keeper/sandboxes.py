@@ -1,8 +1,11 @@
 """Sandboxes: the folders of the runs, made once, kept for a while, removed by a helper.
 
-Turns a run id into `runs/<run id>/sandbox`. The folder records the id: as long as it exists the
-id cannot be started again, even if the journal has lost it. It must never remove the
-folder of a run whose end is not acknowledged.
+Turns a run id into `runs/<run id>`, the working folder of the run. The folder records the id: as
+long as it exists the id cannot be started again, even if the journal has lost it. It must never
+remove the folder of a run whose end is not acknowledged.
+
+Keepers of an earlier version made another folder `sandbox` in it, for the run. A file system may
+need most of a launch's time for a new folder.
 """
 
 from __future__ import annotations
@@ -48,12 +51,11 @@ class SandboxFolders:
     def make(self, run_id: str) -> None:
         """Raises FileExistsError: this id is in use, or was."""
         os.mkdir(f"{_RUNS}/{run_id}", 0o700)
-        os.mkdir(f"{_RUNS}/{run_id}/sandbox", 0o700)
         self._synced = False
 
     def path(self, run_id: str) -> str:
         """Within the keeper's folder."""
-        return f"{_RUNS}/{run_id}/sandbox"
+        return f"{_RUNS}/{run_id}"
 
     def sync(self) -> None:
         """Make the folders safe on disk."""
