@@ -1,7 +1,8 @@
 """Adoption: how a keeper takes over the runs of one that was killed.
 
 Turns journaled runs into those still alive, to watch and kill, and those that are over; kills
-what ended runs left behind, and processes that were spawned and not recorded any more. It must not invent an exit status: only a parent receives it.
+what ended runs left behind, and processes that were spawned and not recorded any more. It must
+not invent an exit status: only a parent receives it.
 """
 
 from __future__ import annotations

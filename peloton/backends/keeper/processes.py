@@ -158,11 +158,10 @@ def _cannot_run(program: Program, why: str) -> str:
 
 def reset_signals() -> None:
     """What the starter of the keeper ignored or blocked is not to reach its tasks."""
-    for number in signal.valid_signals():
-        # Python ignores these two for itself; `_RESET_SIGNALS` has them.
-        if number not in (signal.SIGPIPE, signal.SIGXFSZ):
-            if signal.getsignal(number) is signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
+    # Python ignores these two for itself; `_RESET_SIGNALS` has them.
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

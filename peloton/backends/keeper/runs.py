@@ -159,7 +159,10 @@ class Runs:
             if self._journal.broken:
                 self._rewrite()
             else:
-                launches, ends = map(kinds.launch_record, batch), map(kinds.end_record, self._ending)
+                launches, ends = (
+                    map(kinds.launch_record, batch),
+                    map(kinds.end_record, self._ending),
+                )
                 self._journal.append([*launches, *ends], sync=True)
         except KeeperJournalFailed as trouble:
             for run in batch:
