@@ -3,6 +3,7 @@
     script/bench keeper                                  2,000 tasks at each width, half a minute
     script/bench keeper --tasks 500 --in-flight 1 64
     script/bench keeper --other ../before                beside the keeper of another checkout
+    script/bench keeper --folder /dev/shm                without the cost of a disk's file system
 
 The CPU of a keeper counts its own and all of its ended children's, as the kernel has them. Rounds
 of the keepers and of bare spawns alternate, and ratios are of neighbours in time. The client's own
@@ -92,8 +93,11 @@ class BareSpawner:
 class MeasuredKeeper:
     """The keeper of a checkout, in a folder of its own, with a client."""
 
-    def __init__(self, name: str, folder: Path, *, checkout: Path) -> None:
+    def __init__(
+        self, name: str, folder: Path, *, checkout: Path = REPOSITORY, program: str = PROGRAM
+    ) -> None:
         self.name = name
+        self._program = program
         self.ended = 0
         self._reports: queue.SimpleQueue[RunReport] = queue.SimpleQueue()
         self._numbers = itertools.count()
@@ -137,7 +141,7 @@ class MeasuredKeeper:
 
     def _launch(self, count: int) -> list[str]:
         ids = [f"run-{next(self._numbers)}-1" for _ in range(count)]
-        requests = [RunRequest(run_id, HOST, PROGRAM, shell=False) for run_id in ids]
+        requests = [RunRequest(run_id, HOST, self._program, shell=False) for run_id in ids]
         self._runs.launch(HOST, 1, runs=requests)
         return ids
 
@@ -203,7 +207,8 @@ def run(options: argparse.Namespace) -> dict[str, int]:
     if options.other is not None:
         checkouts["other keeper"] = options.other.resolve()
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="keeper-bench-")))
+        place = tempfile.TemporaryDirectory(prefix="keeper-", dir=options.folder)
+        folder = Path(stack.enter_context(place))
         bare = stack.enter_context(contextlib.closing(BareSpawner()))
         keepers = [
             stack.enter_context(
@@ -232,6 +237,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10, help="into which they are divided")
     parser.add_argument("--in-flight", type=int, nargs="+", default=[64, 2])
     parser.add_argument("--other", type=Path, help="a checkout whose keeper is measured as well")
+    parser.add_argument("--folder", type=Path, help="where the keepers' folders are made")
     return parser.parse_args(arguments)
 
 
