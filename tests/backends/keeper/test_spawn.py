@@ -131,6 +131,25 @@ def test_programs_are_searched_in_the_path_of_the_task(
     assert seen in (end.message if status else daemon.output("r-0-1"))
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"environment": {"A=B": "x"}}, "illegal environment variable name"),
+        ({"environment": {"A": "x\0y"}}, "null"),
+        ({"arguments": ("cat", "x\0y")}, "null"),
+        ({"arguments": ("cat", "x" * 200_000)}, "Argument list too long"),
+        ({"environment": {"A": "\ud800"}}, "surrogates not allowed"),
+    ],
+)
+def test_what_no_program_can_be_given_fails_its_own_run(daemon, given, why):
+    daemon.launch("r-0-1", "/bin/cat", shell=False, **given)
+    end = daemon.end("r-0-1")
+    assert (end.outcome, end.exit_code, end.reason) == ("FAILED", 126, "command cannot be run")
+    assert why in end.message
+    daemon.launch("r-1-1", "true")
+    assert daemon.end("r-1-1").outcome == "SUCCEEDED"
+
+
 def test_a_command_that_cannot_be_run_has_started_and_ended(daemon):
     """In this order, as one that fails at once: a task's history must not differ."""
     daemon.launch("r-0-1", "/no/such/program", shell=False)
