@@ -159,11 +159,9 @@ class Runs:
             if self._journal.broken:
                 self._rewrite()
             else:
-                launches, ends = (
-                    map(kinds.launch_record, batch),
-                    map(kinds.end_record, self._ending),
-                )
-                self._journal.append([*launches, *ends], sync=True)
+                records = [kinds.launch_record(run) for run in batch]
+                records += [kinds.end_record(run) for run in self._ending]
+                self._journal.append(records, sync=True)
         except KeeperJournalFailed as trouble:
             for run in batch:
                 self._not_started(run, f"journal: {trouble}")
