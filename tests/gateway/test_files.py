@@ -19,15 +19,20 @@ from tests.gateway.fleet_fixture import Deployment
 
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> Path:
-    """One run with files, a folder, a link, a pipe; and a secret beside."""
+    """One run with files, folders, a link, a pipe; one of an earlier keeper; secrets beside."""
     runs = folder / "runs"
-    box = runs / "run-1" / "sandbox"
+    box = runs / "run-1"
     (box / "deep" / "er").mkdir(parents=True)
     (box / "stdout").write_text("hello\n")
     (box / "deep" / "er" / "file").write_bytes(bytes(range(256)) * 1000)
     (box / "empty").touch()
     (folder / "secret").write_text("secret")
-    (runs / "run-1" / "intent").write_text("secret")
+    (box / "sandbox").mkdir()
+    (box / "sandbox" / "mine").touch()
+    earlier = runs / "run-4" / "sandbox"
+    earlier.mkdir(parents=True)
+    (earlier / "stdout").write_text("old\n")
+    (runs / "run-4" / "intent").write_text("secret")
     (box / "link").symlink_to(folder / "secret")
     (box / "up").symlink_to(folder)
     (runs / "run-2").symlink_to(runs / "run-1")
@@ -42,7 +47,9 @@ NOT_SEEN = [
     "/run-1/up/secret",
     "/run-1/up",
     "/run-1/../../secret",
-    "/run-1/deep/../../intent",
+    "/run-1/deep/../../run-4/intent",
+    "/run-4/intent",
+    "/run-4/sandbox",
     "/run-1/./stdout",
     "/../secret",
     "/run-2/stdout",
@@ -73,7 +80,9 @@ def test_what_is_seen(runs: Path) -> None:
     boxes = SandboxFiles(runs, ("h", 1))
     assert boxes.names("run-1") == ["empty", "stdout"]
     listed = [entry.path for entry in boxes.listing("/run-1")]
-    assert listed == ["/run-1/deep", "/run-1/empty", "/run-1/pipe", "/run-1/stdout"]
+    assert listed == [f"/run-1/{name}" for name in ("deep", "empty", "pipe", "sandbox", "stdout")]
+    assert [entry.path for entry in boxes.listing("/run-1/sandbox")] == ["/run-1/sandbox/mine"]
+    assert boxes.names("run-4") == ["stdout"]
     before = len(os.listdir("/proc/self/fd"))
     with boxes.open("/run-1/stdout") as file:
         assert os.read(file, 100) == b"hello\n"

@@ -159,7 +159,7 @@ def test_where_the_files_are(deployment: Deployment, long: str, folder: Path) ->
     answer = browse()
     assert (answer.hostname, answer.port) == (deployment.http.host, str(deployment.http.port))
     assert list(answer.paths) == [f"/{long}-0-1/stdout", f"/{long}-0-1/stderr"]
-    box = folder / "runs" / f"{long}-1-1" / "sandbox"
+    box = folder / "runs" / f"{long}-1-1"
     box.mkdir(parents=True)
     (box / "result.txt").write_text("x")
     assert list(browse(instanceId=1, taskId=f"{long}-1-1").paths) == [f"/{long}-1-1/result.txt"]
