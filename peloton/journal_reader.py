@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.assembly import CannotStart
 from peloton.config import BadSetting, default_data_dir
+from peloton.gateway.actor_keys import number_of
 from peloton.kinds import GROUPS, kinds
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.core import journal_dump, journal_reading
@@ -189,7 +190,8 @@ def addressed(key: str | None) -> tuple[str | None, int | None]:
     if key is None or not key.startswith("task/"):
         return key, None
     crowd, _, instance = key.rpartition("/")
-    if crowd == "task" or not (instance.isascii() and instance.isdigit()):
-        raise BadSetting(f"--key: {key!r} is not task/JOB/INSTANCE")
-    number, member = divmod(int(instance), SLICE_SIZE)
+    found = number_of(instance)
+    if crowd == "task" or found is None:
+        raise BadSetting(f"--key: {key[:100]!r} is not task/JOB/INSTANCE")
+    number, member = divmod(found, SLICE_SIZE)
     return f"{crowd}/{number}", member
