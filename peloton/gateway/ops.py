@@ -155,7 +155,8 @@ class Ops:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
             end(context, Code.NOT_FOUND, text=f"no such dead letter of {sent.key}")
-        self._cluster_client.wait(self._cluster_client.cluster.redrive(key), context, safe=False)
+        redriven = self._cluster_client.cluster.redrive(key)
+        self._cluster_client.wait(redriven, context, safe=False, changes=True)
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:

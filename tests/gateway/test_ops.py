@@ -57,7 +57,7 @@ def test_why_a_pool_is_waited_for(deployment: Deployment) -> None:
     (runs,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
     assert (runs.code, runs.state) == ("running", "RUNNING")
     assert runs.text.startswith("runs on ")
-    assert "; place " in waiting.message
+    assert "; queue position " in waiting.message
     stop(deployment, job_id)
 
 
@@ -101,8 +101,8 @@ def test_a_job_that_its_pool_could_never_admit_is_refused(deployment: Deployment
     config = default_config()
     config.resource.cpuLimit = 1.5
     assert refusal(deployment.request(2, defaultConfig=config)) == (
-        "config.defaultConfig.resource.cpuLimit: wants 1.5, but the limit of pool /one-cpu is 1: "
-        "it could never be admitted"
+        "config.defaultConfig.resource.cpuLimit: requested 1.5, the limit of pool /one-cpu is 1: "
+        "it can never be admitted"
     )
     own = {1: config}
     assert refusal(deployment.request(2, instanceConfig=own)).startswith(
