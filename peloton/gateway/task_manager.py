@@ -29,6 +29,8 @@ from peloton.runtime.vocabulary import Bits, Key
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
+INVALID_MAX = 1000
+"""Instances in an answer that the job does not have; a range may name four billion."""
 
 
 class TaskManager:
@@ -101,7 +103,8 @@ class TaskManager:
         over = frozenset(answer.ended)
         in_ranges = [one for start, stop in answer.ranges for one in range(start, stop)]
         stopped = [instance for instance in in_ranges if instance not in over]
-        return task.StopResponse(stoppedInstanceIds=stopped)
+        invalid = _invalid(ranges, job.spec.instances) if job is not None else []
+        return task.StopResponse(stoppedInstanceIds=stopped, invalidInstanceIds=invalid)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
         """Refused as the original refuses; what it would do is not supported yet."""
@@ -218,6 +221,20 @@ def _missing(sent: Any) -> errors.JobNotFound:
 
 def _outside(sent: Any, job: JobView) -> task.InstanceIdOutOfRange:
     return task.InstanceIdOutOfRange(jobId=sent.jobId, instanceCount=job.spec.instances)
+
+
+def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:
+    """The first instances of the ranges of which the job has none.
+
+    A range that only ends beyond the last instance is not wrong: clients name "all" so.
+    """
+    found: dict[int, None] = {}
+    for start, stop in ranges:
+        if start >= instances:
+            found.update(dict.fromkeys(range(start, min(stop, start + INVALID_MAX))))
+        if len(found) >= INVALID_MAX:
+            break
+    return [*found][:INVALID_MAX]
 
 
 def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
