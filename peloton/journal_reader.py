@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.assembly import CannotStart
 from peloton.config import BadSetting, default_data_dir
-from peloton.gateway.actor_keys import number_of
+from peloton.gateway.actor_keys import parse_number
 from peloton.kinds import GROUPS, kinds
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.core import journal_dump, journal_reading
@@ -190,7 +190,7 @@ def addressed(key: str | None) -> tuple[str | None, int | None]:
     if key is None or not key.startswith("task/"):
         return key, None
     crowd, _, instance = key.rpartition("/")
-    found = number_of(instance)
+    found = parse_number(instance)
     if crowd == "task" or found is None:
         raise BadSetting(f"--key: {key[:100]!r} is not task/JOB/INSTANCE")
     number, member = divmod(found, SLICE_SIZE)

@@ -51,7 +51,7 @@ def parse_key(text: str) -> ActorKey:
     return found
 
 
-def number_of(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     """A number of up to 32 bits in decimal digits; None for any other text."""
     if not (text.isascii() and text.isdigit()) or len(text) > DIGITS_MAX:
         return None
@@ -65,12 +65,12 @@ def _job(job: str) -> ActorKey | None:
 
 
 def _slice(job: str, number: str) -> ActorKey | None:
-    job_id, at = canonical(job), number_of(number)
+    job_id, at = canonical(job), parse_number(number)
     return None if job_id is None or at is None else ActorKey(slice_key(job_id, at))
 
 
 def _task(job: str, instance: str) -> ActorKey | None:
-    job_id, at = canonical(job), number_of(instance)
+    job_id, at = canonical(job), parse_number(instance)
     if job_id is None or at is None:
         return None
     number, member = divmod(at, SLICE_SIZE)
@@ -78,14 +78,14 @@ def _task(job: str, instance: str) -> ActorKey | None:
 
 
 def _lot(*parts: str) -> ActorKey | None:
-    job_id, at, shape = canonical(parts[0]), number_of(parts[1]), number_of(parts[2])
+    job_id, at, shape = canonical(parts[0]), parse_number(parts[1]), parse_number(parts[2])
     if job_id is None or at is None or shape is None:
         return None
     return ActorKey(lot_key(job_id, at, shape_number=shape))
 
 
 def _inventory(number: str) -> ActorKey | None:
-    at = number_of(number)
+    at = parse_number(number)
     return None if at is None else ActorKey(inventory_key(at))
 
 

@@ -16,7 +16,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.actor_keys import number_of
+from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BadQuery
 from peloton.gateway.reasons import at_goal, lot_waits, reason_of
@@ -245,4 +245,4 @@ def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
 
 def _run_number(text: str) -> int | None:
     """The number of a run that is named by it, or by its whole id."""
-    return number_of(text.rpartition("-")[2])
+    return parse_number(text.rpartition("-")[2])

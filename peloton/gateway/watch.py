@@ -128,7 +128,7 @@ class Watches:
         pages: asyncio.Queue[tuple[Key, ChangesPage | Exception]] = asyncio.Queue(maxsize=1)
         pools, now_s = _Pools(self._feed), asyncio.get_running_loop().time
         await call.write(ops.WatchResponse(resume=token_of(marks)))
-        written_s = now_s()
+        written_s, unsent = now_s(), False
         readers = [
             asyncio.create_task(self._read(shard, scope.query, mark=marks[shard], pages=pages))
             for shard in scope.shards
@@ -144,15 +144,15 @@ class Watches:
                     changes, unknown = await pools.among(scope.pool, changes)
                     until = max(until, unknown)
                 marks[shard] = read.mark
-                moved = read.mark != after and now_s() - written_s >= TOKEN_S
-                if changes or until >= 0 or moved:
+                unsent = unsent or read.mark != after
+                if changes or until >= 0 or (unsent and now_s() - written_s >= TOKEN_S):
                     events = [event_of(shard, change) for change in changes]
                     message = ops.WatchResponse(resume=token_of(marks), events=events)
                     if until >= 0:
                         number = shard.partition("/")[2]
                         message.gaps.add(shard=number, after=after[0], until=until)
                     await call.write(message)
-                    written_s = now_s()
+                    written_s, unsent = now_s(), False
         finally:
             for reader in readers:
                 reader.cancel()
@@ -166,7 +166,7 @@ class Watches:
                 read = await self._feed.page(shard, query, patience_s=None)
                 await pages.put((shard, read))
                 mark = read.mark
-        except CallEnded as error:  # the stream ends so, too
+        except (CallEnded, OutOfReach) as error:  # the stream ends so, too
             await pages.put((shard, error))
         except Exception as error:  # the stream must end too, and not wait for this shard
             await pages.put((shard, error))
