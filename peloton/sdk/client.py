@@ -30,7 +30,7 @@ TIMEOUT_S = 20.0
 class Client:
     """A sync client, safe to share between threads. Every call has a deadline of `timeout_s`.
 
-    `api` may be several addresses (`a:5397,b:5397`): where one is silent, the next is asked.
+    `api` may be several addresses (`a:5397,b:5397`): where one is silent, the next one is called.
     `roles` sends the calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their
     own, for clusters without an API server. `Client.found` looks the addresses up instead.
     """
