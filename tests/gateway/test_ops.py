@@ -13,8 +13,9 @@ import pytest
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.actor_keys import FORMS
 from peloton.gateway.cluster_client import ClusterClient
-from peloton.gateway.ops import Ops, signal_code
+from peloton.gateway.ops import NAMES, Ops, signal_code
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.story import StoryLine
@@ -257,6 +258,10 @@ def test_a_key_that_no_actor_can_have(deployment: Deployment, key: str) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             call(sent)
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_every_kind_has_a_form_of_its_keys() -> None:
+    assert FORMS.keys() == NAMES.keys()
 
 
 def test_a_key_in_another_spelling_is_the_same_actor(deployment: Deployment) -> None:
