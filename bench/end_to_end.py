@@ -35,7 +35,7 @@ from peloton.actors.respool.messages import (
     pool_key,
 )
 from peloton.backends.simulated import SIMULATED_BACKEND, RunScript, SimulatedBackend
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
 from peloton.placer_service import PlacerService
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -43,6 +43,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.vocabulary import Key, key
+from peloton.settings import ALONE_SHARDS
 
 HOST = Resources(10 * UNIT, 100_000 * UNIT, 100_000 * UNIT, 0)
 TASK = Resources(UNIT, 100 * UNIT, 0, 0)
@@ -74,11 +75,15 @@ class Bench:
         self.root = self._start(duration_s)
 
     def _start(self, duration_s: float) -> Root:
-        inventories = [inventory_key(number) for number in range(GROUPS["hostmgr"])]
+        inventories = [inventory_key(number) for number in range(ALONE_SHARDS["hostmgr"])]
         backend = SimulatedBackend(self.names, RunScript(duration_s=duration_s))
         services = {"placer": PlacerService(inventories), backend.key: backend}
         root = start(
-            kinds(GROUPS), self.journal, sizes=GROUPS, clock=SystemClock(), services=services
+            kinds(ALONE_SHARDS),
+            self.journal,
+            sizes=ALONE_SHARDS,
+            clock=SystemClock(),
+            services=services,
         )
         root.opened.result(WAIT_S)
         root.region.tell([Envelope(ROOT, OpenRoot())])
@@ -121,7 +126,7 @@ class Bench:
     def counters(self) -> tuple[int, int]:
         """Messages taken and entries written, over all shards."""
         messages = entries = 0
-        for group, count in GROUPS.items():
+        for group, count in ALONE_SHARDS.items():
             for number in range(count):
                 look = self.root.region.inspect(ShardId(group, number), _counts)
                 more = look.result(WAIT_S)

@@ -41,7 +41,7 @@ from peloton.actors.task.facts import (  # noqa: E402
     TaskStarted,
 )
 from peloton.actors.task.messages import End, RunOutcome  # noqa: E402
-from peloton.kinds import GROUPS, kinds  # noqa: E402
+from peloton.kinds import kinds  # noqa: E402
 from peloton.runtime.adapters.cassandra_store import CassandraRows  # noqa: E402
 from peloton.runtime.adapters.fenced_rows import FencedRows  # noqa: E402
 from peloton.runtime.adapters.sqlite_store import SqliteJournal  # noqa: E402
@@ -55,6 +55,7 @@ from peloton.runtime.ports import (  # noqa: E402
     Work,
 )
 from peloton.runtime.vocabulary import Key  # noqa: E402
+from peloton.settings import ALONE_SHARDS  # noqa: E402
 
 GROUP = "bench"
 KEYSPACE = "bench_journal"
@@ -177,7 +178,7 @@ def told(store: str, case: Case, took: Sequence[Took], *, body_bytes: int) -> st
 
 def compare(stores: Sequence[Store], case: Case, *, rounds: int, pairs: int) -> Iterator[str]:
     """The stores by turns, and their ratios."""
-    body = frame_of(case.facts, Codec(kinds(GROUPS)))
+    body = frame_of(case.facts, Codec(kinds(ALONE_SHARDS)))
     took: dict[str, list[Took]] = {store.name: [] for store in stores}
     for store in stores:
         store.run(case, body=body, rounds=1)  # what is done once only is no part of the figures

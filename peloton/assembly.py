@@ -1,126 +1,312 @@
-"""Wires a whole cluster in one process, and holds what it shares with a daemon of a fleet.
+"""Wires one daemon: its store, its membership, the streams to other daemons, its listeners.
 
-Turns settings into a running cluster of kinds, shards, adapters, backends and a gateway, and back.
-It must not decide anything that an actor or a shell could: it starts parts, sends the first
-messages to roots and hosts, and stops in reverse order. `assembly_daemon.py` wires a daemon of a
-fleet.
+Turns settings into the running shells of a daemon and back. A daemon that is alone (also that of a
+minicluster) is wired in the same way, without a membership. It must not decide anything that an
+actor or a shell could: it takes resources in one order and releases them in the reverse.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
+import os
+import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
 from typing import NamedTuple
 
-from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
-from peloton.actors.host.messages import ConfigureHost, HostGone
-from peloton.actors.resources import Resources, millionths
-from peloton.actors.respool.messages import ROOT, OpenRoot
-from peloton.backends import keeper_folder
-from peloton.backends.keeper.calling import KeeperUnavailable
-from peloton.backends.keeper_folder import KeeperOwner
+from peloton.actors.host.inventory.messages import inventory_key
+from peloton.backend_switch import BackendSwitch
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import RunScript, SimulatedBackend
-from peloton.config import Address, HostSetting, MiniclusterSettings
-from peloton.gateway.http import HttpServer
-from peloton.gateway.server import build_server
-from peloton.kinds import GROUPS, kinds
-from peloton.placement.messages import Label
+from peloton.failures import CannotStart, ClusterFailed
+from peloton.first_messages import FirstMessages, configured
+from peloton.folders import claim_keeper, keeper_owner, take_data_folder
+from peloton.kinds import SERVICE_MESSAGES, kinds
+from peloton.listeners import ClientListeners, with_chosen_ports
 from peloton.placer_service import PlacerService
-from peloton.readiness import Readiness
-from peloton.runtime.adapters import claimed_folder
-from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.data_folder import DataFolder
+from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.ports import ClusterRecord, JournalError
-from peloton.runtime.shells.ephemeral import EphemeralService
-from peloton.runtime.shells.region import Region
-from peloton.runtime.shells.root import start
-from peloton.runtime.vocabulary import Key, key
+from peloton.runtime.core.condition import CASSANDRA, DISK
+from peloton.runtime.ports import ClusterRecord, Journal, JournalError, MemberNode, Membership
+from peloton.runtime.shells.collector import Collector
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
+from peloton.runtime.shells.root import Root, assemble
+from peloton.runtime.vocabulary import key
+from peloton.servers import open_cassandra, open_zookeeper
+from peloton.settings import DaemonSettings
+from peloton.start_options import STANDARD_START, StartOptions
 
 START_MAX_S = 60.0
+"""Time limit of a start that is all or nothing."""
+POLL_S = 0.02
 STOP_TASKS_GRACE_S = 5.0
+LEAVE_S_MAX = 30.0
+"""Time limit for handing over shards; the end of the session releases the rest."""
 
 
-class CannotStart(Exception):
-    """Why the cluster cannot run; for a person."""
+class ExternalServices(NamedTuple):
+    """The external services of a daemon. Without a membership it is alone."""
+
+    journal: Journal
+    membership: Membership | None = None
 
 
-class ClusterFailed(Exception):
-    """Why a running cluster could not go on."""
+class Daemon:
+    """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
 
-
-class Doors(NamedTuple):
-    """The addresses for clients. `sandboxes` has the files of runs, if they are `on_disk`."""
-
-    grpc: Address
-    http: Address
-    sandboxes: Path
-    on_disk: bool
-    receive_max_bytes: int
-    classic: Sequence[Address] = ()
-    grpc_setting: str = "--grpc"
-    http_setting: str = "--http"
-
-
-class Wired:
-    """What every process has: resources taken in one order and released in the reverse."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
+    def __init__(
+        self,
+        settings: DaemonSettings,
+        *,
+        failed: Callable[[], None],
+        options: StartOptions = STANDARD_START,
+        outside: ExternalServices | None = None,
+    ) -> None:
+        self._settings = settings if settings.alone else with_chosen_ports(settings)
+        self._options = options
+        self._outside = outside
         self._undo: list[Callable[[], object]] = []
-        self._region: Region
-
-    def _take_folder(self, path: Path, *, holder: str) -> DataFolder:
+        self._refused: Future[str] | None = None
+        """Done with the reason when ZooKeeper belongs to another cluster."""
+        self._journal_text = "journal"
+        self._listeners = ClientListeners(self._settings, options, report=report_line)
         try:
-            claimed_folder.check_ours(path)
-            folder = DataFolder(path)
-        except claimed_folder.ForeignFolder as error:
-            raise CannotStart(str(error)) from error
-        except FolderHeld as error:
-            by = f"the {holder} with pid {error.pid}" if error.pid else "another process"
-            raise CannotStart(f"data folder {path} is held by {by}") from error
-        except OSError as error:
-            raise CannotStart(f"data folder {path}: {error.strerror}") from error
+            self._start(failed)
+            if options.all_or_nothing:
+                self._await_ready()
+                self._listen()
+        except BaseException:
+            self._unwind()
+            raise
+
+    def stop(self) -> bool:
+        """Hand over what we own, answer what is under way, let go.
+
+        Returns whether nothing was left behind: a shard that was not handed over, or a task that
+        was to be killed. Raises `ClusterFailed` when the daemon had ended by itself: then there is
+        nobody to hand over to.
+        """
+        self._first.stop()
+        root, alone, clean = self._root, self._settings.alone, True
+        if not alone and not root.exited.done():
+            try:
+                # Meanwhile calls are forwarded to the next owners.
+                root.leave().result(LEAVE_S_MAX)
+            except TimesUp:
+                clean = False
+        self._listeners.stop_calls()
+        # Alone there is nobody to hand over to: what is in flight is committed.
+        root.stop(drain=alone and not root.exited.done())
+        self._undo.remove(self._stop_root)
+        # Only now: no shard sees the ends of its runs and starts others.
+        if self._options.stop_tasks:
+            clean = self._backend.stop_all(STOP_TASKS_GRACE_S) and clean
+        self._unwind()
+        if root.exited.done():
+            raise ClusterFailed(root.exited.result())
+        return clean
+
+    def health(self) -> tuple[bool, list[str]]:
+        """Whether all is well, and if not, why."""
+        return self._root.health()
+
+    # ---- starting ----
+
+    def _start(self, failed: Callable[[], None]) -> None:
+        settings = self._settings
+        # Before anything is written: a start that fails should leave nothing behind.
+        self._listeners.refuse_busy()
+        journal = self._outside.journal if self._outside else self._open_journal()
+        self._undo.append(journal.close)
+        # Who we are comes first: nothing of another cluster may be touched.
+        self._record = record = self._bootstrap(journal)
+        self._take_keeper()
+        membership = self._outside.membership if self._outside else self._meet(record)
+        outside = ExternalServices(journal, membership)
+        exchange = self._open_exchange() if membership is not None else None
+        self._root = root = self._assemble(outside, exchange)
+        self._region = root.region
+        self._undo.append(self._stop_root)
+        root.exited.add_done_callback(lambda reason: failed())
+        if self._refused is not None:
+            self._refused.add_done_callback(lambda why: root.give_up(why.result()))
+        backend = self._furnish()
+        self._backend = BackendSwitch(backend, root)
+        self._first = first = self._first_messages(backend)
+        self._undo += [self._backend.close, first.stop]
+        self.greeted = first.ready
+        """Done when all our first messages are answered, our hosts are up, every shard of the
+        cluster has an owner, and those that are ours take mail."""
+        if not self._options.all_or_nothing:
+            self._listen()
+        if membership is None:
+            # All owners are here: each host is configured before it hears of its backend. To a
+            # shard that is not claimed yet a message would be lost for a second.
+            first.start_backend = self._backend.start
+            root.own_all(settings.sizes).add_done_callback(lambda opened: self._opened())
+        else:
+            first.answered.add_done_callback(lambda answered: self._collector.own())
+            self._backend.start()
+            first.start()
+
+    def _open_journal(self) -> Journal:
+        setting = self._settings.journal
+        if setting.cassandra is not None:
+            return open_cassandra(setting.cassandra)
+        assert setting.sqlite is not None
+        backend = self._settings.backend.name
+        folder = take_data_folder(setting.sqlite.folder, backend=backend, options=self._options)
         self._undo.append(folder.close)
-        return folder
+        return self._open_sqlite(folder)
 
-    def _listen_http(self, doors: Doors) -> None:
-        refuse_busy(doors.http_setting, doors.http)
+    def _open_sqlite(self, folder: DataFolder) -> Journal:
+        self._journal_text = f"journal {folder.journal_path}"
         try:
-            server = HttpServer(doors.http, self._region, sandboxes=doors.sandboxes)
-        except OSError as error:
-            raise CannotStart(f"{doors.http_setting}: {doors.http}: {error.strerror}") from error
-        self._undo.append(server.close)
-        self.http = server.address
+            return SqliteJournal(folder.journal_path)
+        except JournalError as error:
+            raise CannotStart(f"{self._journal_text}: {error}") from error
 
-    def _listen_grpc(self, doors: Doors) -> None:
-        addresses = [doors.grpc]
-        for address in doors.classic:
-            if not why_not(address):
-                addresses.append(address)
-            else:
-                self.warnings.append(f"classic port {address} is busy: not listening there")
-        refuse_busy(doors.grpc_setting, doors.grpc)
+    def _bootstrap(self, journal: Journal) -> ClusterRecord:
+        settings = self._settings
         try:
-            self._server, ports = build_server(
-                self._region,
-                [str(address) for address in addresses],
-                http=self.http,
-                receive_max_bytes=doors.receive_max_bytes,
-                sandboxes=doors.sandboxes if doors.on_disk else None,
+            return journal.bootstrap(settings.sizes, name=settings.cluster)
+        except JournalError as error:
+            raise CannotStart(f"{self._journal_text}: {error}") from error
+
+    def _take_keeper(self) -> None:
+        """The folder where our tasks run serves this journal, and no other."""
+        setting = self._settings.backend.process
+        if setting is not None and "hostmgr" in self._settings.roles:
+            claim_keeper(setting.folder, keeper_owner(self._record), options=self._options)
+
+    def _meet(self, record: ClusterRecord) -> Membership | None:
+        """The others, if there are any."""
+        settings = self._settings
+        if settings.alone:
+            return None
+        membership = open_zookeeper(settings, record)
+        self._undo.append(membership.close)
+        self._refused = membership.refused
+        return membership
+
+    def _open_exchange(self) -> GrpcExchange:
+        files = self._settings.tls
+        tls = None
+        if files is not None:
+            tls = Tls(files.ca, files.certificate, files.key, files.server_name)
+        try:
+            exchange = GrpcExchange(self._settings.listen.exchange, tls=tls)
+        except CannotListen as error:
+            raise CannotStart(f"listen.exchange: {error}") from error
+        self._undo.append(exchange.stop)
+        return exchange
+
+    def _assemble(self, outside: ExternalServices, exchange: GrpcExchange | None) -> Root:
+        settings = self._settings
+        fleet = None
+        if outside.membership is not None and exchange is not None:
+            address = settings.listen.advertise or exchange.address
+            node = MemberNode(address, tuple(settings.roles))
+            fleet = FleetPorts(
+                _process_name(), node, outside.membership, exchange, SERVICE_MESSAGES
             )
-        except RuntimeError as error:  # taken since the check above
-            raise CannotStart(f"{doors.grpc_setting}: {doors.grpc}: {error}") from error
-        self._server.start()
-        self.grpc = Address(doors.grpc.host, ports[0])
+        self._collector = Collector()
+        drivers = Threads(SystemClock(), on_idle=self._collector.idle)
+        limits = DaemonLimits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
+        store = DISK if fleet is None else CASSANDRA
+        try:
+            root = assemble(
+                kinds(settings.sizes),
+                outside.journal,
+                sizes=settings.sizes,
+                drivers=drivers,
+                setup=DaemonSetup(limits, fleet, store, self._record),
+            )
+        except JournalError as error:
+            raise CannotStart(f"{self._journal_text}: {error}") from error
+        root.region.status.report = report_line
+        root.collector = self._collector
+        drivers.on_broken = root.broken
+        return root
+
+    def _furnish(self) -> Backend | None:
+        """The ephemeral services that our roles ask for; the backend, if we have one."""
+        settings, region = self._settings, self._region
+        self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
+        region.routes.roles["placer"] = "placement"  # whether or not we have one ourselves
+        if "placement" in settings.roles:
+            region.register_service("placer", PlacerService(self._inventories), role="placement")
+        if "hostmgr" not in settings.roles:
+            return None
+        backend = self._make_backend()
+        region.register_service(backend.key, backend, outward=True)
+        return backend
+
+    def _make_backend(self) -> Backend:
+        setting = self._settings.backend
+        names = [host.name for host in setting.hosts]
+        if setting.process is not None:
+            owner = keeper_owner(self._record)
+            return ProcessBackend(setting.process.folder, names, owner=owner)
+        assert setting.simulated is not None
+        fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
+        return SimulatedBackend(names, fates)
+
+    def _first_messages(self, backend: Backend | None) -> FirstMessages:
+        hosts = {}
+        if backend is not None:
+            found = self._settings.backend.hosts
+            hosts = {key("host", host.name): configured(host, backend.key) for host in found}
+        first = FirstMessages(
+            self._region,
+            hosts,
+            inventories=self._inventories,
+            alone=self._settings.alone,
+            report=report_line,
+        )
+        if self._options.all_or_nothing:
+            first.report_after_s = float("inf")  # the reasons come with the error
+        return first
+
+    def _opened(self) -> None:
+        # Before thousands of hosts are created: the collector's defaults double the time of that.
+        self._collector.own()
+        self._first.start()
+
+    def _await_ready(self) -> None:
+        """Until we are ready. A damaged shard raises at once: only an operator can repair it."""
+        until_s = time.monotonic() + START_MAX_S
+        while True:
+            if self._root.exited.done():
+                raise CannotStart(self._root.exited.result())
+            ready, condition = self.greeted.done(), self._region.condition()
+            if condition.damaged:
+                raise CannotStart("; ".join(map(str, condition.damaged)))
+            if ready:
+                return
+            if time.monotonic() > until_s:
+                why = "; ".join(map(str, condition.reasons))
+                raise CannotStart(f"not ready after {START_MAX_S:g} s: {why}")
+            with contextlib.suppress(TimesUp):
+                self.greeted.result(POLL_S)
+
+    def _listen(self) -> None:
+        self._undo.append(self._listeners.close)
+        self.http = self._listeners.listen_http(self._region)
+        if "api" in self._settings.roles:
+            self.grpc = self._listeners.listen_grpc(self._region, http=self.http)
+
+    def _stop_root(self) -> None:
+        self._root.stop(drain=False)
 
     def _unwind(self) -> None:
         while self._undo:
@@ -128,209 +314,14 @@ class Wired:
                 self._undo.pop()()
 
 
-class Minicluster(Wired):
-    """A cluster in this process, from construction to `stop`."""
-
-    def __init__(self, settings: MiniclusterSettings, failed: Callable[[], None]) -> None:
-        super().__init__()
-        self._settings = settings
-        try:
-            self._start(failed)
-        except BaseException:
-            self._unwind()
-            raise
-
-    def stop(self) -> bool:
-        """Stop taking turns, commit what is in flight, release everything.
-
-        False if tasks were to be killed and some are left. Raises `ClusterFailed` if the cluster
-        had failed before.
-        """
-        self._server.stop(grace_s=0.5).wait(2.0)
-        self._root.stop()
-        clean = not self._settings.stop_tasks or self._backend.stop_all(STOP_TASKS_GRACE_S)
-        self._undo.remove(self._root.stop)
-        self._unwind()
-        if self._root.exited.done():
-            raise ClusterFailed(self._root.exited.result())
-        return clean
-
-    # ---- starting ----
-
-    def _start(self, failed: Callable[[], None]) -> None:
-        settings = self._settings
-        # Before anything is written: a start that fails should leave nothing behind.
-        refuse_busy("--http", settings.http)
-        refuse_busy("--grpc", settings.grpc)
-        folder = self._take_folder(settings.folder, holder="minicluster")
-        self._claim_folder(folder)
-        journal = open_sqlite(folder)
-        self._undo.append(journal.close)
-        try:
-            record = journal.bootstrap(GROUPS)
-        except JournalError as error:
-            raise CannotStart(f"journal {folder.journal_path}: {error}") from error
-        sizes = {group: record.shards[group] for group in GROUPS}
-        self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
-        self._backend = self._make_backend(folder.path / "keeper", record)
-        services: dict[str, EphemeralService] = {
-            "placer": PlacerService(self._inventories),
-            self._backend.key: self._backend,
-        }
-        self._root = start(
-            kinds(sizes), journal, sizes=sizes, clock=SystemClock(), services=services
-        )
-        self._undo.append(self._root.stop)
-        self._root.exited.add_done_callback(lambda reason: failed())
-        self._region = self._root.region
-        self._region.status.report = report_line
-        self._readiness = Readiness(self._region, self._inventories, over=self._root.exited.done)
-        self._wait(self._root.opened.done, "its shards")
-        gone = self._open_roots_and_hosts(self._backend.key)
-        self._backend.start(self._region.tell, self._region.report_problem)
-        self._undo.append(self._backend.close)
-        # Only now: a removed host has the running backend kill its runs.
-        self._region.tell([Envelope(host, HostGone()) for host in gone])
-        self._wait(self._hosts_up, "its hosts")
-        self._wait(lambda: self._region.condition().ready, "readiness")
-        doors = Doors(
-            grpc=settings.grpc,
-            http=settings.http,
-            sandboxes=folder.path / "keeper" / "runs",
-            on_disk=settings.backend == "process",
-            receive_max_bytes=settings.receive_max_bytes,
-            classic=settings.classic,
-        )
-        self._listen_http(doors)
-        self._listen_grpc(doors)
-
-    def _claim_folder(self, folder: DataFolder) -> None:
-        try:
-            if self._settings.fresh:
-                # The keeper of the old cluster kills its runs and exits once its folder is deleted.
-                claimed_folder.empty_folder(folder.path)
-            claimed_folder.claim_folder(folder.path, self._settings.backend)
-        except claimed_folder.ForeignFolder as error:
-            raise CannotStart(str(error)) from error
-        except UnicodeDecodeError as error:
-            mark = folder.path / claimed_folder.MAKER
-            raise CannotStart(f"{mark} does not name a backend: {error.reason}") from error
-        except OSError as error:
-            raise CannotStart(f"data folder {folder.path}: {error.strerror}") from error
-
-    def _make_backend(self, keeper: Path, record: ClusterRecord) -> Backend:
-        settings = self._settings
-        names = [host.name for host in settings.hosts]
-        if settings.backend == "process":
-            owner = keeper_owner(record)
-            way_on = "--fresh starts empty, and kills all tasks of the old cluster"
-            claim_keeper(keeper, owner, way_on=way_on)
-            return ProcessBackend(keeper, names, owner=owner)
-        fates = RunScript(settings.simulated_seed, settings.simulated_duration_s)
-        return SimulatedBackend(names, fates)
-
-    def _open_roots_and_hosts(self, backend: Key) -> list[Key]:
-        """Create the roots and configure the hosts; returns the hosts missing in the config."""
-        region = self._region
-        region.tell([Envelope(ROOT, OpenRoot())])
-        region.tell([Envelope(inventory, OpenInventory()) for inventory in self._inventories])
-        known = {view.summary.host for view in self._readiness.hosts()}
-        wanted = {key("host", host.name): host for host in self._settings.hosts}
-        gone = sorted(known - wanted.keys())
-        region.tell([Envelope(name, configured(host, backend)) for name, host in wanted.items()])
-        for host in gone:
-            self.warnings.append(f"{host} is not part of the cluster any more: its tasks are lost")
-        return gone
-
-    def _hosts_up(self) -> bool:
-        wanted = [key("host", host.name) for host in self._settings.hosts]
-        return self._readiness.all_up(wanted, alone=True)
-
-    def _wait(self, done: Callable[[], bool], what: str) -> None:
-        """Until `done`. A damaged shard raises at once: only an operator can repair it."""
-        until = time.monotonic() + START_MAX_S
-        while True:
-            if self._root.exited.done():
-                raise CannotStart(self._root.exited.result())
-            over, damaged = done(), self._region.condition().damaged
-            if damaged:
-                raise CannotStart("; ".join(map(str, damaged)))
-            if over:
-                return
-            if time.monotonic() > until:
-                reasons = self._region.health()[1] or self._readiness.down()
-                why = "; ".join(reasons) or "no reason is known"
-                raise CannotStart(f"waited {START_MAX_S:g} s for {what}: {why}")
-            time.sleep(0.01)
-
-
-def open_sqlite(folder: DataFolder) -> SqliteJournal:
-    """The journal in a folder that is held."""
-    try:
-        return SqliteJournal(folder.journal_path)
-    except JournalError as error:
-        raise CannotStart(f"journal {folder.journal_path}: {error}") from error
-
-
-def keeper_owner(record: ClusterRecord) -> KeeperOwner:
-    """The cluster of this record, as a keeper's folder remembers it."""
-    return KeeperOwner(record.cluster_id.hex(), record.name)
-
-
-def claim_keeper(folder: Path, owner: KeeperOwner, *, adopt: bool = False, way_on: str) -> None:
-    """Take the keeper's folder for this cluster. Raises CannotStart, with the owner and a remedy.
-
-    `adopt`: kill what runs there for another cluster, and start with an empty folder.
-    """
-    try:
-        try:
-            keeper_folder.claim(folder, owner)
-        except keeper_folder.OwnedByAnother:
-            if not adopt:
-                raise
-            keeper_folder.adopt(folder, owner)
-    except keeper_folder.OwnedByAnother as error:
-        raise CannotStart(f"{error}. {way_on}") from error
-    except KeeperUnavailable as error:
-        raise CannotStart(f"keeper folder {folder}: {error}") from error
-    except OSError as error:
-        raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error
-
-
-def configured(host: HostSetting, backend: Key) -> ConfigureHost:
-    """The message that configures a host."""
-    capacity = Resources(
-        millionths(host.cpus, "cpus"),
-        millionths(host.memory_mb, "memory_mb"),
-        millionths(host.disk_mb, "disk_mb"),
-        millionths(host.gpus, "gpus"),
-    )
-    labels = tuple(Label(name, value) for name, value in sorted(host.attributes.items()))
-    return ConfigureHost(capacity, labels, backend)
-
-
 def report_line(line: str) -> None:
     """Print one line on stderr, the log of the process, which may be closed."""
+    if sys.stderr is None:  # `print` would take stdout instead
+        return
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 
 
-def refuse_busy(setting: str, address: Address) -> None:
-    """Raise CannotStart if the address cannot be bound, for example because it is in use."""
-    why = why_not(address) if address.port else ""
-    if why:
-        raise CannotStart(f"{setting}: {address} {why}")
-
-
-def why_not(address: Address) -> str:
-    """Why we could not listen there; empty where we could."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address.host, address.port))
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return "is busy: another program listens there"
-        return f"cannot be had: {error.strerror or error}"
-    return ""
+def _process_name() -> str:
+    """Unique for ever: pids and the host names of containers are reused."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

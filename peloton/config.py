@@ -152,19 +152,3 @@ def same_port(one: Address, other: Address) -> bool:
         return False
     hosts = {"127.0.0.1" if host == "localhost" else host for host in (one.host, other.host)}
     return len(hosts) == 1 or bool(hosts & {"0.0.0.0", "::", ""})
-
-
-class MiniclusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a minicluster."""
-
-    hosts: list[HostSetting]
-    backend: str
-    folder: Path
-    fresh: bool
-    grpc: Address
-    http: Address
-    classic: list[Address]
-    stop_tasks: bool
-    simulated_duration_s: float = 1.0
-    simulated_seed: int = 0
-    receive_max_bytes: int = RECEIVE_MAX_BYTES

@@ -1,6 +1,6 @@
 """One daemon of a cluster, in the foreground: `peloton daemon --config FILE`.
 
-Turns a file into a running daemon. Wiring is the affair of `assembly_daemon`, signals are that of
+Turns a file into a running daemon. Wiring is the affair of `assembly`, signals are that of
 `foreground`; here is only what a person at a terminal, or a supervisor of processes, sees. On
 SIGTERM it hands its shards over and exits 0; a daemon that fails exits 1 and prints the reason. It
 must never start another of itself: whoever watches the process does.
@@ -61,16 +61,17 @@ def daemon(config_: Path, roles: str | None, adopt_keeper: bool, check: bool) ->
             click.echo(f"peloton daemon: {text}", err=True)
         sys.exit(USAGE)
     if check:
-        sys.exit(_check(config_, settings))
+        sys.exit(_check(config_, settings, adopt_keeper=adopt_keeper))
     sys.exit(_run(settings, adopt_keeper))
 
 
-def _check(file: Path, settings: DaemonSettings) -> int:
+def _check(file: Path, settings: DaemonSettings, *, adopt_keeper: bool) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
     from peloton.preflight import of_daemon
+    from peloton.start_options import StartOptions
 
-    found = of_daemon(settings)
+    found = of_daemon(settings, StartOptions(adopt_keeper=adopt_keeper))
     for text in found:
         click.echo(f"peloton daemon: {file}: {text}", err=True)
     if found:
@@ -82,8 +83,11 @@ def _check(file: Path, settings: DaemonSettings) -> int:
 def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
-    from peloton.assembly_daemon import Daemon
+    from peloton.assembly import Daemon
     from peloton.foreground import ProcessTexts, discard_stdout, log_line, run_process
+    from peloton.start_options import StartOptions
+
+    options = StartOptions(adopt_keeper=adopt_keeper)
 
     def greet(running: Daemon) -> None:
         # No daemon can serve before pools and hosts have owners, which may start later.
@@ -107,7 +111,7 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
         left_text="warning: not all was handed over; the end of the session does it",
     )
     return run_process(
-        lambda failed: Daemon(settings, failed=failed, adopt_keeper=adopt_keeper),
+        lambda failed: Daemon(settings, failed=failed, options=options),
         greet=greet,
         texts=manner,
     )

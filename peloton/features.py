@@ -1,14 +1,15 @@
 """`peloton features`: the feature level of a cluster, raised by an operator after an upgrade.
 
 Writes a higher level to the cluster record at an operator's order, if every member of the fleet
-reports that it knows it. It must not raise the level above what a member that is up knows.
-Daemons that are down cannot be checked: they may be of an older version.
+reports that it knows it. It must not raise the level above what a member that is up knows, nor
+the level of one cluster because of the members of another: config, journal and ZooKeeper have to
+name the same one. Daemons that are down cannot be checked: they may be of an older version.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,10 @@ from peloton.config import BadSetting
 from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 
 if TYPE_CHECKING:
-    from peloton.runtime.ports import Journal, MemberNode
+    from peloton.runtime.adapters.fenced_rows import ReadableRows
+    from peloton.runtime.adapters.zookeeper_nodes import ClusterNodes
+    from peloton.runtime.ports import ClusterRecord, Journal, MemberNode
+    from peloton.settings import DaemonSettings
 
 CONFIG = click.option(
     "--config", "config_", required=True, type=click.Path(dir_okay=False, path_type=Path),
@@ -58,17 +62,22 @@ def raise_(config_: Path) -> None:
 
 def _run(name: str, config: Path, *, raised: bool) -> None:
     # Heavy imports wait until there is something to do.
-    from peloton.assembly import CannotStart
+    from peloton.failures import CannotStart
+    from peloton.kinds import kinds
+    from peloton.runtime.core.codec import known_level
     from peloton.runtime.ports import JournalError, Unreachable
+    from peloton.servers import open_cassandra
     from peloton.settings import read_settings
 
     try:
         settings = read_settings(config)
         if settings.zookeeper is None:
             raise BadSetting("a daemon that is alone raises the level itself when it starts")
-        journal, known, members = _opened(settings)
+        assert settings.journal.cassandra is not None  # a fleet has no other journal
+        journal = open_cassandra(settings.journal.cassandra)
         try:
-            level = journal.level()
+            record, members = read_cluster(settings, journal.rows)
+            known, level = known_level(kinds(settings.sizes)), record.level
             for member, node in members.items():
                 click.echo(f"member  {member} knows level {_level(node)}")
             if raised:
@@ -97,16 +106,40 @@ def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, know
     return journal.raise_level(known)
 
 
-def _opened(settings: Any) -> tuple[Journal, int, dict[str, MemberNode | None]]:
-    from peloton.kinds import kinds
-    from peloton.runtime.adapters.zookeeper_nodes import members
-    from peloton.runtime.core.codec import known_level
-    from peloton.servers import open_cassandra
+def check_cluster(
+    settings: DaemonSettings, record: ClusterRecord | None, *, nodes: ClusterNodes
+) -> ClusterRecord:
+    """The record, if config, journal and ZooKeeper are of one cluster. Raises JournalRefused."""
+    from peloton.runtime.adapters.fenced_rows import NO_RECORD
+    from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, Paths, other_cluster
+    from peloton.runtime.core.register import same_cluster
+    from peloton.runtime.ports import JournalRefused
+
+    assert settings.zookeeper is not None
+    if record is None:
+        raise JournalRefused(NO_RECORD)
+    same_cluster(record, settings.sizes, name=settings.cluster)
+    if nodes.mark is not None:  # else no daemon that writes marks has ever joined
+        paths = Paths(settings.cluster, root=settings.zookeeper.root)
+        ours = ClusterMark(record.cluster_id.hex(), settings.cluster)
+        why = other_cluster(nodes.mark, paths=paths, ours=ours)
+        if why:
+            raise JournalRefused(why)
+    return record
+
+
+def read_cluster(
+    settings: DaemonSettings, rows: ReadableRows
+) -> tuple[ClusterRecord, dict[str, MemberNode | None]]:
+    """Record and members of the cluster. Raises JournalRefused as above, Unreachable."""
+    from peloton.runtime.adapters.fenced_rows import read_record
+    from peloton.runtime.adapters.zookeeper_nodes import Paths, read_cluster_nodes
 
     zookeeper = settings.zookeeper
-    hosts = ",".join(zookeeper.hosts)
-    found = members(hosts, settings.cluster, root=zookeeper.root, timeout_s=TIMEOUT_S)
-    return open_cassandra(settings.journal.cassandra), known_level(kinds(settings.sizes)), found
+    assert zookeeper is not None
+    paths = Paths(settings.cluster, root=zookeeper.root)
+    nodes = read_cluster_nodes(",".join(zookeeper.hosts), paths, timeout_s=TIMEOUT_S)
+    return check_cluster(settings, read_record(rows), nodes=nodes), nodes.members
 
 
 def _level(node: MemberNode | None) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import click
 
-from peloton.assembly import CannotStart, ClusterFailed
+from peloton.failures import CannotStart, ClusterFailed
 from peloton.process_log import nonblocking_stderr
 
 CANNOT_START = 69

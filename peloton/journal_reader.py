@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.assembly import CannotStart
 from peloton.config import BadSetting, default_data_dir
+from peloton.failures import CannotStart
 from peloton.gateway.actor_keys import parse_number
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
+from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.core import journal_dump, journal_reading
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_dump import Line
 from peloton.runtime.core.journal_reading import Contents, Finding
-from peloton.runtime.core.statements import ReadCluster, ReadName, ReadStatement, RowsFound
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
     ClusterRecord,
@@ -32,7 +32,7 @@ from peloton.runtime.ports import (
 )
 from peloton.runtime.vocabulary import Key
 from peloton.servers import open_cassandra
-from peloton.settings import read_settings
+from peloton.settings import ALONE_SHARDS, read_settings
 
 
 class Source(NamedTuple):
@@ -71,14 +71,14 @@ class JournalReader:
         self._source = source
         try:
             record = self._record()
-            self.cluster = str(self._one(ReadName()) or "")
+            self.cluster = record.name
             """The cluster's name; empty in a journal that was never given one."""
             self.shards = chosen(record.shards, [*names])
         except BaseException:
             source.rows.close()
             raise
         # A journal may be without a group that this program has: none of its keys are in it.
-        self._rehearsal = Rehearsal(kinds({**GROUPS, **record.shards}), record.shards)
+        self._rehearsal = Rehearsal(kinds({**ALONE_SHARDS, **record.shards}), record.shards)
 
     def close(self) -> None:
         """Let go of the store."""
@@ -152,21 +152,14 @@ class JournalReader:
     # ---- inside ----
 
     def _record(self) -> ClusterRecord:
-        record = self._one(ReadCluster())
+        record = read_record(self._source.rows)
         if record is None:
-            raise JournalRefused("there is no cluster record: no daemon has ever used this journal")
-        assert isinstance(record, ClusterRecord)
+            raise JournalRefused(NO_RECORD)
         if record.format != JOURNAL_FORMAT:
             raise JournalRefused(
                 f"the journal has format {record.format}, this program reads {JOURNAL_FORMAT}"
             )
         return record
-
-    def _one(self, statement: ReadStatement) -> object:
-        (reply,) = self._source.rows.run([statement])
-        if not isinstance(reply, RowsFound):
-            raise Unreachable(getattr(reply, "text", repr(reply)))
-        return reply.rows[0] if reply.rows else None
 
     def _homes(self, key: str | None) -> list[ShardId]:
         """Where entries of the key can be; all shards if its kind is not known here."""

@@ -15,9 +15,6 @@ from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.vocabulary import Kind
 
-GROUPS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
-"""Shards of each group in a small cluster; written once, in the cluster record."""
-
 SERVICE_MESSAGES = {"placer": PLACER_MESSAGES, "backend": BACKEND_MESSAGES}
 """Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 

@@ -1,9 +1,9 @@
 """The embedded cluster: one process, all roles, virtual hosts.
 
-Turns options into a running cluster in the foreground. Wiring is done by `assembly`, signals
-are that of `foreground`; here is only what a person at a terminal sees. On SIGTERM it stops taking
-turns, commits what is in flight and exits within ten seconds; tasks keep running, unless it was
-asked to end them. It must never listen on anything but loopback.
+Turns options into the settings of a daemon that is alone, and runs it in the foreground. Wiring is
+done by `assembly`, signals are that of `foreground`; here is only what a person at a terminal sees.
+On SIGTERM it stops taking turns, commits what is in flight and exits within ten seconds; tasks keep
+running, unless it was asked to end them. It must never listen on anything but loopback.
 """
 
 from __future__ import annotations
@@ -18,10 +18,33 @@ from click.core import ParameterSource
 
 from peloton import config
 from peloton.config import Address, BadSetting, HostSetting
+from peloton.settings import (
+    BackendSetting,
+    DaemonSettings,
+    JournalSetting,
+    Listen,
+    ProcessBackendSettings,
+    SimulatedBackendSettings,
+    Sqlite,
+)
+from peloton.start_options import SettingNames, StartOptions
 
 SIZE_OPTIONS = ("hosts", "host_cpus", "host_memory_mb", "host_disk_mb", "host_gpus")
 USAGE, FAILED, TASKS_LEFT = 64, 70, 1
 DURATION_S_MAX = 1e9
+CLUSTER, KEEPER = "minicluster", "keeper"
+"""The cluster's name in its journal, and the keeper's folder in the data folder."""
+NAMES = SettingNames(
+    process="minicluster",
+    grpc="--grpc",
+    http="--http",
+    data_folder="--data-dir",
+    keeper_folder="--data-dir",
+    backend="--backend",
+    other_backend="Start it with --backend {known}, or name another --data-dir; --fresh begins "
+    "anew, and ends all tasks of the old cluster",
+    other_keeper="--fresh starts empty, and kills all tasks of the old cluster",
+)
 Made = TypeVar("Made")
 
 
@@ -77,16 +100,16 @@ def minicluster(**options: object) -> None:
     """
     check = bool(options.pop("check"))
     try:
-        settings = _settings(options)
+        settings, start = _settings(options), _start_options(options)
     except BadSetting as error:
         for text in error.texts:
             click.echo(f"peloton minicluster: {text}", err=True)
         sys.exit(USAGE)
-    sys.exit(_check(settings) if check else _run(settings))
+    sys.exit(_check(settings, start) if check else _run(settings, start))
 
 
-def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
-    """The settings of the options. Raises BadSetting with all problems."""
+def _settings(options: dict[str, object]) -> DaemonSettings:
+    """The daemon that the options ask for. Raises BadSetting with all problems."""
     texts: list[str] = []
 
     def tried(make: Callable[[], Made], instead: Made) -> Made:
@@ -107,22 +130,38 @@ def _settings(options: dict[str, object]) -> config.MiniclusterSettings:
         texts.append(f"--simulated-duration-s: must be ≥ 0, got {duration_s}")
     if texts:
         raise BadSetting(*texts)
-    folder = options["data_dir"]
+    folder = _folder(options)
+    if options["backend"] == "process":
+        process = ProcessBackendSettings(folder=folder / KEEPER, hosts=hosts)
+        backend = BackendSetting(process=process)
+    else:
+        seed = int(_number(options, "simulated_seed"))
+        simulated = SimulatedBackendSettings(hosts=hosts, duration_s=duration_s, seed=seed)
+        backend = BackendSetting(simulated=simulated)
+    return DaemonSettings(
+        cluster=CLUSTER,
+        journal=JournalSetting(sqlite=Sqlite(folder=folder)),
+        listen=Listen(grpc=str(grpc), http=str(http)),
+        backend=backend,
+    )
+
+
+def _start_options(options: dict[str, object]) -> StartOptions:
     classic: list[Address] = []
     if not options["no_classic_ports"]:
         classic = [Address("127.0.0.1", port) for port in config.CLASSIC_PORTS.values()]
-    return config.MiniclusterSettings(
-        hosts=hosts,
-        backend=str(options["backend"]),
-        folder=folder if isinstance(folder, Path) else config.default_data_dir(),
+    return StartOptions(
         fresh=bool(options["fresh"]),
-        grpc=grpc,
-        http=http,
-        classic=classic,
+        all_or_nothing=True,
         stop_tasks=bool(options["stop_tasks_on_exit"]),
-        simulated_duration_s=duration_s,
-        simulated_seed=int(_number(options, "simulated_seed")),
+        classic=classic,
+        names=NAMES,
     )
+
+
+def _folder(options: dict[str, object]) -> Path:
+    folder = options["data_dir"]
+    return folder if isinstance(folder, Path) else config.default_data_dir()
 
 
 def _hosts(options: dict[str, object]) -> list[HostSetting]:
@@ -148,18 +187,23 @@ def _number(options: dict[str, object], name: str) -> float:
     return float(value)
 
 
-def _check(settings: config.MiniclusterSettings) -> int:
+def _check(settings: DaemonSettings, start: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.foreground import CANNOT_START
-    from peloton.preflight import of_minicluster
+    from peloton.preflight import of_daemon
 
-    found = of_minicluster(settings)
+    found = of_daemon(settings, start)
     for text in found:
         click.echo(f"peloton minicluster: {text}", err=True)
     if found:
         return CANNOT_START
-    click.echo(f"{len(settings.hosts)} hosts, data in {settings.folder}")
+    click.echo(f"{len(settings.backend.hosts)} hosts, data in {_data_folder(settings)}")
     return 0
+
+
+def _data_folder(settings: DaemonSettings) -> Path:
+    assert settings.journal.sqlite is not None
+    return settings.journal.sqlite.folder
 
 
 def _refuse_both() -> None:
@@ -171,18 +215,18 @@ def _refuse_both() -> None:
             raise BadSetting(f"{flag}: not together with --cluster, whose file lists the hosts")
 
 
-def _run(settings: config.MiniclusterSettings) -> int:
+def _run(settings: DaemonSettings, start: StartOptions) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the options are known to be right.
-    from peloton.assembly import Minicluster
+    from peloton.assembly import Daemon
     from peloton.foreground import ProcessTexts, run_process
 
-    def greet(cluster: Minicluster) -> None:
-        for warning in cluster.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        click.echo(f"data: {settings.folder}", err=True)
+    def greet(cluster: Daemon) -> None:
+        click.echo(f"data: {_data_folder(settings)}", err=True)
         click.echo(f"ready: http {cluster.http}", err=True)
         click.echo(f"ready: grpc {cluster.grpc}")
 
     manner = ProcessTexts("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
-    return run_process(lambda failed: Minicluster(settings, failed), greet=greet, texts=manner)
+    return run_process(
+        lambda failed: Daemon(settings, failed=failed, options=start), greet=greet, texts=manner
+    )

@@ -14,59 +14,45 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from peloton import INSTALL_FLEET
-from peloton.assembly import CannotStart, why_not
-from peloton.config import Address, MiniclusterSettings
+from peloton import INSTALL_FLEET, preflight_cluster
+from peloton.config import Address
+from peloton.failures import CannotStart
+from peloton.listeners import why_not
 from peloton.runtime.adapters import claimed_folder
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import children
 from peloton.servers import open_cassandra
 from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
+from peloton.start_options import STANDARD_START, StartOptions
 
 SERVERS_S_MAX = 3.0
 
 
-def of_daemon(settings: DaemonSettings) -> list[str]:
-    """All problems; empty if the daemon could start now."""
-    return [*_daemon(settings)]
+def of_daemon(settings: DaemonSettings, options: StartOptions = STANDARD_START) -> list[str]:
+    """All problems; empty if the daemon could start now. Busy classic ports are none."""
+    found = [*_daemon(settings, options), *preflight_cluster.problems(settings, options)]
+    # Two settings of a file may be one option of a command.
+    return [*dict.fromkeys(found)]
 
 
-def of_minicluster(settings: MiniclusterSettings) -> list[str]:
-    """All problems. Busy classic ports are none: it starts without them."""
-    return [*_minicluster(settings)]
-
-
-def _daemon(settings: DaemonSettings) -> Iterator[str]:
+def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    names = options.names
     for name in settings.doors:
-        yield from _port(f"listen.{name}", settings.door(name))
+        yield from _port(names.listener(name), settings.door(name))
     if settings.tls is not None:
         yield from _tls(settings.tls)
     if settings.journal.sqlite is not None:
         folder = settings.journal.sqlite.folder
-        yield from _folder("journal.sqlite.folder", folder)
-        yield from _data_folder("journal.sqlite.folder", folder)
+        yield from _folder(names.data_folder, folder)
+        yield from _data_folder(names.data_folder, folder)
+        if not options.fresh:
+            yield from _maker(settings, options)
     if settings.backend.process is not None and "hostmgr" in settings.roles:
-        yield from _folder("backend.process.folder", settings.backend.process.folder)
+        yield from _folder(names.keeper_folder, settings.backend.process.folder)
     if settings.journal.cassandra is not None:
         yield from _cassandra(settings.journal.cassandra)
     if settings.zookeeper is not None:
         yield from _zookeeper(settings, settings.zookeeper)
-
-
-def _minicluster(settings: MiniclusterSettings) -> Iterator[str]:
-    yield from _port("--grpc", settings.grpc)
-    yield from _port("--http", settings.http)
-    yield from _folder("--data-dir", settings.folder)
-    yield from _data_folder("--data-dir", settings.folder)
-    mark = settings.folder / claimed_folder.MAKER
-    if mark.is_file() and not settings.fresh:
-        try:
-            maker = mark.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            yield f"--data-dir: {mark}: {_why(error)}"
-        else:
-            if maker != settings.backend:
-                yield f"--backend: {settings.folder} belongs to the {maker} backend"
 
 
 # ---- what there is on this machine ----
@@ -114,6 +100,19 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
         yield f"{setting}: {error}"
     except OSError as error:
         yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _maker(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+    """A data folder keeps the backend that it was created with."""
+    assert settings.journal.sqlite is not None
+    folder, names = settings.journal.sqlite.folder, options.names
+    try:
+        known = claimed_folder.maker_of(folder)
+    except (OSError, UnicodeDecodeError) as error:
+        yield f"{names.data_folder}: {folder / claimed_folder.MAKER}: {_why(error)}"
+    else:
+        if known and known != settings.backend.name:
+            yield f"{names.backend}: {folder} belongs to the {known} backend"
 
 
 def _tls(files: TlsFiles) -> Iterator[str]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peloton import INSTALL_FLEET
-from peloton.assembly import CannotStart
+from peloton.failures import CannotStart
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.ports import ClusterRecord, Journal, JournalError
+from peloton.runtime.ports import ClusterRecord, JournalError
 from peloton.settings import Cassandra, DaemonSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": 
 """The node name under which clients find the owner of a group's first shard."""
 
 
-def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Journal:
+def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> FencedRows:
     """The journal that a cluster shares. `connect_s`: how long each server may take to answer."""
     try:
         from peloton.runtime.adapters import cassandra_session

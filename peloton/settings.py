@@ -37,6 +37,7 @@ GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
 ROLES = (*GROUP_NAMES, "placement", "api")
 FLEET_SHARDS = {"jobmgr": 128, "resmgr": 1, "hostmgr": 64}
 ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
+"""Shards of each group where the config does not say; written once, in the cluster record."""
 SHARDS_MAX = 4096
 EXCHANGE_DEFAULT = "127.0.0.1:5399"
 CHECKPOINT_BYTES_MIN = 1024 * 1024
@@ -122,6 +123,11 @@ class BackendSetting(_Record, frozen=True):
 
     process: ProcessBackendSettings | None = None
     simulated: SimulatedBackendSettings | None = None
+
+    @property
+    def name(self) -> str:
+        """Which of the two."""
+        return "process" if self.process is not None else "simulated"
 
     @property
     def hosts(self) -> list[HostSetting]:
@@ -317,9 +323,8 @@ def _backend(found: DaemonSettings) -> Iterator[str]:
     backend = found.backend
     if backend.process is not None and backend.simulated is not None:
         yield "backend: give one of process and simulated"
-    name = "process" if backend.process is not None else "simulated"
     if backend.hosts:
-        yield from (f"backend.{name}.{text}" for text in host_problems(backend.hosts))
+        yield from (f"backend.{backend.name}.{text}" for text in host_problems(backend.hosts))
     elif "hostmgr" in found.roles:
         # Without a backend its hosts could never run anything.
         yield "backend: a daemon with role hostmgr needs one, with hosts"

@@ -6,6 +6,7 @@ report means, and has no state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -85,12 +86,14 @@ class ListedRun:
 class KeeperRunsListed:
     """All runs of a host that are not acknowledged. A launch made after the listing was
     requested may be missing in it. `keeper` is the identity of the keeper; empty if it is of an
-    earlier version."""
+    earlier version. `asked_at` is the time that was passed with the request; -inf for a list that
+    nobody requested."""
 
     host: str
     runs: tuple[ListedRun, ...]
     at: float
     keeper: str = ""
+    asked_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)

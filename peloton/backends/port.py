@@ -17,16 +17,18 @@ What a backend must do:
   whenever it is asked for, until `ForgetRuns` confirms that it is journaled.
 - **Listing.** `ListRuns` is answered with all runs of the host that the backend knows, ended
   ones included until they are forgotten (`RunsListed`); it carries the `asked_at` of its request.
+  A list that no host requested carries -inf: it shows what runs, but not that a run is missing.
   A list must not overtake an earlier order of the same host. An end that cannot be listed may
   follow the list as `RunsEnded`.
 - **Epochs.** Orders carry the epoch of the host's shard. Once an order with a higher epoch was
   obeyed, those with a lower one are not; they are not answered either, as nobody waits for them.
   `ForgetRuns` carries none: it leaves its owner only after the end is journaled.
 - **Kills.** `StopRuns` ends a run with SIGTERM first, with SIGKILL after the grace. A run that has
-  ended is reported again. For an unknown run the host gets a list of what is known (`RunsListed`),
-  or a request to compare (`BackendUp`).
+  ended is reported again. For an unknown run the host gets a request to compare (`BackendUp`).
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
+- **Sender.** Every report has the key of its backend as sender: a host ignores reports of another
+  backend than its own, and does not change its backend while it holds runs.
 - **Up and down.** `BackendUp` means that the backend of the host is available: sent at the start,
   after every outage and after every reset, because orders may have been lost. `BackendDown` gives
   the reason of an outage, and answers any order that cannot be obeyed for now. `PingBackend` is
@@ -34,7 +36,9 @@ What a backend must do:
 - **Hosts come and go.** `HostAppeared` announces a host with its capacity, also one that was never
   configured; it is repeated until the host gives an order. `HostLeft` means that it is gone: until
   it appears again its orders are not obeyed, each is answered with `HostLeft`, and nothing is
-  reported of it. The runs it had are listed when it reappears.
+  reported of it. The runs it had are listed when it reappears. An operator adds and removes
+  machines (`HostsOrder`) only at a daemon that is alone, and until it restarts; in a fleet both
+  are refused, because the host may live at a daemon whose backend does not learn of it.
 - **Poison.** An invalid order for one run ends that run, with a reason, and no other. One that
   cannot be read at all may raise: the shell resets the backend, which then asks every host to
   compare.
@@ -50,7 +54,7 @@ from typing import Protocol
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 
@@ -83,8 +87,8 @@ class Backend(EphemeralService, Protocol):
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Begin. Orders that came before are dropped; hosts compare after it."""
 
-    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
-        """Handle orders in sequence; returns reports. More may be passed to `tell` at any time."""
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
+        """Handle orders in sequence; returns reports and replies. `tell` may take more any time."""
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait; returns whether all have ended."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import signal as signals
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -24,10 +23,10 @@ from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import keeper_messages as km
 from peloton.backends.keeper.kinds import NOT_RUNNABLE
 from peloton.backends.keeper_folder import KeeperOwner
-from peloton.backends.port import POISON, Report, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.process_runs import SILENT_MAX_S, ProcessRuns
 from peloton.backends.roster import Roster
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
 PROCESS_BACKEND = key("backend", "process")
@@ -59,8 +58,7 @@ class ProcessBackend:
         self._trouble: ReportProblem | None = None
         self._down = _NOT_REACHED  # why the keeper is not available; empty when it is
         self._status_lock = threading.Lock()
-        self._lists_requested: dict[str, deque[float]] = {}  # by host: times
-        self._now_s = 0.0
+        self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -81,23 +79,24 @@ class ProcessBackend:
         """When a host that appeared has to be reported again."""
         return self._roster.wake_at
 
-    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
-        self._now_s = now
+        replies: list[Reply] = []
         for envelope in envelopes:
             message = envelope.message
-            if isinstance(message, m.AddHost):
-                self._send(self._roster.add(message, now))
-            elif isinstance(message, m.RemoveHost):
+            if isinstance(message, HostsOrder):
                 # Under the lock: an "up" for all, being sent just now, must not arrive after it.
                 with self._status_lock:
-                    self._send(self._roster.remove(message))
+                    report, reply = self._roster.change(envelope, now)
+                    if report is not None:
+                        self._send(report)
+                replies += reply
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(message.runs)
             elif isinstance(message, m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend):
                 self._ordered(message)
-        return self._roster.due(now)
+        return [*replies, *self._roster.due(now)]
 
     def _ordered(self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend) -> None:
         host = order.host
@@ -123,7 +122,8 @@ class ProcessBackend:
             for run in order.runs:
                 runs.kill(name, run, grace_s=order.grace_s)
         else:
-            self._list(name, runs, asked_at=order.asked_at)
+            self._comparing.pop(name, None)
+            runs.list(name, asked_at=order.asked_at)
             self._send_status(host, only_down=True)
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns) -> None:
@@ -132,7 +132,7 @@ class ProcessBackend:
         if order.keeper and order.keeper != runs.keeper:
             # The host would expect these runs at another keeper, so they must not begin here. Our
             # list shows it which keeper answers now.
-            self._list(name, runs, asked_at=self._now_s)
+            runs.list(name)
             return
         requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
@@ -142,16 +142,12 @@ class ProcessBackend:
             except POISON as trouble:
                 bad.append(cannot_be_ordered(run.run, trouble, reason=NOT_RUNNABLE))
         self._alive.update((request.run_id, name) for request in requests)
-        refused = runs.launch(name, order.epoch, runs=requests)
+        refused = runs.launch(name, order.epoch, runs=requests, keeper=order.keeper)
         bad += [cannot_be_ordered(each.run_id, each, reason=NOT_RUNNABLE) for each in refused]
         if bad:
             for end in bad:
                 self._not_alive(end.run)
             self._report(name, m.RunsEnded(tuple(bad)))
-
-    def _list(self, name: str, runs: ProcessRuns, *, asked_at: float) -> None:
-        self._lists_requested.setdefault(name, deque()).append(asked_at)
-        runs.list(name)
 
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
@@ -169,7 +165,8 @@ class ProcessBackend:
             self._send_status(host, only_down=False)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: the keeper knows a daemon only by the epochs of its hosts."""
+        """We are in a fleet. The keeper knows a daemon only by the epochs of its hosts."""
+        self._roster.in_fleet = True
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are."""
@@ -182,9 +179,9 @@ class ProcessBackend:
             return
         with self._status_lock:
             if self._down:
-                self._tell([Envelope(host, m.BackendDown(self._down))])
+                self._tell([_to_host(host, m.BackendDown(self._down))])
             elif not only_down:
-                self._tell([Envelope(host, m.BackendUp())])
+                self._tell([_to_host(host, m.BackendUp())])
 
     def _status_changed(self, down: str) -> None:
         """The keeper is available, or why not: sent to all hosts, and to health."""
@@ -194,7 +191,7 @@ class ProcessBackend:
         with self._status_lock:
             self._down = down
             status: m.BackendUp | m.BackendDown = m.BackendDown(down) if down else m.BackendUp()
-            self._tell([Envelope(host, status) for host in self._roster.hosts])
+            self._tell([_to_host(host, status) for host in self._roster.hosts])
 
     def _received(self, report: km.RunReport) -> None:
         """A report of the keeper, on its client's thread.
@@ -205,10 +202,8 @@ class ProcessBackend:
         self._started.wait()
         assert self._runs is not None
         if isinstance(report, km.KeeperUp):
-            self._lists_requested.clear()  # requests from before are not answered any more
             self._status_changed("")
         elif isinstance(report, km.KeeperDown):
-            self._lists_requested.clear()
             self._status_changed(f"keeper: {report.why}")
         elif isinstance(report, km.RunStarted):
             self._report(report.host, m.RunsStarted((report.run_id,)))
@@ -221,15 +216,18 @@ class ProcessBackend:
                     self._alive[run.run_id] = report.host
                 else:
                     self._not_alive(run.run_id)
-            asked = self._lists_requested.get(report.host)
-            listed = _listed(report, asked.popleft() if asked else self._now_s)
+            listed = _listed(report)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
             self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
             # The host ordered to kill a run that the keeper does not know. It waits for an end
-            # that nobody will report, until a listing shows that there is no such run.
+            # that nobody will report, until a listing shows that there is no such run. The host
+            # must request it: only it knows which runs it had accepted by then. One request that
+            # is yet to come answers for all such runs.
             self._not_alive(report.run_id)
-            self._list(report.host, self._runs, asked_at=self._now_s)
+            if report.host not in self._comparing:
+                self._comparing[report.host] = None
+                self._report(report.host, m.BackendUp())
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
 
     def _not_alive(self, run: str) -> None:
@@ -241,11 +239,16 @@ class ProcessBackend:
         """Send a report, unless the host has left."""
         host = key("host", name)
         if not self._roster.has_left(host):
-            self._send(Envelope(host, report))
+            self._send(_to_host(host, report))
 
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
+
+
+def _to_host(host: Key, report: Report) -> Envelope:
+    """A host ignores what another backend than its own reports, so each report names us."""
+    return Envelope(host, report, sender=PROCESS_BACKEND)
 
 
 def _name(host: Key) -> str:
@@ -285,7 +288,7 @@ def _signal_name(number: int) -> str:
         return f"SIG{number}"  # a real-time signal has a number only
 
 
-def _listed(report: km.KeeperRunsListed, asked_at: float) -> m.RunsListed:
+def _listed(report: km.KeeperRunsListed) -> m.RunsListed:
     running = tuple(run.run_id for run in report.runs if run.ended is None)
     ends = tuple(_end(run.ended) for run in report.runs if run.ended is not None)
-    return m.RunsListed(running, ends, asked_at)
+    return m.RunsListed(running, ends, report.asked_at)

@@ -16,12 +16,14 @@ error, another takes its place.
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,13 +38,16 @@ from peloton.backends.keeper.calling import (
 from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper_messages import (
     BadRun,
+    HostEpochRefused,
     KeeperDown,
+    KeeperRunsListed,
     KeeperUp,
     RunReport,
     RunRequest,
     read_report,
     wire_form,
 )
+from peloton.backends.keeper_requests import ListTimes, QueuedRequest
 
 LAUNCHES_PER_LINE_MAX = 64
 LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -122,12 +127,13 @@ class ProcessRuns:
         """The identity of the keeper of the folder. It changes with the folder only."""
         self._settings = [str(setting) for setting in settings]
         self._report = report
-        self._requests: deque[wire.KeeperMessage] = deque()
+        self._requests: deque[QueuedRequest] = deque()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self._closing = False
         self._unanswered = UnansweredRequests()
+        self._list_times = ListTimes()
         self._sock: socket.socket | None = None
         self._lines = wire.Lines()
         self._unsent = bytearray()
@@ -167,8 +173,11 @@ class ProcessRuns:
     def hello(self, host: str, epoch: int) -> None:
         self._ask({"q": "hello", "host": host, "epoch": epoch})
 
-    def launch(self, host: str, epoch: int, *, runs: Sequence[RunRequest]) -> list[BadRun]:
-        """Request the runs; returns those that cannot be requested."""
+    def launch(
+        self, host: str, epoch: int, *, runs: Sequence[RunRequest], keeper: str = ""
+    ) -> list[BadRun]:
+        """Request the runs, of this keeper only if one is named (the folder may change before the
+        request is taken); returns those that cannot be requested."""
         bad: list[BadRun] = []
         part: list[wire.KeeperMessage] = []
         part_bytes = 0
@@ -180,11 +189,11 @@ class ProcessRuns:
                 continue
             part_bytes += size_bytes
             if part and (len(part) == LAUNCHES_PER_LINE_MAX or part_bytes > LAUNCH_LINE_BYTES_MAX):
-                self._ask({"q": "launch", "host": host, "epoch": epoch, "runs": part})
+                self._ask(_launch(host, epoch, runs=part), keeper=keeper)
                 part, part_bytes = [], size_bytes
             part.append(form)
         if part:
-            self._ask({"q": "launch", "host": host, "epoch": epoch, "runs": part})
+            self._ask(_launch(host, epoch, runs=part), keeper=keeper)
         return bad
 
     def kill(self, host: str, run_id: str, *, grace_s: float) -> None:
@@ -195,11 +204,9 @@ class ProcessRuns:
         """Acknowledge ends that are journaled. If this is lost, they are listed again."""
         self._ask({"q": "ack", "runs": list(run_ids)})
 
-    def list(self, host: str) -> None:
-        self._ask({"q": "list", "host": host})
-
-    def sandbox(self, run_id: str) -> Path:
-        return self._folder / "runs" / run_id / "sandbox"
+    def list(self, host: str, *, asked_at: float = -math.inf) -> None:
+        """Request all runs of the host; the list carries this time."""
+        self._ask({"q": "list", "host": host}, asked_at=asked_at)
 
     def close(self) -> None:
         """Leave the keeper and its runs as they are. Requests made before are still sent."""
@@ -212,8 +219,10 @@ class ProcessRuns:
         self._wake_reader.close()
         self._wake_writer.close()
 
-    def _ask(self, message: wire.KeeperMessage) -> None:
-        self._requests.append(message)
+    def _ask(
+        self, message: wire.KeeperMessage, *, asked_at: float = -math.inf, keeper: str = ""
+    ) -> None:
+        self._requests.append(QueuedRequest(message, asked_at, keeper))
         self._wake()
 
     def _wake(self) -> None:
@@ -277,7 +286,9 @@ class ProcessRuns:
             self._sock = dial(self._folder)
         self._lines, self._unsent = wire.Lines(), bytearray()
         self._heartbeat.begin()
+        self._list_times.begin()
         for message in self._unanswered.repeats():
+            self._list_times.sent(message)
             self._unsent += wire.encode(message)
 
     def _hang_up(self) -> None:
@@ -322,8 +333,12 @@ class ProcessRuns:
             self._wake_reader.recv(4096)
         taken = []
         while self._requests:
-            message = self._unanswered.record(self._requests.popleft())
+            request = self._requests.popleft()
+            if request.keeper and request.keeper != self.keeper:
+                continue  # its host compares once it learns that another keeper is up
+            message = self._unanswered.record(request.message)
             if message is not None:
+                self._list_times.sent(message, request.asked_at)
                 taken.append(message)
         return taken
 
@@ -350,4 +365,15 @@ class ProcessRuns:
                 self._unanswered.forget_requests()
                 raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
             if message["host"]:
-                self._report(read_report(message))
+                self._report(self._timed(read_report(message)))
+
+    def _timed(self, report: RunReport) -> RunReport:
+        if isinstance(report, KeeperRunsListed):
+            return replace(report, asked_at=self._list_times.answered(report.host))
+        if isinstance(report, HostEpochRefused):
+            self._list_times.refused(report.host, known=report.known)
+        return report
+
+
+def _launch(host: str, epoch: int, *, runs: list[wire.KeeperMessage]) -> wire.KeeperMessage:
+    return {"q": "launch", "host": host, "epoch": epoch, "runs": runs}

@@ -2,8 +2,11 @@
 
 Turns `AddHost` and `RemoveHost` into reports for the hosts, and knows which machines have left. A
 host that appeared is reported again until it gives an order: its shard may have been moving to
-another owner. It must not refuse a host that was never added here: it may have been added at
-another daemon, and one that left the cluster still has runs to end.
+another owner. It must not refuse orders of a host that was never added here: it may be of an
+earlier life of the daemon, and one that left the cluster still has runs to end.
+
+Only for a daemon that is alone. In a fleet the host may live at another daemon, whose own backend
+gets its orders: that one does not know that the machine was added here, or has left.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.actors.host import messages as m
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.vocabulary import Key, Refused
 
+IN_FLEET = "IN_FLEET"
+"""Code of a refusal."""
 APPEAR_AGAIN_S = 2.0
 """Between two reports of a host that has not answered."""
 
@@ -22,6 +27,7 @@ class Roster:
     """Present and departed hosts, by key."""
 
     def __init__(self, backend: Key, hosts: Iterable[Key]) -> None:
+        self.in_fleet = False
         self._backend = backend
         self._hosts: dict[Key, None] = dict.fromkeys(hosts)
         self._left: dict[Key, str] = {}  # why; bounded by the machines an operator ever named
@@ -44,25 +50,42 @@ class Roster:
 
     def left(self, host: Key) -> Envelope:
         """The answer for a machine that is gone."""
-        return Envelope(host, m.HostLeft(self._left.get(host, "")))
+        return self._report(host, m.HostLeft(self._left.get(host, "")))
 
     def ordered(self, host: Key) -> None:
         """The host gave an order: it exists, and knows this backend."""
         self._hosts.setdefault(host)
         self._unconfirmed.pop(host, None)
 
-    def add(self, order: m.AddHost, now: float) -> Envelope:
-        """Add the machine; returns the report for its host."""
+    def change(self, envelope: Envelope, now: float) -> tuple[Envelope | None, list[Reply]]:
+        """Add or remove a machine; returns the report for its host, and the reply if one waits.
+
+        The reply is a `Refused`, or None when it was done.
+        """
+        order, refused, report = envelope.message, None, None
+        if self.in_fleet:
+            text = (
+                "machines are added and removed only at a daemon that is alone; in a fleet change "
+                "the hosts in the configs of the daemons and restart them one by one"
+            )
+            refused = Refused(IN_FLEET, text)
+        elif isinstance(order, m.AddHost):
+            report = self._add(order, now)
+        elif isinstance(order, m.RemoveHost):
+            report = self._remove(order)
+        waits = envelope.reply_to is not None
+        return report, [Reply(envelope.reply_to, refused)] if waits else []
+
+    def _add(self, order: m.AddHost, now: float) -> Envelope:
         self._left.pop(order.host, None)
         self._hosts.setdefault(order.host)
         appeared = m.HostAppeared(order.capacity, order.labels, self._backend, order.ports)
         self._unconfirmed[order.host] = appeared
         if self._again_at is None:
             self._again_at = now + APPEAR_AGAIN_S
-        return Envelope(order.host, appeared)
+        return self._report(order.host, appeared)
 
-    def remove(self, order: m.RemoveHost) -> Envelope:
-        """Remove the machine; returns the report for its host."""
+    def _remove(self, order: m.RemoveHost) -> Envelope:
         self._unconfirmed.pop(order.host, None)
         self._left[order.host] = order.text or "the host has left"
         return self.left(order.host)
@@ -72,4 +95,7 @@ class Roster:
         if self._again_at is None or now < self._again_at:
             return []
         self._again_at = now + APPEAR_AGAIN_S if self._unconfirmed else None
-        return [Envelope(host, appeared) for host, appeared in self._unconfirmed.items()]
+        return [self._report(host, appeared) for host, appeared in self._unconfirmed.items()]
+
+    def _report(self, host: Key, report: m.HostAppeared | m.HostLeft) -> Envelope:
+        return Envelope(host, report, sender=self._backend)

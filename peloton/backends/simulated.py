@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.port import POISON, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
 SIMULATED_BACKEND = key("backend", "simulated")
@@ -56,13 +56,12 @@ class SimulatedBackend:
         self._ends: list[tuple[float, tuple[str, ...], Key]] = []
         self._running: dict[Key, dict[str, m.RunSpec | None]] = {}
         self._ended: dict[str, m.RunEnd] = {}  # until they are forgotten, oldest first
-        self._compared: dict[Key, None] = {}  # hosts whose ledgers were seen
         self._epochs: dict[Key, int] = {}
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Report up to all hosts at once; there is never any trouble to report."""
         self._announce_up = False
-        tell([Envelope(host, m.BackendUp()) for host in self._roster.hosts])
+        tell([_report(host, m.BackendUp()) for host in self._roster.hosts])
 
     @property
     def wake_at(self) -> float | None:
@@ -74,21 +73,20 @@ class SimulatedBackend:
 
     def reset(self) -> None:
         """Forget all runs; the hosts receive `BackendUp`, list again and bring their ledgers."""
-        self._ends, self._running, self._ended, self._compared = [], {}, {}, {}
+        self._ends, self._running, self._ended = [], {}, {}
         self._announce_up = True
 
-    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope]:
+    def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Orders of hosts, and ends that are due."""
-        out: list[Envelope] = []
+        out: list[Envelope | Reply] = []
         if self._announce_up:
             self._announce_up = False
-            out += [Envelope(host, m.BackendUp()) for host in self._roster.hosts]
+            out += [_report(host, m.BackendUp()) for host in self._roster.hosts]
         for envelope in envelopes:
             message = envelope.message
-            if isinstance(message, m.AddHost):
-                out.append(self._roster.add(message, now))
-            elif isinstance(message, m.RemoveHost):
-                out.append(self._roster.remove(message))
+            if isinstance(message, HostsOrder):
+                report, reply = self._roster.change(envelope, now)
+                out += [*reply, report] if report is not None else reply
             elif isinstance(message, m.ForgetRuns):
                 for run in message.runs:
                     self._ended.pop(run, None)
@@ -98,7 +96,8 @@ class SimulatedBackend:
         return out
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: a run ends the same way on every daemon."""
+        """We are in a fleet. A run ends the same way on every daemon."""
+        self._roster.in_fleet = True
 
     def stop_all(self, grace_s: float) -> bool:
         """Nothing outlives this process."""
@@ -115,13 +114,13 @@ class SimulatedBackend:
             return [self._roster.left(host)]
         self._roster.ordered(host)
         if isinstance(order, m.PingBackend):
-            return [Envelope(host, m.BackendUp())]
+            return [_report(host, m.BackendUp())]
         if order.epoch < self._epochs.get(host, order.epoch):
             return []
         self._epochs[host] = order.epoch
         if isinstance(order, m.StartRuns):
             return self._start(order, now)
-        return self._stop(order, now) if isinstance(order, m.StopRuns) else self._list(order, now)
+        return self._stop(order) if isinstance(order, m.StopRuns) else self._list(order, now)
 
     def _start(self, order: m.StartRuns, now: float) -> list[Envelope]:
         times: dict[float, list[str]] = {}
@@ -145,12 +144,12 @@ class SimulatedBackend:
             heapq.heappush(self._ends, (ends_at, tuple(runs), order.host))
         reports: list[Envelope] = []
         if started:
-            reports.append(Envelope(order.host, m.RunsStarted(tuple(started))))
+            reports.append(_report(order.host, m.RunsStarted(tuple(started))))
         if ends:
-            reports.append(Envelope(order.host, m.RunsEnded(tuple(ends))))
+            reports.append(_report(order.host, m.RunsEnded(tuple(ends))))
         return reports
 
-    def _stop(self, order: m.StopRuns, now: float) -> list[Envelope]:
+    def _stop(self, order: m.StopRuns) -> list[Envelope]:
         killed = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "terminated with signal SIGTERM")
         running = self._running.get(order.host, {})
         ends, unknown = [], False
@@ -162,18 +161,16 @@ class SimulatedBackend:
                 ends.append(self._ended[run])
             else:
                 unknown = True
-        reports = [Envelope(order.host, m.RunsEnded(tuple(ends)))] if ends else []
-        if unknown and order.host in self._compared:
-            reports.append(Envelope(order.host, m.RunsListed(tuple(running), (), now)))
-        elif unknown:
-            # Runs may be missing here before the host has sent its ledger.
-            reports.append(Envelope(order.host, m.BackendUp()))
+        reports = [_report(order.host, m.RunsEnded(tuple(ends)))] if ends else []
+        if unknown:
+            # The host must request the list: only it knows which runs it had accepted by then,
+            # and before its ledger has come, runs may be missing here.
+            reports.append(_report(order.host, m.BackendUp()))
         return reports
 
     def _list(self, order: m.ListRuns, now: float) -> list[Envelope]:
         """Adopt all runs of the ledger: this is how they survive a restart."""
         running = self._running.setdefault(order.host, {})
-        self._compared.setdefault(order.host)
         ends = []
         for known in order.known:
             if known.run in self._ended:
@@ -183,7 +180,7 @@ class SimulatedBackend:
                 ends_at = known.since + self._duration_s(known.run, None)
                 heapq.heappush(self._ends, (max(ends_at, now), (known.run,), order.host))
         listed = m.RunsListed(tuple(running), tuple(ends), order.asked_at)
-        return [Envelope(order.host, listed)]
+        return [_report(order.host, listed)]
 
     def _due(self, now: float) -> list[Envelope]:
         by_host: dict[Key, list[m.RunEnd]] = {}
@@ -196,7 +193,7 @@ class SimulatedBackend:
                     self._keep(end)
                     by_host.setdefault(host, []).append(end)
         ends = [
-            Envelope(host, m.RunsEnded(tuple(ends)))
+            _report(host, m.RunsEnded(tuple(ends)))
             for host, ends in by_host.items()
             if not self._roster.has_left(host)
         ]
@@ -222,6 +219,11 @@ class SimulatedBackend:
 
     def _chance(self, run: str, what: str) -> float:
         return zlib.crc32(f"{self._fates.seed}/{what}/{run}".encode()) / 2**32
+
+
+def _report(host: Key, report: Report) -> Envelope:
+    """A host ignores what another backend than its own reports, so each report names us."""
+    return Envelope(host, report, sender=SIMULATED_BACKEND)
 
 
 def _variable(spec: m.RunSpec | None, name: str) -> str | None:

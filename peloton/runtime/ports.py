@@ -128,14 +128,9 @@ class Fenced(Struct, frozen=True, gc=False):
 
 
 class Unclear(Struct, frozen=True, gc=False):
-    """It may have happened: release nothing, commit nothing else, `settle`, or give up the shard.
-
-    `absent`: the store was read without the write, and no copy of it is in transit. That changes
-    nothing for the shell, which continues to settle; it is for health texts and tests.
-    """
+    """It may have happened: release and commit nothing else, `settle`, or give up the shard."""
 
     text: str
-    absent: bool = False
 
 
 Answer = Committed | Fenced | Unclear

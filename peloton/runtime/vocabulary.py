@@ -281,6 +281,8 @@ Evolve = Callable[[Any, Any], Any]
 Pursuing = Callable[[Any, At], "Decision | Rest"]
 Upcast = Callable[[Any], Any]
 """From the decoded but untyped value of one schema to that of the next."""
+Downcast = Callable[[Any], Any]
+"""From the decoded but untyped value of one schema to that of the schema before it."""
 
 
 def no_deadline(state: Any) -> tuple[str, float] | None:
@@ -313,7 +315,8 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     (parent's state, message, the member's `spec`) → message. `archive` is for facts that move
     values between a member's columns: function of (state before, read a column) →
     {column: value}, called member by member. `upcasters` names the columns whose values change
-    with the kind's schema: column → {older schema: step of one value to the next schema}.
+    with the kind's schema: column → {older schema: step of one value to the next schema};
+    `downcasters` has the ways back: column → {schema: step of one value to the schema before}.
     """
 
     columns: Mapping[str, Any]
@@ -323,6 +326,7 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
     archive: Mapping[type, Callable[[Any, Callable[[str], Any]], Mapping[str, Any]]] = {}
     upcasters: Mapping[str, Mapping[int, Upcast]] = {}
+    downcasters: Mapping[str, Mapping[int, Downcast]] = {}
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -332,8 +336,11 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
     since the first; `upcasters` converts from older ones: class → {older schema: step}.
-    `since` has the facts and answers that earlier versions cannot read, in this schema: class →
-    the feature level from which they may be written. Below it decisions must not produce them.
+    `since` has the facts and answers that earlier versions do not know: class → the feature level
+    from which they may be written. Below it decisions must not produce them.
+    `schemas_since` has the levels from which schemas are written: class → {schema: level}. Below it
+    values are written in the schema before, by `downcasters`: class → {schema: step}. There
+    decisions must produce nothing that the older schema cannot hold.
     """
 
     name: str
@@ -367,4 +374,6 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     schemas: Mapping[type, int] = {}
     upcasters: Mapping[type, Mapping[int, Upcast]] = {}
     since: Mapping[type, int] = {}
+    schemas_since: Mapping[type, Mapping[int, int]] = {}
+    downcasters: Mapping[type, Mapping[int, Downcast]] = {}
     queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

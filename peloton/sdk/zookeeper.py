@@ -40,6 +40,19 @@ def children(
     return found
 
 
+def node_data(
+    servers: Sequence[str], path: str, *, timeout_s: float = LOOKUP_S_MAX
+) -> bytes | None:
+    """The data of one node; None if there is none. Raises as `leaders`."""
+    from kazoo.exceptions import NoNodeError
+
+    with _asked(servers, timeout_s) as client:
+        try:
+            return bytes(client.get(path)[0])
+        except NoNodeError:
+            return None
+
+
 def leaders(
     servers: Sequence[str], *, root: str = DEFAULT_ZK_ROOT, timeout_s: float = LOOKUP_S_MAX
 ) -> dict[str, str]:

@@ -22,12 +22,13 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.kinds import GROUPS, SERVICE_MESSAGES, kinds
+from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.runtime.core.codec import decode, encode
 from peloton.runtime.vocabulary import Bits, Kind
+from peloton.settings import ALONE_SHARDS
 
 FOLDER = Path(__file__).parent / "golden"
-KINDS = kinds(GROUPS)
+KINDS = kinds(ALONE_SHARDS)
 PLAIN: dict[Any, Any] = {
     int: 7, float: 1.5, str: "x", bytes: b"b", bool: True, Bits: Bits.of(0, 9)
 }  # fmt: skip

@@ -634,6 +634,83 @@ def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears
     assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
 
 
+OTHER_BACKEND = Key("backend/other")
+
+
+def from_other(host: Host, message: Message) -> Turn:
+    """One turn on a report of another backend than the host's own."""
+    at = At(now=9.0, key=HOST, sender=OTHER_BACKEND, epoch=EPOCH)
+    return take_turn(KIND, host, message=message, at=at)
+
+
+BRINGS_ANOTHER = [
+    m.ConfigureHost(ROOM, (), OTHER_BACKEND),
+    m.HostAppeared(ROOM, (), OTHER_BACKEND),
+]
+
+
+@pytest.mark.parametrize("message", BRINGS_ANOTHER, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("phase", sorted(HOLDING))
+@pytest.mark.parametrize("state", [HostStates.UP, HostStates.UNREACHABLE])
+def test_a_host_that_holds_runs_refuses_another_backend(
+    message: Message, phase: RunPhase, state: HostStates
+) -> None:
+    """The other one would not know the runs, or would adopt them and end them as it likes."""
+    host = with_run(phase)
+    if state == HostStates.UNREACHABLE:
+        host = receive(host, m.BackendDown("gone")).state
+    turn = receive(host, message)
+    waiting = turn.state
+    assert (waiting.state, waiting.backend) == (HostStates.RECONCILING, BACKEND)
+    assert deadline(waiting) is None and waiting.runs == host.runs
+    assert replies(turn) == [] == orders(turn) and not turn.sends
+    assert isinstance(turn.reply, Refused) and turn.reply.text == waiting.because
+    for name in (BACKEND, OTHER_BACKEND, "peloton host forget h --lose-runs"):
+        assert name in waiting.because
+    again = receive(waiting, message)
+    assert not again.facts and not again.sends, "a repeat is journaled once"
+    refusal, _ = replies(receive(waiting, m.Launch(1, SPEC), 3))[0]
+    assert isinstance(refusal, t.RunRefused)
+    back = receive(receive(waiting, m.ConfigureHost(ROOM, (), BACKEND)).state, m.BackendUp())
+    assert [type(order) for order in orders(back)] == [m.ListRuns]
+    up_again = receive(back.state, m.RunsListed((pod(0),))).state
+    assert (up_again.state, up_again.because) == (HostStates.UP, "")
+
+
+@pytest.mark.parametrize("message", BRINGS_ANOTHER, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("phase", [None, RunPhase.ENDED, RunPhase.REFUSED])
+def test_a_host_that_holds_no_run_takes_another_backend(
+    message: Message, phase: RunPhase | None
+) -> None:
+    host = up() if phase is None else with_run(phase)
+    assert receive(host, message).state.backend == OTHER_BACKEND
+
+
+@pytest.mark.parametrize("message", BRINGS_ANOTHER, ids=lambda message: type(message).__name__)
+def test_the_next_backend_is_taken_once_the_runs_are_given_up(message: Message) -> None:
+    refused = receive(with_run(RunPhase.STARTED), message).state
+    assert receive(gone(refused), message).state.backend == OTHER_BACKEND
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        m.BackendUp(),
+        m.BackendDown("gone"),
+        m.HostLeft("gone"),
+        m.RunsStarted((pod(0),)),
+        m.RunsEnded((m.RunEnd(pod(0), DONE),)),
+        m.RunsListed((), (m.RunEnd(pod(0), DONE),)),
+        m.RunsListed(()),
+    ],
+    ids=lambda report: type(report).__name__,
+)
+def test_a_report_of_another_backend_changes_nothing(report: Message) -> None:
+    host = receive(with_run(RunPhase.STARTED), m.ConfigureHost(ROOM, (), OTHER_BACKEND)).state
+    turn = from_other(host, report)
+    assert turn.state == host and not turn.facts and not turn.sends
+
+
 EVENTS: dict[RunEvent, tuple[Message, tuple[int, ...]]] = {
     RunEvent.LAUNCH: (m.Launch(1, SPEC), (0,)),
     RunEvent.KILL: (m.KillRun(1, 5.0), (0,)),

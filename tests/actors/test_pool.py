@@ -52,10 +52,16 @@ def tree(**pools: PoolConfig) -> Tree:
 
 
 def lot(
-    pool: Key, waiting: int = 0, admitted: int = 0, *, priority: int = 0, arrived: float = 0.0
+    pool: Key,
+    waiting: int = 0,
+    admitted: int = 0,
+    *,
+    priority: int = 0,
+    arrived: float = 0.0,
+    size: float = 1,
 ) -> Lot:
-    """One-cpu members: the first `admitted` are in, the next `waiting` wait."""
-    shape = LotShape(pool, cpus(1), priority)
+    """Members of one cpu, or `size`: the first `admitted` are in, the next `waiting` wait."""
+    shape = LotShape(pool, cpus(size), priority)
     return Lot(
         shape,
         Key("task/j/0"),
@@ -148,9 +154,11 @@ def test_what_breaks_no_rule_may_be(pool: Key, fields: dict[str, Any]) -> None:
     assert check(standing(), pool, config=config(**fields)) is None
 
 
-def test_a_leaf_that_holds_tasks_stays_a_leaf() -> None:
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize(("waiting", "admitted"), [(1, 0), (0, 1)])
+def test_a_leaf_that_holds_tasks_stays_a_leaf(waiting: int, admitted: int, size: float) -> None:
     found = tree(a=config("a", limit=50))
-    put(found, "j/0/0", lot(A, waiting=1))
+    put(found, "j/0/0", lot(A, waiting, admitted, size=size))
     refused = check(found, NEW, config=config("c", A))
     assert refused is not None and "it stays a leaf" in refused.text
 
@@ -164,12 +172,17 @@ def test_which_pools_may_be_deleted(pool: Key, code: str | None) -> None:
     assert (refused.code if refused else None) == code
 
 
-@pytest.mark.parametrize("held", [lot(B, waiting=1), lot(B, admitted=1)])
-def test_a_pool_in_use_is_busy(held: Lot) -> None:
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize(("waiting", "admitted"), [(1, 0), (0, 1)])
+def test_a_pool_in_use_is_busy(waiting: int, admitted: int, size: float) -> None:
+    """Also by tasks that request nothing: without their pool they would wait for ever."""
+    held = lot(B, waiting, admitted, size=size)
     found = standing()
     put(found, "j/0/0", held)
     refused = check_delete(found, B)
     assert refused is not None and refused.code == "BUSY"
+    put(found, "j/0/0", lot(B, size=size))
+    assert check_delete(found, B) is None, "all members of the lot have left"
     put(found, "j/0/0", None)
     assert check_delete(found, B) is None
 

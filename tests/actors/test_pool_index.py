@@ -173,6 +173,8 @@ class Pools(RuleBasedStateMachine):
             assert (tree.use(pool), tree.demand(pool)) == (
                 reference.use(pool), reference.demand(pool),
             )  # fmt: skip
+            own = [lot for lot in tree.lots.values() if lot.shape.pool == pool]
+            assert tree.members(pool) == sum(len(lot.waiting) + len(lot.admitted) for lot in own)
             for kind in range(4):
                 held = reference.held(pool, kind)
                 job, most = tree.holder(pool, kind)
@@ -211,6 +213,7 @@ class Pools(RuleBasedStateMachine):
         assert not self.tree.pending
         for pool in self.tree.pools:
             assert self.tree.use(pool) == self.tree.demand(pool) == Resources()
+            assert self.tree.members(pool) == 0
 
 
 TestPools = Pools.TestCase

@@ -25,6 +25,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
+from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, mark_bytes
 from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
@@ -49,7 +50,7 @@ class Cluster:
     def start(self, name: str) -> tuple[subprocess.Popen[str], str]:
         """A daemon, and where clients reach it."""
         file = self.folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(self._settings()))
+        file.write_text(yaml.safe_dump(self.settings()))
         process = subprocess.Popen(
             [sys.executable, "-m", "peloton", "daemon", "--config", str(file)],
             stdout=subprocess.PIPE,
@@ -68,7 +69,8 @@ class Cluster:
             process.kill()
             process.communicate()
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """Of each of its daemons."""
         port = cassandra.shared().port
         hosts = [{"name": name} for name in ("a", "b", "c")]
         return {
@@ -172,6 +174,43 @@ def leaders(zookeeper: ZooKeeper) -> dict[str, str]:
     return found
 
 
+def levels_are_shown_of_this_cluster_only(cluster: Cluster) -> None:
+    """A config that was copied from another cluster, with only the journal changed."""
+    shown = typed("features", "show", "--config", str(cluster.folder / "two.yaml"))
+    assert (shown.code, shown.err) == (0, "")
+    assert "knows level 0" in shown.out and "level   0, this version knows 0" in shown.out
+    copy = cluster.folder / "copy.yaml"
+    copy.write_text(yaml.safe_dump(cluster.settings() | {"cluster": "other"}))
+    for command in ("show", "raise"):
+        refused = typed("features", command, "--config", str(copy))
+        assert refused.code == 1 and "belongs to cluster 'test'" in refused.err
+
+
+def what_is_of_another_cluster_is_checked(cluster: Cluster) -> None:
+    """`--check` finds what a start refuses, and claims nothing that is free."""
+    file = cluster.folder / "checked.yaml"
+
+    def checked(**more: Any) -> Printed:
+        file.write_text(yaml.safe_dump(cluster.settings() | more))
+        return typed("daemon", "--config", str(file), "--check")
+
+    good = checked()
+    assert (good.code, good.err) == (0, "")
+    other = checked(cluster="other")
+    assert other.code == 69 and "journal.cassandra: the journal belongs to cluster 'test'" in (
+        other.err
+    )
+    mark = mark_bytes(ClusterMark("ff", "north"))
+    with looking(cluster.zookeeper) as client:
+        client.create("/north/.cluster", mark, makepath=True)
+    there = cluster.settings()["zookeeper"]
+    (line,) = checked(zookeeper=there | {"root": "/north"}).err.splitlines()
+    assert "zookeeper.root /north belongs to cluster 'north' (journal ff)" in line
+    assert checked(zookeeper=there | {"root": "/free"}).code == 0
+    with looking(cluster.zookeeper) as client:
+        assert client.exists("/free") is None
+
+
 @pytest.mark.timeout(600)
 def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
     one, at_one = cluster.start("one")
@@ -212,5 +251,7 @@ def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
         until(lambda: [*leaders(cluster.zookeeper).values()] == [at_two] * 3)
         runs = [*(cluster.folder / "keeper" / "runs").glob("*/**/ran")]
         assert len(runs) == 6 and {run.read_text() for run in runs} == {"\n"}, "each ran once"
+    levels_are_shown_of_this_cluster_only(cluster)
+    what_is_of_another_cluster_is_checked(cluster)
     two.terminate()
     assert two.wait(WAIT_S_MAX) == 0, (cluster.folder / "two.errors").read_text()

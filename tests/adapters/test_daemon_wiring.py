@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import CannotStart, ClusterFailed
-from peloton.assembly_daemon import Daemon, ExternalServices
+from peloton.assembly import Daemon, ExternalServices
+from peloton.failures import CannotStart, ClusterFailed
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.memory_rows import MemoryRows
@@ -38,7 +38,7 @@ from tests.gateway.fleet_fixture import CHANNEL, Deployment, named
 HERE = Path("/nowhere")
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
 """So many that of two daemons, whose ids are drawn, none is first for nothing."""
-HOSTS = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+HOSTS: list[dict[str, str]] = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
 WAIT_S_MAX = 60.0
 
 
@@ -70,14 +70,20 @@ class Fleet:
         self.lines: dict[str, LocalMembership] = {}
         self._authority = authority
 
-    def start(self, name: str, roles: str = "jobmgr,resmgr,hostmgr,placement,api") -> Daemon:
+    def start(
+        self,
+        name: str,
+        roles: str = "jobmgr,resmgr,hostmgr,placement,api",
+        *,
+        hosts: Sequence[dict[str, str]] = HOSTS,
+    ) -> Daemon:
         raw: dict[str, Any] = {
             "cluster": "test",
             "roles": roles.split(","),
             "listen": dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0"),
             "zookeeper": {"hosts": ["none"]},
             "journal": {"cassandra": {"contacts": ["none"]}},
-            "backend": {"simulated": {"hosts": HOSTS}},
+            "backend": {"simulated": {"hosts": hosts}},
             "shards": SHARDS,
         }
         if self._authority is not None:
@@ -270,7 +276,7 @@ def test_a_folder_is_one_daemons(tmp_path: Path) -> None:
 def test_a_cluster_of_other_sizes_is_refused_and_all_is_let_go(tmp_path: Path) -> None:
     assert Daemon(alone(tmp_path), failed=lambda: None).stop()
     other = msgspec.structs.replace(alone(tmp_path), shards=SHARDS | {"jobmgr": 4})
-    with pytest.raises(CannotStart, match="journal: .*jobmgr"):
+    with pytest.raises(CannotStart, match=r"journal .*journal\.sqlite: .*jobmgr"):
         Daemon(other, failed=lambda: None)
     assert Daemon(alone(tmp_path), failed=lambda: None).stop()
 

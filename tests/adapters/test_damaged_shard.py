@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly_daemon import Daemon
+from peloton.assembly import Daemon
 from peloton.config import Address
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError, ServerError, ServiceUnavailable

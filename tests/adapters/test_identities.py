@@ -18,12 +18,13 @@ import yaml
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.assembly import CannotStart, ClusterFailed
-from peloton.assembly_daemon import Daemon, ExternalServices
+from peloton.assembly import Daemon, ExternalServices
+from peloton.failures import CannotStart, ClusterFailed
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.settings import parse
+from peloton.start_options import STANDARD_START, StartOptions
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.test_daemon_wiring import (
     SHARDS,
@@ -184,9 +185,9 @@ Start = Callable[..., Daemon]
 def start(tmp_path: Path) -> Iterator[Start]:
     made: list[Daemon] = []
 
-    def one(data: str, **more: Any) -> Daemon:
+    def one(data: str, options: StartOptions = STANDARD_START) -> Daemon:
         settings = parse(alone(tmp_path, data), tmp_path)
-        made.append(Daemon(settings, failed=lambda: None, **more))
+        made.append(Daemon(settings, failed=lambda: None, options=options))
         return made[-1]
 
     yield one
@@ -213,7 +214,7 @@ def test_a_new_journal_over_an_old_keeper_folder_is_refused_or_taken_by_a_person
     again.greeted.result(WAIT_S_MAX)
     assert state_at(again, job) == job_pb2.RUNNING, "being refused harmed nobody"
     assert again.stop()
-    taken = start("new", adopt_keeper=True)
+    taken = start("new", StartOptions(adopt_keeper=True))
     with deployment(taken) as clients:
         other = clients.create(clients.request(instances=1))
         assert clients.ended(other).done

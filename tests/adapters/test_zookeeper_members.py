@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peloton.runtime.adapters.zookeeper_nodes import member_bytes, members
+from peloton.runtime.adapters.zookeeper_nodes import Paths, member_bytes, read_cluster_nodes
 from peloton.runtime.ports import MemberNode, Unreachable
 from tests.adapters.zookeeper_bench import Bench
 from tests.servers import zookeeper
@@ -20,7 +20,7 @@ def bench() -> Iterator[Bench]:
 
 
 def read(bench: Bench) -> dict[str, MemberNode | None]:
-    return members(bench.address, bench.cluster, root=bench.paths.root, timeout_s=20.0)
+    return read_cluster_nodes(bench.address, bench.paths, timeout_s=20.0).members
 
 
 def test_every_member_says_which_level_it_knows(bench: Bench) -> None:
@@ -42,4 +42,4 @@ def test_a_fleet_that_never_was_has_no_members(bench: Bench) -> None:
 
 def test_a_server_that_is_away_is_named() -> None:
     with pytest.raises(Unreachable, match="ZooKeeper at 127.0.0.1:1"):
-        members("127.0.0.1:1", "none", root="/none", timeout_s=1.0)
+        read_cluster_nodes("127.0.0.1:1", Paths("none", root="/none"), timeout_s=1.0)

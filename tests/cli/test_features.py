@@ -1,15 +1,30 @@
-"""`peloton features raise`: only with every member of the fleet behind it."""
+"""`peloton features raise`: only with every member of that very fleet behind it."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
-from peloton.features import raise_level
+from peloton.features import check_cluster, raise_level, read_cluster
+from peloton.runtime.adapters.fenced_rows import FencedRows, read_record
 from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
+from peloton.runtime.adapters.memory_rows import MemoryRows
+from peloton.runtime.adapters.zookeeper_nodes import (
+    ClusterMark,
+    ClusterNodes,
+    mark_bytes,
+    member_bytes,
+)
 from peloton.runtime.ports import JournalRefused, MemberNode
+from peloton.settings import DaemonSettings, parse
 from tests.cli.terminal import typed
+from tests.servers import zookeeper
+
+PROCESS = bytes(15) + b"1"
 
 
 def journal() -> MemoryJournal:
@@ -49,3 +64,93 @@ def test_a_daemon_that_is_alone_needs_no_word(tmp_path: Path) -> None:
     )
     printed = typed("features", "raise", "--config", str(config))
     assert printed.code == 64 and "raises the level itself" in printed.err
+
+
+# ---- which cluster it is ----
+
+
+def settings(folder: Path, cluster: str = "east", **zookeeper: object) -> DaemonSettings:
+    raw = {
+        "cluster": cluster,
+        "journal": {"cassandra": {"contacts": ["127.0.0.1"], "port": 1}},
+        "zookeeper": {"hosts": ["127.0.0.1:1"], **zookeeper},
+        "listen": {"exchange": "127.0.0.1:0"},
+        "backend": {"simulated": {"hosts": [{"name": "a"}]}},
+    }
+    return parse(raw, folder)
+
+
+def rows_of(cluster: str, sizes: dict[str, int]) -> MemoryRows:
+    rows = MemoryRows()
+    FencedRows(rows, process=PROCESS).bootstrap(sizes, name=cluster)
+    return rows
+
+
+def nodes(journal_id: bytes = PROCESS, cluster: str = "east") -> ClusterNodes:
+    return ClusterNodes({}, mark_bytes(ClusterMark(journal_id.hex(), cluster)))
+
+
+def test_the_members_of_one_cluster_do_not_count_for_the_journal_of_another(
+    tmp_path: Path,
+) -> None:
+    east = settings(tmp_path)
+    record = read_record(rows_of("west", east.sizes))
+    with pytest.raises(JournalRefused, match="belongs to cluster 'west', .* of cluster 'east'"):
+        check_cluster(east, record, nodes=nodes())
+
+
+def test_a_root_that_another_journal_has_claimed_is_refused(tmp_path: Path) -> None:
+    """Of two clusters of one name, by a config that was copied."""
+    east = settings(tmp_path)
+    record = read_record(rows_of("east", east.sizes))
+    with pytest.raises(JournalRefused, match=f"belongs to cluster 'east' .journal {b'2'.hex()}"):
+        check_cluster(east, record, nodes=nodes(b"2"))
+    with pytest.raises(JournalRefused, match="belongs to a cluster that cannot be read"):
+        check_cluster(east, record, nodes=ClusterNodes({}, b"junk"))
+
+
+def test_what_earlier_versions_left_has_no_name_and_no_mark(tmp_path: Path) -> None:
+    east = settings(tmp_path)
+    record = read_record(rows_of("", east.sizes))
+    assert check_cluster(east, record, nodes=nodes()) == record
+    assert check_cluster(east, record, nodes=ClusterNodes({})) == record
+
+
+def test_a_journal_that_nobody_used_is_no_cluster(tmp_path: Path) -> None:
+    with pytest.raises(JournalRefused, match="no daemon has ever used this journal"):
+        check_cluster(settings(tmp_path), read_record(MemoryRows()), nodes=nodes())
+
+
+def test_shard_counts_of_the_config_are_compared_too(tmp_path: Path) -> None:
+    east = settings(tmp_path)
+    record = read_record(rows_of("east", {**east.sizes, "jobmgr": 99}))
+    with pytest.raises(JournalRefused, match="shard counts never change"):
+        check_cluster(east, record, nodes=nodes())
+
+
+@pytest.fixture
+def client() -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper.shared().address)
+    client.start(timeout=60)
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_mark_and_members_are_read_from_zookeeper(client: KazooClient, tmp_path: Path) -> None:
+    root = f"/features-{os.getpid()}"
+    east = settings(tmp_path, hosts=[zookeeper.shared().address], root=root)
+    rows = rows_of("east", east.sizes)
+    FencedRows(rows, process=PROCESS).raise_level(3)
+    try:
+        record, found = read_cluster(east, rows)
+        assert (record.name, record.level, found) == ("east", 3, {})
+        client.create(f"{root}/east/members/a-1", member_bytes(member(1)), makepath=True)
+        client.create(f"{root}/east/members/b-1", b"junk")
+        client.create(f"{root}/.cluster", nodes().mark)
+        assert read_cluster(east, rows)[1] == {"a-1": member(1), "b-1": None}
+        client.set(f"{root}/.cluster", nodes(b"2").mark)
+        with pytest.raises(JournalRefused, match=f"remove the node {root}/.cluster"):
+            read_cluster(east, rows)
+    finally:
+        client.delete(root, recursive=True)

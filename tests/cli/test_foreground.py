@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peloton.assembly import CannotStart, ClusterFailed
+from peloton.failures import CannotStart, ClusterFailed
 from peloton.foreground import CANNOT_START, ProcessTexts, run_process
 
 MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="some is left")

@@ -16,12 +16,17 @@ from typing import Any
 import pytest
 import yaml
 from kazoo.client import KazooClient
+from peloton.assembly import Daemon
 
+from peloton.assembly import CannotStart
+from peloton.backends import keeper_folder
+from peloton.backends.keeper_folder import KeeperOwner
 from peloton.config import BadSetting, read_cluster
 from peloton.preflight import of_daemon
 from peloton.runtime.adapters.data_folder import DataFolder
+from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.zookeeper_nodes import member_bytes
-from peloton.runtime.ports import MemberNode
+from peloton.runtime.ports import ClusterRecord, MemberNode
 from peloton.settings import parse
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
@@ -58,13 +63,17 @@ def fleet(**more: Any) -> dict[str, Any]:
     return raw | more
 
 
-def checked(raw: dict[str, Any], folder: Path) -> Printed:
+def checked(raw: dict[str, Any], folder: Path, *options: str) -> Printed:
     file = folder / "daemon.yaml"
     file.write_text(yaml.safe_dump(raw))
-    before = sorted(folder.rglob("*"))
-    printed = typed("daemon", "--config", str(file), "--check")
-    assert sorted(folder.rglob("*")) == before, "nothing is written"
+    before = contents(folder)
+    printed = typed("daemon", "--config", str(file), "--check", *options)
+    assert contents(folder) == before, "nothing is written"
     return printed
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
 def test_a_daemon_that_could_start_is_no_finding(tmp_path: Path) -> None:
@@ -201,6 +210,23 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         held.close()
 
 
+def test_a_data_folder_of_another_backend_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    mark = tmp_path / "data" / "backend"
+    mark.write_text("process\n")
+    printed = checked(alone(), tmp_path)
+    text = f"backend: {tmp_path / 'data'} belongs to the process backend\n"
+    assert (printed.code, printed.err.endswith(f": {text}")) == (69, True), printed.err
+    options = ["--backend", "simulated", "--no-classic-ports", "--data-dir", str(tmp_path / "data")]
+    options += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    printed = typed("minicluster", "--check", *options)
+    assert (printed.code, printed.err) == (69, f"peloton minicluster: --{text}")
+    assert typed("minicluster", "--check", "--fresh", *options).code == 0
+    mark.write_bytes(b"\xff")
+    printed = checked(alone(), tmp_path)
+    assert f"journal.sqlite.folder: {mark}: no text in UTF-8" in printed.err
+
+
 @pytest.mark.parametrize(
     ("package", "wanted"),
     [
@@ -286,6 +312,70 @@ def test_all_mistakes_of_a_cluster_file_are_named(tmp_path: Path) -> None:
         "hosts[2].name",
         "hosts[2].gpus",
     ]
+
+
+def with_keeper(**more: Any) -> dict[str, Any]:
+    return alone(backend={"process": {"folder": "keeper", "hosts": HOSTS}}, **more)
+
+
+def used(folder: Path, *, name: str = "c", level: int = 0, of: dict[str, Any]) -> ClusterRecord:
+    """A journal as a daemon has left it in the data folder."""
+    held = DataFolder(folder / "data")
+    journal = SqliteJournal(held.journal_path)
+    record = journal.bootstrap(parse(of, folder).sizes, name=name)
+    journal.raise_level(level)
+    journal.close()
+    held.close()
+    return record
+
+
+def lines(printed: Printed) -> list[str]:
+    return [line.split(": ", 2)[2] for line in printed.err.splitlines()]
+
+
+def test_what_another_cluster_or_version_has_left_is_named(tmp_path: Path) -> None:
+    raw = with_keeper()
+    used(tmp_path, name="west", level=99, of=raw)
+    keeper_folder.claim(tmp_path / "keeper", KeeperOwner("ff" * 16, "north"))
+    printed = checked(raw, tmp_path)
+    assert printed.code == 69
+    name, level, keeper = lines(printed)
+    assert name.startswith("journal.sqlite.folder: the journal belongs to cluster 'west'")
+    text = "journal.sqlite.folder: the cluster's feature level is 99, this program knows 0"
+    assert level.startswith(text)
+    folder = tmp_path / "keeper"
+    assert keeper.startswith(f"backend.process.folder: keeper folder {folder} serves cluster north")
+    with pytest.raises(CannotStart, match="belongs to cluster 'west'"):
+        Daemon(parse(raw, tmp_path), failed=lambda: None)
+
+
+def test_what_the_cluster_itself_has_left_is_no_finding(tmp_path: Path) -> None:
+    raw = with_keeper()
+    record = used(tmp_path, of=raw)
+    keeper_folder.claim(tmp_path / "keeper", KeeperOwner(record.cluster_id.hex(), "c"))
+    printed = checked(raw, tmp_path)
+    assert (printed.code, printed.err) == (0, "")
+
+
+def test_a_keeper_folder_in_use_is_not_for_a_new_journal(tmp_path: Path) -> None:
+    raw = with_keeper()
+    keeper_folder.claim(tmp_path / "keeper", KeeperOwner("ff" * 16, "c"))
+    (found,) = lines(checked(raw, tmp_path))
+    assert found.endswith("and the journal of cluster c is new")
+    assert checked(raw, tmp_path, "--adopt-keeper").code == 0
+
+
+def test_shard_counts_that_differ_from_the_journal_are_named(tmp_path: Path) -> None:
+    used(tmp_path, of=alone())
+    (found,) = lines(checked(alone(shards={"jobmgr": 99}), tmp_path))
+    assert "shard counts never change" in found
+
+
+def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    used(tmp_path, of=alone())
+    (tmp_path / "data" / "journal.sqlite").write_bytes(b"junk" * 5000)
+    (found,) = lines(checked(alone(), tmp_path))
+    assert found.startswith("journal.sqlite.folder: ") and "not a database" in found
 
 
 def test_an_address_that_another_daemon_has_is_named(tmp_path: Path) -> None:

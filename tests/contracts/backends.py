@@ -11,14 +11,14 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend
 from peloton.backends.simulated import DURATION_VARIABLE, EXIT_VARIABLE, SimulatedBackend
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, Message
 
 HOSTS = ("a", "b")
@@ -42,6 +42,8 @@ class BackendRig:
     def __init__(self) -> None:
         self.now = 0.0
         self.reports: list[tuple[Key, Message]] = []
+        self.senders: set[Key | None] = set()  # of all reports
+        self.replies: list[Reply] = []
         self.errors: list[str] = []
         self._changed = threading.Condition()
         self._at = 0
@@ -61,6 +63,12 @@ class BackendRig:
     def order(self, *messages: Message) -> None:
         """Orders in one go, as a shell hands them over."""
         self._call([Envelope(self.backend.key, message) for message in messages])
+
+    def ask(self, message: Message) -> Any:
+        """The reply to an order."""
+        self._call([Envelope(self.backend.key, message, reply_to=message)])
+        assert self.replies[-1].reply_to is message
+        return self.replies[-1].value
 
     def wake(self) -> None:
         """As much time passes as the backend waits for."""
@@ -99,7 +107,9 @@ class BackendRig:
 
     def _collect(self, envelopes: Iterable[Envelope]) -> None:
         with self._changed:
-            self.reports += [(envelope.to, envelope.message) for envelope in envelopes]
+            for envelope in envelopes:
+                self.reports.append((envelope.to, envelope.message))
+                self.senders.add(envelope.sender)
             self._changed.notify_all()
 
     def _call(self, envelopes: list[Envelope]) -> None:
@@ -109,7 +119,8 @@ class BackendRig:
             self.errors.append(f"{type(error).__name__}: {error}")
             self.backend.reset()
             reports = []
-        self._collect(reports)
+        self.replies += [each for each in reports if isinstance(each, Reply)]
+        self._collect(each for each in reports if isinstance(each, Envelope))
 
 
 class SimulatedRig(BackendRig):

@@ -15,7 +15,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label
-from peloton.runtime.vocabulary import kind_of
+from peloton.runtime.vocabulary import Key, Refused, kind_of
 from tests.contracts.backends import (
     CAPACITY,
     HOST,
@@ -38,6 +38,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BackendRig]:
     made = SimulatedRig() if simulated else ProcessRig(tmp_path.resolve() / "keeper")
     made.next_report(m.BackendUp)
     yield made
+    assert made.senders == {made.backend.key}, "a report that does not name its backend"
     made.close()
 
 
@@ -123,12 +124,16 @@ def test_a_kill_is_answered_by_the_end_and_so_is_its_repeat(rig: BackendRig) -> 
     assert listed(rig, "r-0-1", "r-1-1") == (["r-1-1"], {"r-0-1": End.KILLED})
 
 
-def test_a_kill_of_an_unknown_run_is_answered_by_what_is_known(rig: BackendRig) -> None:
+def test_after_a_kill_of_an_unknown_run_the_host_compares(rig: BackendRig) -> None:
+    """A list of the backend's own would have no time that is right: runs may just be ordered."""
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1"),)))
     rig.next_report(m.RunsStarted)
     assert listed(rig, "r-0-1") == (["r-0-1"], {})
+    before = len(rig.reports)
     rig.order(m.StopRuns(HOST, 1, ("lost-0-1",), 5.0))
-    assert rig.next_report(m.RunsListed).running == ("r-0-1",)
+    rig.next_report(m.BackendUp)
+    assert not any(isinstance(report, m.RunsListed) for _, report in rig.reports[before:])
+    assert listed(rig, "r-0-1") == (["r-0-1"], {})
 
 
 def test_what_ran_is_listed_by_the_next_daemon(rig: BackendRig) -> None:
@@ -208,6 +213,24 @@ def test_a_host_that_left_gets_nothing_done_and_is_told_so(rig: BackendRig) -> N
     rig.order(m.AddHost(HOST, CAPACITY))
     assert rig.next_report(m.HostAppeared).capacity == CAPACITY
     assert listed(rig, "r-0-1") == (["r-0-1"], {}), "it came back with what it ran"
+
+
+def test_in_a_fleet_no_machine_is_added_or_removed(rig: BackendRig) -> None:
+    """The host may live at another daemon, whose backend would not learn of it: it would be
+    reported for ever, or come back with the next ping."""
+    assert rig.ask(APPEARS) is None
+    rig.order(m.ListRuns(NEW, 1))
+    rig.next_report(m.RunsListed, NEW)
+    rig.backend.rename("m1", number=0, count=1)  # as the shell does in a fleet
+    before = len(rig.reports)
+    for order in (m.AddHost(Key("host/newer"), CAPACITY), m.RemoveHost(HOST, "unplugged")):
+        refused = rig.ask(order)
+        assert isinstance(refused, Refused) and "only at a daemon that is alone" in refused.text
+        rig.order(order)  # without an answer it does as little
+    told = [type(report) for _, report in rig.reports[before:]]
+    assert m.HostAppeared not in told and m.HostLeft not in told
+    rig.order(m.PingBackend(HOST))
+    rig.next_report(m.BackendUp)
 
 
 def test_a_run_that_ended_while_its_host_was_gone_is_told_when_it_is_back(

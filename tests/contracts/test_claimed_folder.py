@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peloton.runtime.adapters import claimed_folder
-from peloton.runtime.adapters.claimed_folder import ForeignFolder
+from peloton.runtime.adapters.claimed_folder import ForeignFolder, OtherBackend
 
 
 def held(path: Path) -> Path:
@@ -58,12 +58,13 @@ def test_a_link_is_removed_and_not_followed(tmp_path: Path) -> None:
 def test_another_backend_is_refused_and_told_which_one_it_is(tmp_path: Path) -> None:
     claimed_folder.claim_folder(tmp_path, "process")
     claimed_folder.claim_folder(tmp_path, "process")
-    with pytest.raises(ForeignFolder, match="--backend process"):
+    with pytest.raises(OtherBackend, match="with the process backend") as refused:
         claimed_folder.claim_folder(tmp_path, "simulated")
+    assert refused.value.known == "process"
     claimed_folder.empty_folder(tmp_path)
     claimed_folder.claim_folder(tmp_path, "simulated")
 
 
 def test_a_folder_from_before_is_known_by_its_keeper(tmp_path: Path) -> None:
-    with pytest.raises(ForeignFolder, match="--backend process"):
+    with pytest.raises(OtherBackend, match="with the process backend"):
         claimed_folder.claim_folder(held(tmp_path), "simulated")

@@ -255,7 +255,8 @@ def test_an_old_owner_changes_nothing(rig: JournalRig, kind: str) -> None:
     answer = one(old, ALL_WORK[kind])
     if kind in ("frame", "floor", "all") or rig.fences_plain_rows:
         assert isinstance(answer, Fenced)
-        assert answer.definite == (kind != "floor") or kind not in ("frame", "all")
+        if kind in ("frame", "all"):
+            assert answer.definite, "the frame is not written, and never will be"
     append(new, epoch, 3)
     assert tail(new) == [b"frame 1", b"frame 2", b"frame 3"]
     heir = rig.open()

@@ -284,6 +284,24 @@ def test_a_crash_in_the_middle_of_a_redrive_loses_nothing():
     same(bench)
 
 
+def test_all_orders_of_a_frame_share_its_tries():
+    """However many orders come at once, other mail does not wait for more than these."""
+    bench = aside((1 << 20) - 1)
+    bench.shard.redrives = Redrives(per_frame_max=7)
+    bench.bad = False
+    for number in range(5):
+        bench.redrive(DOTS if number % 2 == 0 else BOX)
+    tried = []
+    while bench.facts(DOTS):
+        before = len(bench.facts(DOTS))
+        bench.once()
+        tried.append(before - len(bench.facts(DOTS)))
+    assert tried == [7, 7, 6]
+    bench.rest()
+    assert bench.replies == [RedriveDone()] * 5 and bench.puts() == (1 << 20) - 1
+    same(bench)
+
+
 def test_a_member_that_fails_again_on_one_message_is_quarantined_again():
     bench = DotBench()
     for body in (b"a", b"b", b"c"):

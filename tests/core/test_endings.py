@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -219,6 +220,57 @@ def test_rows_of_deletions_are_bounded_and_leave_room_for_endings():
     assert sum(row.deleted for rows in rounds for row in rows) == 2000
     first = next(at for at, rows in enumerate(rounds) if any(row.key == X for row in rows))
     assert first <= 2, "it has not to wait until all deletions are written"
+
+
+@pytest.mark.parametrize("what", ["ended", "deleted"])
+def test_what_a_round_costs_does_not_grow_with_what_waits(what: str):
+    """An entity that waits for its row must cost nothing in all the rounds before."""
+
+    def steps(size: int) -> int:
+        bench = Bench()
+        bench.shard.pump.budget = Budget(turns=10**9, bytes_soft=10**9)
+        for number in range(size):
+            bench.send(key("note", number), w.Add(1))
+            bench.send(key("note", number), w.Close() if what == "ended" else w.Forget())
+        bench.once()  # they may have rows
+        bench.once()
+        if what == "deleted":
+            bench.shard = bench.replay()  # whether their rows were written is not in the journal
+        assert len(bench.ended) == 0 and bench.shard.endings.busy
+        count = 0
+
+        def note(*_: Any) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(note)
+        try:
+            ready = bench.shard.ready(bench.now)
+        finally:
+            sys.setprofile(None)
+        assert 0 < len(ready.ended) <= ENDED_ROWS_PER_ROUND
+        return count
+
+    assert steps(8000) < 1.2 * steps(2000)
+
+
+def test_entities_that_are_touched_do_not_keep_others_from_leaving():
+    bench = Bench()
+    busy = [key("note", f"busy-{number}") for number in range(ENDED_ROWS_PER_ROUND)]
+    for name in (*busy, X):
+        bench.send(name, w.Add(1))
+        bench.send(name, w.Close())
+    bench.once()  # they may have rows
+    bench.once()
+    for _ in range(3):
+        for name in busy:
+            bench.send(name, w.Add(0))
+            bench.send(name, w.Close())
+        bench.once()
+    assert X in bench.ended and not any(name in bench.ended for name in busy)
+    bench.rest()
+    assert all(name in bench.ended for name in busy)
+    same(bench)
 
 
 def test_the_floor_waits_for_the_rows_of_what_was_deleted_before_it():

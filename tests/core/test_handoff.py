@@ -406,6 +406,20 @@ def test_a_damaged_shard_is_not_touched_for_long_not_even_in_a_new_session():
 # ---- sessions ----
 
 
+def test_a_damaged_shard_does_not_make_unfit_however_often_it_is_tried():
+    """Else the healthy shards of its group would move at every third attempt."""
+    bench = Bench().open()
+    for _ in range(2 * rules.FAILS_MAX):
+        bench.lost(damaged="chain broken").view()
+        bench.answer(NodeOutcome.GONE)
+        bench.tick(rules.DAMAGED_S).view()
+        bench.answer(NodeOutcome.HELD)
+        assert bench.handoff.shards[A].state is OwnershipState.OPENING, "it is tried again"
+        assert not bench.handoff.node.unfit
+    bench.lost().view({A: ME})
+    assert bench.handoff.shards[A].fails == 1 and not bench.handoff.node.unfit
+
+
 def test_suspended_nothing_stops_nothing_begins_and_nothing_is_current():
     bench = Bench().open()
     assert bench.handoff.current

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.listing import Listed
@@ -35,12 +35,13 @@ from peloton.runtime.vocabulary import (
     key,
     kind_of,
 )
+from peloton.settings import ALONE_SHARDS
 from tests.actors.test_golden import sample
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS
 
 PACKING = Packing(KINDS, {"lamp": {1: w.Add}})
-REAL = kinds(GROUPS)
+REAL = kinds(ALONE_SHARDS)
 X = key("note", "x")
 SETS = st.integers(0, 2**1100)
 KEYS = st.sampled_from([X, key("bulb", "p", 1), key("meter", "ü")])

@@ -11,13 +11,14 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.inspection import Redrive, shard_key
 from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.core.upcasting import MissingUpcaster, upcast
 from peloton.runtime.vocabulary import Kind, key
+from peloton.settings import ALONE_SHARDS
 from tests.toy.ages import (
     AGES,
     COIN_3,
@@ -220,7 +221,7 @@ def test_what_did_not_change_is_written_as_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [*kinds(GROUPS).values(), *AGES[3].values()], ids=lambda kind: kind.name
+    "kind", [*kinds(ALONE_SHARDS).values(), *AGES[3].values()], ids=lambda kind: kind.name
 )
 def test_every_kind_has_all_its_steps(kind: Kind) -> None:
     today = {**kind.schemas, kind.state: kind.schema}

@@ -17,7 +17,7 @@ from peloton.actors.host.facts import RunsForgotten
 from peloton.actors.task.facts import TaskCreated, TaskWithdrawn
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
 from peloton.runtime.core.checkpoint import ENTITY
 from peloton.runtime.core.codec import CROWD, Codec, Entry, UnknownFact, decode, encode
 from peloton.runtime.core.crowd import Crowd
@@ -26,9 +26,10 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Frame, ShardId
 from peloton.runtime.vocabulary import Bits, Key, Kind
+from peloton.settings import ALONE_SHARDS
 from tests.actors.test_golden import sample, types_of
 
-KINDS = kinds(GROUPS)
+KINDS = kinds(ALONE_SHARDS)
 CODEC = Codec(KINDS)
 CROWD_KEY = crowd_key("6f1f0a1e-7d0b-4b3e-9f0e-0c8d1d9b7c11", 0)
 
@@ -115,6 +116,6 @@ def test_facts_of_no_member_that_version_0_1_0_wrote_change_nobody() -> None:
     task = Task(TaskGoals.KILLED, TaskStates.KILLED, Policy())
     parts = [encode([(ENTITY, CODEC.encode_cell(crowd, task))])]
     frames = [Frame(8, CODEC.encode_frame(1.0, [row]))]
-    shard = Shard(ShardId("jobmgr", 0), KINDS, sharding=Sharding(KINDS, GROUPS), codec=CODEC)
+    shard = Shard(ShardId("jobmgr", 0), KINDS, sharding=Sharding(KINDS, ALONE_SHARDS), codec=CODEC)
     restore(shard, parts, frames=frames, floor=7)
     assert not shard.population.cells and not shard.population.crowds

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from bench.end_to_end import Bench
-from peloton.kinds import GROUPS
 from peloton.runtime.ports import ShardId, Sizes
+from peloton.settings import ALONE_SHARDS
 
 ROUNDS, JOBS, SIZE = 16, 50, 1000
 KEPT_BYTES_MAX = 40 * 1024 * 1024
 
 
 def kept(bench: Bench) -> list[Sizes]:
-    shards = [ShardId(group, n) for group, count in GROUPS.items() for n in range(count)]
+    shards = [ShardId(group, n) for group, count in ALONE_SHARDS.items() for n in range(count)]
     return [bench.journal.sizes(shard) for shard in shards]
 
 

@@ -26,10 +26,11 @@ from peloton.chaos.nemesis.probe import Probe
 from peloton.chaos.nemesis.proxy import Door
 from peloton.chaos.nemesis.takeovers import takeover_mark
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.kinds import GROUPS, kinds
+from peloton.kinds import kinds
 from peloton.runtime.core.codec import FRAME_FORMAT, Codec, encode
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId
+from peloton.settings import ALONE_SHARDS
 from tests.e2e.cluster import wait_for
 from tests.e2e.later import CHANGES, SAID, later_copy
 from tests.e2e.storms import WITHIN_S, left_over, nemesis
@@ -155,7 +156,7 @@ def test_a_door_shuts_out_one_process_and_no_other() -> None:
 
 
 def test_a_frame_of_a_later_version_is_told_from_ours() -> None:
-    known = kinds(GROUPS)
+    known = kinds(ALONE_SHARDS)
     codec = Codec(known)
     number = next(n for n, cls in known["host"].facts.items() if cls is RunsForgotten)
     for fact, foreign in (([["a"]], False), ([["a"], "a mark"], True)):

@@ -42,9 +42,11 @@ def test_ruff_finds_nothing() -> None:
 # Where a machine behind a port is wired: a stranger there is found by its type.
 WIRED = [
     *(f"peloton/backends/{name}.py" for name in ("port", "roster", "process", "simulated")),
-    "peloton/assembly.py",
-    "peloton/assembly_daemon.py",
-    "peloton/servers.py",
+    *(
+        f"peloton/{name}.py"
+        for name in ("assembly", "backend_switch", "failures", "first_messages", "folders")
+    ),
+    *(f"peloton/{name}.py" for name in ("listeners", "servers", "start_options")),
 ]
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from peloton import __version__
-from peloton.assembly_daemon import Daemon
+from peloton.assembly import Daemon
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
 from peloton.settings import parse

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from peloton import __version__
+from peloton.assembly import Daemon
 from peloton.journal_reader import JournalReader, open_source
 from peloton.kinds import kinds
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
@@ -28,6 +29,9 @@ from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
+from peloton.sdk.client import Client
+from peloton.settings import parse
+from tests.journals import make
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.parent.name for path in HERE.glob("*/journal.sqlite.xz"))
@@ -134,6 +138,22 @@ def owned(journal: SqliteJournal, shard: ShardId, sizes: dict[str, int]) -> Shar
     parts = list(journal.read_checkpoint(shard))
     restore(core, parts, frames=list(journal.read_tail(shard)), floor=claimed.floor)
     return core
+
+
+def test_a_daemon_starts_on_it(folder: Path) -> None:
+    """It serves the jobs that the journal has."""
+    before = SqliteJournal(folder / "journal.sqlite")
+    name = before.bootstrap(make.SHARDS).name
+    before.close()
+    raw = make.settings(folder) | ({"cluster": name} if name else {})
+    daemon = Daemon(parse(raw, folder), failed=lambda: None)
+    try:
+        make.until(daemon.greeted.done)
+        with Client(str(daemon.grpc)) as client:
+            found = {summary.name for summary in client.jobs.query().results}
+            assert found >= {"succeeded", "stopped", "waiting", "running", "impossible"}
+    finally:
+        assert daemon.stop()
 
 
 def test_less_or_other_is_noticed() -> None:

@@ -2,11 +2,13 @@
 
 Of each version there are both kinds, as the program of that version would register them: forms of
 states, facts, messages, answers and columns change from one to the next, and each version knows
-the way from the one before. It must not know how upcasters are run.
+the way from the one before and back to it. It must not know how these steps are run.
 
   version 1   a till counts cents; a coin is heads up or not, and its column says who laid it
   version 2   amounts say their currency; a coin counts its turns
   version 3   a till has a sum for each currency; the column has the name's initial in front
+
+Schemas of version 2 are written from feature level 1 on, those of version 3 from level 2 on.
 """
 
 from __future__ import annotations
@@ -180,7 +182,7 @@ def _coin(state: type, **more: Any) -> Kind:
         Coin1: lambda coin, fact: Coin1(not coin.heads),
         Coin2: lambda coin, fact: Coin2(coin.turns + 1, not coin.heads),
     }[state]
-    upcast_columns = more.pop("columns", {})
+    upcast_columns, downcast_columns = more.pop("columns", ({}, {}))
     write_by = more.pop("by", lambda name: name)
     return Kind(
         name="coin",
@@ -204,6 +206,7 @@ def _coin(state: type, **more: Any) -> Kind:
             write={Laid: lambda fact, now: {"by": write_by(fact.by)}},
             parent=lambda name: key("till", rest(name)),
             upcasters=upcast_columns,
+            downcasters=downcast_columns,
         ),
         **more,
     )
@@ -225,6 +228,14 @@ COIN_1 = _coin(Coin1)
 
 PAY_STEPS = {1: lambda raw: ["eur", *raw]}
 ANSWER_STEPS = {1: lambda raw: [f"{raw[0]} eur"]}
+PAY_BACK = {2: lambda raw: raw[1:]}
+ANSWER_BACK = {2: lambda raw: [int(raw[0].split()[0])]}
+TILL_BACK = {
+    2: lambda raw: raw[1:],
+    3: lambda raw: [*(raw[1] or [["eur", 0]])[0], raw[0]],
+}
+SECOND = {2: 1}
+THIRD = {2: 1, 3: 2}
 
 TILL_2 = _till(
     Till2,
@@ -243,8 +254,17 @@ TILL_2 = _till(
         Paid2: PAY_STEPS,
         Sum2: ANSWER_STEPS,
     },
+    schemas_since=dict.fromkeys((Till2, Pay2, Paid2, Sum2), SECOND),
+    downcasters={Till2: {2: TILL_BACK[2]}, Pay2: PAY_BACK, Paid2: PAY_BACK, Sum2: ANSWER_BACK},
 )
-COIN_2 = _coin(Coin2, schema=2, upcasters={Coin2: {1: lambda raw: [int(raw[0]), *raw]}})
+COIN_BACK = {2: lambda raw: raw[1:], 3: lambda raw: raw}
+COIN_2 = _coin(
+    Coin2,
+    schema=2,
+    upcasters={Coin2: {1: lambda raw: [int(raw[0]), *raw]}},
+    schemas_since={Coin2: SECOND},
+    downcasters={Coin2: {2: COIN_BACK[2]}},
+)
 
 TILL_3 = _till(
     Till3,
@@ -264,13 +284,17 @@ TILL_3 = _till(
         Paid2: PAY_STEPS,
         Sum2: ANSWER_STEPS,
     },
+    schemas_since={**dict.fromkeys((Pay2, Paid2, Sum2), SECOND), Till3: THIRD},
+    downcasters={Till3: TILL_BACK, Pay2: PAY_BACK, Paid2: PAY_BACK, Sum2: ANSWER_BACK},
 )
 COIN_3 = _coin(
     Coin2,
     schema=3,
     upcasters={Coin2: {1: lambda raw: [int(raw[0]), *raw], 2: lambda raw: raw}},
-    columns={"by": {2: initialled}},
+    columns=({"by": {2: initialled}}, {"by": {3: lambda name: name[3:]}}),
     by=initialled,
+    schemas_since={Coin2: THIRD},
+    downcasters={Coin2: COIN_BACK},
 )
 
 AGES = {

@@ -1,7 +1,8 @@
 """A toy kind in two versions, of which the later has a fact that the earlier does not know.
 
 A counter gets `Count`. Version 2 may say how many in one fact, where version 1 says one fact
-for each; what it writes depends on the feature level. It must not know who raises that.
+for each; what it writes depends on the feature level. `V1_CHANGED` knows the same facts as version
+1, in later schemas of fact and state. It must not know who raises the level.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ def _count(counter: Counter | None, message: Count, at: At) -> Decision:
     total = (counter or Counter()).total + message.times
     if at.level >= MANY_LEVEL:
         return Decision(facts=(CountedMany(message.times),), reply=Total(total))
+    return _one_by_one(counter, message, at)
+
+
+def _one_by_one(counter: Counter | None, message: Count, at: At) -> Decision:
+    total = (counter or Counter()).total + message.times
     return Decision(facts=(Counted(),) * message.times, reply=Total(total))
 
 
@@ -89,4 +95,14 @@ V2 = replace(
     messages={1: Count, 2: Blindly},
     facts={1: Counted, 2: CountedMany},
     since={CountedMany: MANY_LEVEL},
+)
+V1_CHANGED = replace(
+    V1,
+    decide={Count: _one_by_one},
+    absent={Count: lambda message, at: _one_by_one(None, message, at)},
+    schema=2,
+    schemas={Counted: 2},
+    upcasters={Counter: {1: lambda raw: raw}, Counted: {1: lambda raw: raw}},
+    schemas_since={Counter: {2: MANY_LEVEL}, Counted: {2: MANY_LEVEL}},
+    downcasters={Counter: {2: lambda raw: raw}, Counted: {2: lambda raw: raw}},
 )

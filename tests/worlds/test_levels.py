@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from peloton.features import raise_level
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.ports import Journal, ShardId
@@ -18,10 +19,10 @@ from peloton.runtime.simulation.scan import Scan
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import key
 from tests.toy.fleet import GRID, METER
-from tests.toy.levels import V1, V2, Ask, Count, Total
+from tests.toy.levels import V1, V1_CHANGED, V2, Ask, Count, Total
 from tests.toy.messages import Build, Done
 
-OLD, NEW = {"counter": V1}, {"counter": V2}
+OLD, NEW, CHANGED = {"counter": V1}, {"counter": V2}, {"counter": V1_CHANGED}
 SIZES = {"house": 2}
 NAMES = ("d1", "d2")
 KEYS = [key("counter", name) for name in "abcd"]
@@ -46,9 +47,9 @@ class Fleet:
         daemons = self.world.daemons.values()
         return {shard: daemon for daemon in daemons for shard in daemon.shards()}
 
-    def upgrade(self, name: str) -> None:
+    def upgrade(self, name: str, kinds: Any = NEW) -> None:
         daemon = self.world.daemons[name]
-        self.world.kinds = NEW
+        self.world.kinds = kinds
         daemon.die()
         self.world.restart(daemon)
         self.world.run_for(30.0)  # until the session of the last life is over
@@ -79,6 +80,12 @@ class Fleet:
         entries = [entry for body in bodies for entry in codec.decode_frame(body)[1]]
         names = (type(fact).__name__ for entry in entries for fact in entry.facts)
         return sorted({name for name in names if name.startswith("Count")})
+
+    def schemas(self) -> set[int]:
+        """In which schemas counts were written since the last call."""
+        codec = Codec(CHANGED)
+        rows = [row for _, frame in self.scan.poll() for row in codec.raw_frame(frame.body)[1]]
+        return {fact.schema for row in rows if row[0] in KEYS for fact in row[1]}
 
     def known(self) -> list[int]:
         """What the members announce."""
@@ -114,6 +121,84 @@ def test_one_that_is_of_the_version_before_does_not_start_any_more() -> None:
     assert daemon.lives == lives + 1 and daemon.process is None, "it refuses, and is watched"
     fleet.world.kinds = NEW
     fleet.world.run_until(lambda: daemon.process is not None, within_s=60)
+
+
+def refused(fleet: Fleet, old: SimulatedDaemon, *, within_s: float) -> None:
+    """The process ends, names the levels, and its supervisor's restarts are refused as well."""
+    root, lives = old.root, old.lives
+    assert root is not None and not root.exited.done()
+    fleet.world.kinds = OLD
+    fleet.world.run_until(root.exited.done, within_s=within_s)
+    assert "feature level is 1, this program knows 0" in root.exited.result()
+    fleet.world.run_for(60.0)
+    assert old.process is None and old.lives > lives
+    assert fleet.known() == [1]
+    assert {daemon.name for daemon in fleet.owned().values()} == {"d1"}
+    fleet.count(1)
+
+
+def test_a_daemon_of_the_version_before_that_joins_again_reads_the_level_and_ends() -> None:
+    """It was cut off from all servers while the level was raised."""
+    fleet = Fleet(OLD)
+    fleet.count(1)
+    old, store = fleet.world.daemons["d2"], fleet.world.store
+    assert old.client is not None
+    old.client.cut()
+    store.cut(old.name)
+    fleet.world.run_for(60.0)
+    fleet.upgrade("d1")
+    members: dict[str, Any] = dict(fleet.world.ensemble.members)
+    assert raise_level(fleet.journal(), members, known=1) == 1, "it is no member"
+    fleet.world.run_for(2 * LEVEL_POLL_S)
+    fleet.count(2)
+    store.mend(old.name)
+    old.client.heal()
+    fleet.world.run_until(lambda: fleet.known() == [0, 1], within_s=60)
+    refused(fleet, old, within_s=1.0)
+
+
+def test_a_daemon_of_the_version_before_ends_when_the_level_rises_while_it_is_a_member() -> None:
+    """It joined after `features raise` had read the members."""
+    fleet = Fleet(OLD)
+    fleet.upgrade("d1")
+    members: dict[str, Any] = dict(fleet.world.ensemble.members)
+    old = fleet.world.daemons["d2"]
+    before = {name: node for name, node in members.items() if node.level == 1}
+    assert raise_level(fleet.journal(), before, known=1) == 1
+    refused(fleet, old, within_s=LEVEL_POLL_S + 1.0)
+
+
+def test_a_store_that_does_not_answer_is_asked_for_the_level_again() -> None:
+    fleet = Fleet(OLD)
+    fleet.upgrade("d1")
+    old, store = fleet.world.daemons["d2"], fleet.world.store
+    store.cut(old.name)
+    fleet.journal().raise_level(1)
+    fleet.world.run_for(LEVEL_POLL_S + 1.0)
+    assert old.root is not None and not old.root.exited.done()
+    store.mend(old.name)
+    refused(fleet, old, within_s=LEVEL_POLL_S + 1.0)
+
+
+def test_new_schemas_wait_for_the_operator_too() -> None:
+    """The shards of an upgraded daemon go back to one of the version before."""
+    fleet = Fleet(OLD)
+    fleet.count(1)
+    fleet.upgrade("d1", CHANGED)
+    fleet.count(1)
+    there = fleet.world.daemons["d1"]
+    assert there.shards(), "it has written"
+    fleet.upgrade("d1", OLD)
+    fleet.count(1)
+    for name in NAMES:
+        assert fleet.world.daemons[name].region.health() == (True, [])
+        fleet.upgrade(name, CHANGED)
+    assert fleet.schemas() == {1}
+    assert fleet.journal().raise_level(1) == 1
+    fleet.world.run_for(2 * LEVEL_POLL_S)
+    fleet.count(1)
+    assert fleet.schemas() == {2}
+    assert [fleet.answer(name, Ask()) for name in KEYS] == [Total(4)] * 4
 
 
 @pytest.mark.parametrize("level", [0, 1])

@@ -13,6 +13,13 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.configuring import (
+    appear,
+    configure,
+    from_backend,
+    host_appeared,
+    new_host_appeared,
+)
 from peloton.actors.host.ledger import (
     LedgerRun,
     RunEvent,
@@ -26,34 +33,17 @@ from peloton.actors.host.ledger import (
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
-    host_appeared,
     host_gone,
     host_left,
-    new_host_appeared,
     recheck_backend,
     runs_ended,
     runs_listed,
     runs_started,
     unreachable,
 )
-from peloton.actors.host.state import Host, HostStates, configuration, folded
+from peloton.actors.host.state import Host, HostStates, folded
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
-
-
-def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
-    """Set what the machine has; an unchanged configuration does nothing."""
-    fact = _configured(message)
-    if host.removed:
-        return Decision(facts=(fact,), because="added to the cluster again")
-    if fact == configuration(host):
-        return Decision()
-    return Decision(facts=(fact,), because="configuration changed")
-
-
-def appear(message: m.ConfigureHost, at: At) -> Decision:
-    """The host begins to exist; it is up once its ledger was compared with its backend."""
-    return Decision(facts=(_configured(message),), because="configured")
 
 
 def launch(host: Host, message: m.Launch, at: At) -> Decision:
@@ -63,9 +53,10 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     new = []
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
-        if run is None:
+        do = step(run, RunEvent.LAUNCH)
+        if do == RunStep.GRANT:
             new.append(member)
-        else:
+        elif run is not None and do == RunStep.ANSWER:
             sends.append(run_reply(run))
     fresh = Bits.of(*new)
     if not fresh:
@@ -135,11 +126,11 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     for member, pod in pods(at.sender, at.members, run=message.run):
         run = host.runs.get(pod)
         do = step(run, RunEvent.KILL)
-        if run is None:
+        if do == RunStep.ANSWER_GONE:
             unknown.append(member)
-        elif do == RunStep.ANSWER:
+        elif run is not None and do == RunStep.ANSWER:
             sends.append(run_reply(run))
-        else:
+        elif do in (RunStep.KILL, RunStep.KILL_AGAIN):
             stops.append(pod)
             if do == RunStep.KILL:
                 orders.append(pod)
@@ -190,30 +181,20 @@ def owed(host: Host) -> tuple[Send, ...]:
     return tuple(run_reply(run) for run in finished)
 
 
-def _configured(message: m.ConfigureHost) -> f.HostConfigured:
-    return f.HostConfigured(
-        message.capacity,
-        message.labels,
-        message.backend,
-        message.ports,
-        message.unreachable_timeout_s,
-    )
-
-
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ConfigureHost: configure,
     m.Launch: launch,
     m.KillRun: kill,
     m.RunSeen: seen,
-    m.BackendUp: backend_up,
-    m.BackendDown: backend_down,
+    m.BackendUp: from_backend(backend_up),
+    m.BackendDown: from_backend(backend_down),
     m.RecheckBackend: recheck_backend,
     m.HostGone: host_gone,
     m.HostAppeared: host_appeared,
-    m.HostLeft: host_left,
-    m.RunsStarted: runs_started,
-    m.RunsEnded: runs_ended,
-    m.RunsListed: runs_listed,
+    m.HostLeft: from_backend(host_left),
+    m.RunsStarted: from_backend(runs_started),
+    m.RunsEnded: from_backend(runs_ended),
+    m.RunsListed: from_backend(runs_listed),
     Due: unreachable,
 }
 

@@ -157,7 +157,8 @@ class RunsEnded(Message, frozen=True, gc=False, array_like=True):
 class RunsListed(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: all runs that the backend knows, with the ends of those that ended.
 
-    `asked_at` is that of the request: orders given since may be missing from the list.
+    `asked_at` is that of the request: orders given since may be missing from the list. It is -inf
+    where the host has not requested it.
     `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
     empty where a backend has no keeper, or does not know its identity.
     """
@@ -250,7 +251,7 @@ class PingBackend(Message, frozen=True, gc=False, array_like=True):
 
 
 class AddHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend with configured hosts: add this machine."""
+    """Operator to a backend with configured hosts: add this machine. Refused in a fleet."""
 
     host: Key
     capacity: Resources
@@ -259,7 +260,7 @@ class AddHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class RemoveHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend with configured hosts: remove this machine."""
+    """Operator to a backend with configured hosts: remove this machine. Refused in a fleet."""
 
     host: Key
     text: str = ""

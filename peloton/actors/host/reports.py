@@ -34,7 +34,7 @@ from peloton.actors.host.ledger import (
     by_crowd,
     step,
 )
-from peloton.actors.host.state import Host, HostStates, configuration, folded, lost_outcome
+from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
 
@@ -215,33 +215,6 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     return Decision(facts=facts, sends=(list_runs(host, at),), because="backend is up")
 
 
-def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
-    """The machine is present: list its runs. A repeat is answered, and changes nothing."""
-    facts: tuple[Fact, ...] = ()
-    configured = f.HostConfigured(
-        message.capacity,
-        message.labels,
-        message.backend,
-        message.ports,
-        host.unreachable_timeout_s,
-    )
-    if host.removed or configured != configuration(host):
-        facts = (configured,)
-    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
-        facts = (*facts, f.HostReachable())
-    sends = (list_runs(folded(host, facts), at),)
-    return Decision(facts=facts, sends=sends, because="the host is present")
-
-
-def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
-    """A machine that was not configured becomes a host, which is up once its runs were compared."""
-    configured = f.HostConfigured(
-        message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
-    )
-    request = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
-    return Decision((configured, f.HostReachable()), (request,), because="the host appeared")
-
-
 def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
     """The machine has left: as if its backend were unavailable, until it comes back."""
     return backend_down(host, m.BackendDown(message.text or "the host has left"), at)
@@ -250,7 +223,7 @@ def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
 def list_runs(host: Host, at: At) -> Send:
     """The request for the list of runs that the backend knows."""
     known = tuple(
-        m.KnownRun(run.pod, run.since) for run in _held(host) if run.phase != RunPhase.ACCEPTED
+        m.KnownRun(run.pod, run.since) for run in held_runs(host) if run.phase != RunPhase.ACCEPTED
     )
     return Send(host.backend, m.ListRuns(at.key, at.epoch, known, at.now))
 
@@ -270,7 +243,7 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     """
     if host.removed:
         return Decision(reply=0, because="the host was removed already")
-    held = _held(host)
+    held = held_runs(host)
     if held and not message.lose_runs:
         text = (
             f"{at.key.partition('/')[2]} holds {len(held)} runs, which would be lost to their tasks"
@@ -291,11 +264,11 @@ def unreachable(host: Host, message: Due, at: At) -> Decision:
         return Decision()
     reason = f"host unreachable for {host.unreachable_timeout_s:g} s"
     outcome = lost_outcome(reason)
-    ends = tuple(m.RunEnd(run.pod, outcome) for run in _held(host))
+    ends = tuple(m.RunEnd(run.pod, outcome) for run in held_runs(host))
     return Decision(facts=(f.HostLost(reason),), sends=_end_reports(host, ends), because=reason)
 
 
-def _held(host: Host) -> list[LedgerRun]:
+def held_runs(host: Host) -> list[LedgerRun]:
     """The runs that hold resources, by name."""
     return [host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
 

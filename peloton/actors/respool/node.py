@@ -29,7 +29,7 @@ class Node:
 
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
-        "limit", "use", "demand", "held", "lots", "_most",
+        "limit", "use", "demand", "held", "lots", "members", "_most",
     )  # fmt: skip
 
     def __init__(self, key: Key) -> None:
@@ -45,6 +45,7 @@ class Node:
         self.demand = ZERO
         self.held: dict[str, Resources] = {}  # `use` by job
         self.lots = 0  # its own
+        self.members = 0  # of its own lots, waiting or admitted, whatever they request
         self._most: dict[int, tuple[str, int]] = {}  # kind → who holds most; a cache
 
     def lineage(self) -> Iterator[Node]:

@@ -45,8 +45,9 @@ def check_delete(tree: Tree, pool: Key) -> Refused | None:
         return Refused(INVALID, "the root resource pool cannot be deleted", "path")
     if tree.count_below(pool):
         return Refused(NOT_LEAF, f"resource pool {tree.path(pool)} is not a leaf", "path")
-    if any(tree.use(pool).amounts()) or any(tree.demand(pool).amounts()):
-        text = f"resource pool {tree.path(pool)} is busy: its jobs hold or wait for resources"
+    # Not use and demand: tasks may request nothing, and would wait for ever without their pool.
+    if tree.members(pool):
+        text = f"resource pool {tree.path(pool)} is busy: it has tasks that run or wait"
         return Refused(BUSY, text, "path")
     return None
 
@@ -78,8 +79,7 @@ def _parent(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
     if known is not None and known.config.parent != config.parent:
         return Refused(INVALID, "parent override not allowed", "config.parent")
     # A parent cannot run tasks, so those of a leaf that became one would be stuck.
-    held = tree.use(config.parent), tree.demand(config.parent)
-    busy = any(held[0].amounts()) or any(held[1].amounts())
+    busy = tree.members(config.parent) > 0
     if busy and config.parent != ROOT and not tree.count_below(config.parent):
         text = f"parent resource pool {tree.path(config.parent)} has tasks: it stays a leaf"
         return Refused(INVALID, text, "config.parent")

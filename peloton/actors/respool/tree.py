@@ -78,6 +78,10 @@ class Tree:
         """What their waiting members need in addition."""
         return self._nodes[pool].demand if pool in self.pools else ZERO
 
+    def members(self, pool: Key) -> int:
+        """How many members of its own lots wait or are admitted; some may request nothing."""
+        return self._nodes[pool].members if pool in self.pools else 0
+
     def available(self, pool: Key) -> Resources:
         """What it may still use; negative if it uses more than its limit."""
         return entitlement(self, pool) - self.use(pool)
@@ -293,6 +297,7 @@ class Tree:
         node.lots += (new is not None) - (old is not None)
         (held, wanted), (held_was, wanted_was) = _numbers(new), _numbers(old)
         held, wanted = held - held_was, wanted - wanted_was
+        node.members += held + wanted
         if wanted:
             node.add_demand(need.times(wanted))
         if held:

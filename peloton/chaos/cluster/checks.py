@@ -111,7 +111,10 @@ def quiet(view: ClusterView) -> None:
 def contents(index: Any) -> Any:
     """The contents of an index, in a form that can be compared."""
     if isinstance(index, Tree):
-        sums = {pool: (index.use(pool), index.demand(pool)) for pool in sorted(index.pools)}
+        sums = {
+            pool: (index.use(pool), index.demand(pool), index.members(pool))
+            for pool in sorted(index.pools)
+        }
         queues = {pool: [*queue.in_order()] for pool, queue in index.queues.items() if queue}
         children = {pool: dict(below) for pool, below in index.children.items() if below}
         return index.pools, index.lots, children, sums, queues

@@ -32,8 +32,22 @@ class ForeignFolder(Exception):
     """The folder cannot be used; the text has the reason and the remedy."""
 
 
+class OtherBackend(Exception):
+    """The folder was created with the backend `known`, which alone knows its runs."""
+
+    def __init__(self, path: Path, *, known: str, wanted: str) -> None:
+        super().__init__(
+            f"data folder {path} belongs to a cluster with the {known} backend, which knows its "
+            f"runs; the {wanted} backend does not"
+        )
+        self.known = known
+
+
 def check_ours(path: Path) -> None:
-    """Refuse a folder that holds other files and no journal of ours. Raises NotOurs, OSError."""
+    """Refuse a folder that holds other files and no journal of ours.
+
+    Raises ForeignFolder, OSError.
+    """
     if not path.is_dir() or (path / JOURNAL).is_file():
         return
     known = (*OWN, LOCK, *IGNORED)
@@ -59,24 +73,27 @@ def empty_folder(path: Path) -> None:
 
 
 def claim_folder(path: Path, maker: str) -> None:
-    """Record the backend of this folder at its first use. Raises NotOurs for another backend.
+    """Record the backend of this folder at its first use. Raises OtherBackend for another one.
 
     The folder's lock must be held.
     """
+    known = maker_of(path)
+    if known and known != maker:
+        raise OtherBackend(path, known=known, wanted=maker)
+    if not (path / MAKER).is_file():
+        _write(path / MAKER, maker)
+
+
+def maker_of(path: Path) -> str:
+    """The backend that the folder was created with; empty if that is unknown.
+
+    Raises OSError, and UnicodeDecodeError for a mark that is not text.
+    """
     mark = path / MAKER
     if mark.is_file():
-        known = mark.read_text(encoding="utf-8").strip()
-    else:
-        # A folder from before this was recorded: only real runs leave a keeper behind.
-        known = "process" if (path / KEEPER).is_dir() else ""
-    if known and known != maker:
-        raise ForeignFolder(
-            f"data folder {path} belongs to a cluster with the {known} backend, which knows its "
-            f"runs; the {maker} backend does not. Start it with --backend {known}, or name "
-            "another --data-dir; --fresh begins anew, and ends all tasks of the old cluster"
-        )
-    if not mark.is_file():
-        _write(mark, maker)
+        return mark.read_text(encoding="utf-8").strip()
+    # A folder from before this was recorded: only real runs leave a keeper behind.
+    return "process" if (path / KEEPER).is_dir() else ""
 
 
 def _own(path: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -59,6 +59,13 @@ from peloton.runtime.ports import (
 CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
 
 
+class ReadableRows(Protocol):
+    """The part of the port `Rows` that readers need."""
+
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        """As `Rows` has it."""
+
+
 class PendingWork(NamedTuple):
     """A coroutine, and the hold it runs for."""
 
@@ -67,6 +74,7 @@ class PendingWork(NamedTuple):
 
 
 BOOTSTRAP_SHARDS_AT_ONCE = 64
+NO_RECORD = "there is no cluster record: no daemon has ever used this journal"
 
 
 class FencedRows:
@@ -97,18 +105,13 @@ class FencedRows:
         return record
 
     def _record(self) -> ClusterRecord:
-        record = self._one(ReadCluster())
-        if not isinstance(record, ClusterRecord):
+        record = read_record(self.rows)
+        if record is None:
             raise Unreachable("the cluster record was written and is missing")
-        return replace(record, name=str(self._one(ReadName()) or ""), level=self.level())
-
-    def _one(self, read: Statement) -> object:
-        found = self._run(read)
-        return found.rows[0] if isinstance(found, RowsFound) and found.rows else None
+        return record
 
     def level(self) -> int:
-        row = self._one(ReadRegister(FEATURES))
-        return row.epoch if isinstance(row, RegisterRow) else 0
+        return _read_level(self.rows)
 
     def raise_level(self, level: int) -> int:
         self._run(CreateRegister(FEATURES, self._ops.next()))
@@ -263,8 +266,33 @@ class FencedRows:
         self.rows.close()
 
     def _run(self, statement: Statement) -> StatementReply:
-        (reply,) = self.rows.run([statement])
-        return _not_failed(reply)
+        return _run(self.rows, statement)
+
+
+def read_record(rows: ReadableRows) -> ClusterRecord | None:
+    """The cluster record with its name and level; None if no daemon has ever used the journal.
+
+    Writes nothing. Raises Unreachable.
+    """
+    record = _one(rows, ReadCluster())
+    if not isinstance(record, ClusterRecord):
+        return None
+    return replace(record, name=str(_one(rows, ReadName()) or ""), level=_read_level(rows))
+
+
+def _read_level(rows: ReadableRows) -> int:
+    row = _one(rows, ReadRegister(FEATURES))
+    return row.epoch if isinstance(row, RegisterRow) else 0
+
+
+def _one(rows: ReadableRows, read: Statement) -> object:
+    found = _run(rows, read)
+    return found.rows[0] if isinstance(found, RowsFound) and found.rows else None
+
+
+def _run(rows: ReadableRows, statement: Statement) -> StatementReply:
+    (reply,) = rows.run([statement])
+    return _not_failed(reply)
 
 
 def _nothing(shard: ShardId) -> Fenced:

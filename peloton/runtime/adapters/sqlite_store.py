@@ -216,17 +216,15 @@ class SqliteJournal:
     def _round(self, plans: dict[ShardId, RoundPlan], *, repeated: bool) -> dict[ShardId, Answer]:
         """One transaction; if it fails, every shard in it is unclear."""
         answers: dict[ShardId, Answer] = {}
-        committing = False
         try:
             db = self._begin()
             for shard, plan in plans.items():
                 answers[shard] = self._savepoint(db, plan, repeated=repeated)
             if any(plan.work.cut is not None for plan in plans.values()):
                 sqlite_round.vacuum(db)
-            committing = True
             db.execute("COMMIT")
         except sqlite3.Error as error:
-            unclear = Unclear(self._failed(error), absent=not committing)
+            unclear = Unclear(self._failed(error))
             self._pending.update(plans)
             return dict.fromkeys(plans, unclear)
         except BaseException:

@@ -153,12 +153,14 @@ def claim_root(
         if reply.exception is not None:  # also if it was removed just now: the caller retries
             done(RootClaim(trouble=reply.exception))
         else:
-            done(RootClaim(_difference(mark_of(reply.value[0]), paths=paths, ours=ours)))
+            done(RootClaim(other_cluster(reply.value[0], paths=paths, ours=ours)))
 
     connection.request(lambda c: c.ensure_path_async(paths.root), root_made)
 
 
-def _difference(known: ClusterMark | None, *, paths: Paths, ours: ClusterMark) -> str:
+def other_cluster(data: bytes, *, paths: Paths, ours: ClusterMark) -> str:
+    """Why a root whose mark has these data must not be used; empty if it is ours."""
+    known = mark_of(data)
     if known is not None and known.id == ours.id:
         return ""
     whose = "a cluster that cannot be read"
@@ -290,14 +292,22 @@ def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) 
     return reply
 
 
-def members(
-    hosts: str, cluster: str, *, root: str, timeout_s: float
-) -> dict[str, MemberNode | None]:
-    """Members by their ids, read once, for commands; None for a node with invalid data.
+class ClusterNodes(NamedTuple):
+    """What there is of a cluster: `members` by their ids, None for a node with invalid data.
+
+    `mark` is the data of the root's mark; None if no cluster has claimed the root.
+    """
+
+    members: dict[str, MemberNode | None]
+    mark: bytes | None = None
+
+
+def read_cluster_nodes(hosts: str, paths: Paths, *, timeout_s: float) -> ClusterNodes:
+    """Members and mark, read once, for commands.
 
     Does not join, watch or change anything. Raises Unreachable.
     """
-    client, paths = KazooClient(hosts=hosts, timeout=timeout_s), Paths(cluster, root=root)
+    client = KazooClient(hosts=hosts, timeout=timeout_s)
     try:
         client.start(timeout=timeout_s)
         found: dict[str, MemberNode | None] = {}
@@ -306,7 +316,7 @@ def members(
                 found[name] = member_of(client.get(paths.member(name))[0])
             except NoNodeError:
                 pass  # it left between the two requests
-        return found
+        return ClusterNodes(found, _data(client, paths.mark))
     except (KazooTimeoutError, KazooException, OSError) as error:
         text = f"ZooKeeper at {hosts}: {type(error).__name__} {error}".rstrip()
         raise Unreachable(text) from error
@@ -320,3 +330,10 @@ def _children(client: KazooClient, path: str) -> list[str]:
         return list(client.get_children(path))
     except NoNodeError:
         return []
+
+
+def _data(client: KazooClient, path: str) -> bytes | None:
+    try:
+        return bytes(client.get(path)[0])
+    except NoNodeError:
+        return None

@@ -5,20 +5,28 @@ and facts. The bytes of a type must not change except by fields added at the end
 golden bytes of every type. An unknown fact raises, and the shard stops.
 
 A type that changed in more than that has a schema number, written beside the value if above 1, and
-is read through the kind's upcasters: facts, states, remembered answers, dead letters.
+is read through the kind's upcasters: facts, states, remembered answers, dead letters. Below the
+feature level of a schema it is written in an older one, through the kind's downcasters.
 """
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import immutables
 import msgspec
 
 from peloton.runtime.core.columns import Columns
 from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.downcasting import (
+    AboveLevel,
+    check_schemas,
+    downcast,
+    downcast_columns,
+    known_level,
+    written_schema,
+)
+from peloton.runtime.core.encoding import convert, decode, decoder_of, encode, untyped
 from peloton.runtime.core.records import RECORDS
 from peloton.runtime.core.upcasting import UnknownFact, upcast, upcast_columns
 from peloton.runtime.vocabulary import (
@@ -47,10 +55,6 @@ STORED_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
 _OWN_NUMBERS = {cls: number for number, cls in RUNTIME_MESSAGES.items()}
 
 
-class AboveLevel(Exception):
-    """A fact or an answer of a later feature level than the cluster's must not be written."""
-
-
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """The facts of one turn: of a cell, or of members of a crowd."""
 
@@ -61,40 +65,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     cause: str = ""
     because: str = ""
     who: str = ""
-
-
-def _enc_hook(value: Any) -> Any:
-    if isinstance(value, Bits):
-        return value.pack()
-    if isinstance(value, immutables.Map):
-        # Sorted, because the order of a map's items differs from process to process.
-        return sorted(value.items())
-    raise NotImplementedError(f"no encoding of {type(value).__name__}")
-
-
-def _dec_hook(wanted: Any, value: Any) -> Any:
-    if wanted is Bits:
-        return value if isinstance(value, Bits) else Bits.unpack(value)
-    if typing.get_origin(wanted) is immutables.Map:
-        key, item = typing.get_args(wanted)
-        wanted_pairs: Any = list[tuple[key, item]]  # type: ignore[valid-type]
-        pairs = msgspec.convert(value, wanted_pairs, dec_hook=_dec_hook)
-        return immutables.Map(pairs)
-    raise NotImplementedError(f"no decoding of {wanted}")
-
-
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_enc_hook)
-encode = _ENCODER.encode
-
-
-def decode(data: bytes, wanted: Any) -> Any:
-    """A value of the type `wanted` from its bytes."""
-    return msgspec.msgpack.decode(data, type=wanted, dec_hook=_dec_hook)
-
-
-def convert(value: Any, wanted: Any) -> Any:
-    """A decoded but untyped value as the type `wanted`."""
-    return msgspec.convert(value, wanted, dec_hook=_dec_hook)
 
 
 class Numbered(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -123,18 +93,22 @@ class Codec:
         self._frames = msgspec.msgpack.Decoder(_RawFrame)
         self._rows = msgspec.msgpack.Decoder(RawEntry)
         self._schemas: dict[type, int] = {}  # of classes whose schema is above 1
+        self._changed: dict[type, Kind] = {}  # the kinds of these classes
         self._since: dict[type, int] = {}
         for number, cls in RECORDS.items():
-            self._decoders["shard", number] = _decoder(cls)
+            self._decoders["shard", number] = decoder_of(cls)
         for kind in kinds.values():
+            check_schemas(kind)
             for number, cls in kind.facts.items():
                 self._numbers[cls] = number
-                self._decoders[kind.name, number] = _decoder(cls)
+                self._decoders[kind.name, number] = decoder_of(cls)
             for number, cls in RECORDS.items():
-                self._decoders[kind.name, number] = _decoder(cls)
+                self._decoders[kind.name, number] = decoder_of(cls)
             for number, cls in kind.messages.items():
                 self._message_numbers[kind.name, cls] = number
-            self._schemas.update({cls: form for cls, form in kind.schemas.items() if form > 1})
+            changed = {cls: form for cls, form in kind.schemas.items() if form > 1}
+            self._schemas.update(changed)
+            self._changed.update(dict.fromkeys(changed, kind))
             self._since.update(kind.since)
         self.known_level = known_level(kinds)
         self.level = self.known_level
@@ -159,15 +133,25 @@ class Codec:
         )
 
     def _numbered(self, facts: tuple[Fact, ...]) -> list[tuple[Any, ...]]:
-        numbers, schemas = self._numbers, self._schemas
         for fact in facts:
             self._allowed(type(fact))
-        return [
-            (numbers[type(fact)], fact, schemas[type(fact)])
-            if type(fact) in schemas
-            else (numbers[type(fact)], fact)
-            for fact in facts
-        ]
+        return [_numbered(self._numbers[type(fact)], self._written(fact)) for fact in facts]
+
+    def _written(self, value: Any) -> tuple[Any, int]:
+        """What is encoded for a value, and in which schema: below its level in an older one."""
+        cls = type(value)
+        today, schema = self._schemas.get(cls, 1), self.schema_of(cls)
+        if schema == today:
+            return value, today
+        kind = self._changed[cls]
+        raw = downcast(untyped(value), kind.downcasters[cls], forms=(today, schema))
+        if self._read(kind, cls, stored=(encode(raw), schema)) != value:
+            raise self._cannot_hold(f"{cls.__name__} {value}", schema)
+        return raw, schema
+
+    def _cannot_hold(self, what: str, schema: int) -> AboveLevel:
+        text = f"schema {schema} cannot hold it, and at the cluster's feature level {self.level}"
+        return AboveLevel(f"{what}: {text} no later one may be written")
 
     def _allowed(self, cls: type) -> None:
         since = self._since.get(cls, 0)
@@ -208,15 +192,22 @@ class Codec:
         )
 
     def encode_message(self, to: Key, message: Message) -> tuple[int, bytes]:
-        """Number and bytes of a message to `to`; number -1 when its class was never registered."""
+        """Number and bytes of a message to `to`; number -1 when its class was never registered.
+
+        The bytes are in the schema that `schema_of` names.
+        """
         number = _OWN_NUMBERS.get(type(message))
         if number is None:
             number = self._message_numbers.get((kind_of(to), type(message)), -1)
-        return number, encode(message)
+        return number, encode(self._written(message)[0])
 
     def schema_of(self, cls: type) -> int:
         """The schema in which values of a fact, message or answer class are written."""
-        return self._schemas.get(cls, 1)
+        today = self._schemas.get(cls, 1)
+        if today == 1 or self.level == self.known_level:
+            return today
+        levels = self._changed[cls].schemas_since[cls]
+        return written_schema(today, levels, level=self.level)
 
     def decode_message(self, to: Key, number: int, *, body: bytes, schema: int = 1) -> Message:
         """The inverse of `encode_message`; `schema` is that of the class when it was encoded."""
@@ -231,8 +222,7 @@ class Codec:
         for number, cls in {**STORED_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
                 self._allowed(cls)
-                schema = self._schemas.get(cls)
-                return encode((number, answer, schema) if schema else (number, answer))
+                return encode(_numbered(number, self._written(answer)))
         raise UnknownFact(f"{key}: {type(answer).__name__} is not a registered answer")
 
     def decode_answer(self, key: Key, body: bytes) -> Any:
@@ -244,15 +234,38 @@ class Codec:
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
         """Bytes of one cell's state, its schema number, and when its deadline began."""
         kind = self._kinds[kind_of(key)]
-        return encode((CELL, key, kind.schema, (state, since)))
+        schema = self._state_schema(kind)
+        if schema == kind.schema:
+            return encode((CELL, key, schema, (state, since)))
+        body = encode((CELL, key, schema, (self._older(kind, state, schema=schema), since)))
+        if self.decode_entity(body)[1] != (state, since):
+            raise self._cannot_hold(f"{key}: {state}", schema)
+        return body
+
+    def _state_schema(self, kind: Kind) -> int:
+        if kind.schema == 1 or self.level == self.known_level:
+            return kind.schema
+        return written_schema(kind.schema, kind.schemas_since[kind.state], level=self.level)
+
+    def _older(self, kind: Kind, state: Any, *, schema: int) -> Any:
+        steps = kind.downcasters[kind.state]
+        return downcast(untyped(state), steps, forms=(kind.schema, schema))
 
     def encode_crowd(self, crowd: Crowd) -> bytes:
         """Bytes of a crowd: classes by their lowest member, and columns."""
         classes = sorted(crowd.classes.items(), key=lambda item: item[1] & -item[1])
         rows = [(state, Bits(raw)) for state, raw in classes]
         same, each, present = crowd.columns.dump()
-        body = (rows, same, each, Bits(present))
-        return encode((CROWD, crowd.key, crowd.kind.schema, body))
+        kind, schema = crowd.kind, self._state_schema(crowd.kind)
+        if schema == kind.schema:
+            return encode((CROWD, crowd.key, schema, (rows, same, each, Bits(present))))
+        rows = [(self._older(kind, state, schema=schema), bits) for state, bits in rows]
+        same, each = downcast_columns(kind, untyped(same), each=untyped(each), schema=schema)
+        body = encode((CROWD, crowd.key, schema, (rows, same, each, Bits(present))))
+        again: Crowd = self.decode_entity(body)[1]
+        if again.classes != crowd.classes or again.columns != crowd.columns:
+            raise self._cannot_hold(f"{crowd.key}: states {list(crowd.classes)}", schema)
+        return body
 
     def decode_entity(self, body: bytes) -> tuple[Key, Any]:
         """Key and (state, since) of a cell, or key and `Crowd`: what was encoded above."""
@@ -299,8 +312,9 @@ class Codec:
             # Classes that a later version distinguishes by a field unknown here become one.
             crowd.classes[state] = crowd.classes.get(state, 0) | bits.raw
         crowd.columns = Columns.load(
-            {name: convert(value, one[name]) for name, value in same.items()},
-            {name: convert(values, many[name]) for name, values in each.items()},
+            # As fields at the end, columns of a later version are skipped.
+            {name: convert(value, one[name]) for name, value in same.items() if name in one},
+            {name: convert(values, many[name]) for name, values in each.items() if name in many},
             present=present.raw,
         )
         return crowd
@@ -354,14 +368,11 @@ class Codec:
         return tuple(values)
 
 
-def known_level(kinds: Mapping[str, Kind]) -> int:
-    """The highest feature level that these kinds know."""
-    return max((level for kind in kinds.values() for level in kind.since.values()), default=0)
+def _numbered(number: int, written: tuple[Any, int]) -> tuple[Any, ...]:
+    """A fact or an answer as it is encoded; see `Numbered`."""
+    value, schema = written
+    return (number, value, schema) if schema > 1 else (number, value)
 
 
 def _list_of(wanted: Any) -> Any:
     return list[wanted]
-
-
-def _decoder(cls: type) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(cls, dec_hook=_dec_hook)

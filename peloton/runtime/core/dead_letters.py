@@ -175,9 +175,14 @@ class Redrives:
 
     def __init__(self, per_frame_max: int = REDRIVEN_PER_FRAME_MAX) -> None:
         self._per_frame_max = per_frame_max
+        self._tries_left = per_frame_max  # in this frame, whatever the number of orders
         self.waited = 0  # orders that a frame left to the next, for metrics
         self._ordered: dict[Key, _Order] = {}
         self._loading: dict[Key, _Order] = {}
+
+    def begin_frame(self) -> None:
+        """A new frame, which takes as many tries as any other."""
+        self._tries_left = self._per_frame_max
 
     def order(self, key: Key, reply_to: Any = None) -> None:
         """Try the dead letters of this key again; `reply_to` is the reply address, if any."""
@@ -200,7 +205,8 @@ class Redrives:
 
     def run(self, shard: RedriveShard) -> None:
         """Try what this frame takes; the rest of an order waits for the next frame."""
-        tries = self._per_frame_max
+        if not self._tries_left:
+            return  # the next frame continues
         for key in [*self._ordered]:
             order = self._ordered[key]
             location = shard.locate(key)
@@ -213,8 +219,8 @@ class Redrives:
                 continue
             if order.left is None:
                 order.left = shard.dead_letters_of(key)
-            while order.left and tries and not shard.frame_is_full():
-                tries -= 1
+            while order.left and self._tries_left and not shard.frame_is_full():
+                self._tries_left -= 1
                 order.left -= 1
                 order.error = shard.redrive_one(key) or order.error
             self.waited += bool(order.left)

@@ -8,6 +8,8 @@ recovery needs no row. It must never evict an entity whose row may not be durabl
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -46,14 +48,16 @@ class Endings:
         self._request_log = request_log
         self._loaded: dict[Key, tuple[bytes, _Opened]] = {}  # rows read and not revived
         self._kept: dict[str, dict[Key, None]] = {}  # ended, and cached (`Kind.keep`)
-        self._deleted: dict[Key, None] = {}  # to be written as deleted
+        # To be written as deleted. This and `waiting` are ordered dicts, because each round takes
+        # some from the front: a plain dict would walk over all that were ever taken there.
+        self._deleted: OrderedDict[Key, None] = OrderedDict()
         self._writing: dict[Key, Any] = {}  # rows in flight, with their states
         self._deleting: dict[Key, None] = {}  # in flight as deleted
         self._before_cut: dict[Key, None] = {}  # deletions that the floor waits for
         self.floor_may_move = True
         self._evicted: list[Key] = []  # out of memory, and not journaled as such yet
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
-        self.waiting: dict[Key, None] = {}  # ended, and waiting for a row
+        self.waiting: OrderedDict[Key, None] = OrderedDict()  # ended, and waiting for a row
 
     # ---- leaving ----
 
@@ -81,15 +85,17 @@ class Endings:
         """Rows for what had ended as of `position`, the last frame that is durable.
 
         An entity whose last report is not seen yet stays; it is checked again when that is seen.
+        A round looks at no more entities than it may write rows: the others wait where they are.
         """
         rows = self._deletions(position)
-        waiting, self.waiting = self.waiting, {}
-        for key in waiting:
-            full = len(rows) >= self._rows_per_round
-            if full or key in self._turns.touched:
-                self.waiting[key] = None
-                self.full += full
-            elif key not in reports.due and attempt_test(self._may_leave, key, reports):
+        room = self._rows_per_round - len(rows)
+        self.full += max(0, len(self.waiting) - room)
+        for key in [*islice(self.waiting, room)]:
+            if key in self._turns.touched:
+                self.waiting.move_to_end(key)
+                continue
+            del self.waiting[key]
+            if key not in reports.due and attempt_test(self._may_leave, key, reports):
                 rows.append(self._row(key, position))
         return tuple(rows)
 
@@ -211,20 +217,18 @@ class Endings:
         """
         self.floor_may_move = not self._before_cut
         rows: list[EndedRow] = []
-        later: dict[Key, None] = {}
-        for key in self._deleted:
+        room = (self._rows_per_round + 1) // 2
+        self.full += max(0, len(self._deleted) - room)
+        for key in [*islice(self._deleted, room)]:
+            self._before_cut.pop(key, None)
             if key in self._turns.touched:
-                later[key] = None  # the frame being made may have created it anew
-            elif len(rows) >= (self._rows_per_round + 1) // 2:
-                later[key] = None
-                self.full += 1
+                self._deleted.move_to_end(key)  # the frame being made may have created it anew
                 continue
-            elif key not in self._turns.population.cells:
+            del self._deleted[key]
+            if key not in self._turns.population.cells:
                 kind = self._turns.population.kind(key)
                 rows.append(EndedRow(kind.name, key, position, b"", deleted=True))
                 self._deleting[key] = None
-            self._before_cut.pop(key, None)
-        self._deleted = later
         return rows
 
     def _note(self, kind: Kind, key: Key) -> None:

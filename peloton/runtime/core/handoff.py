@@ -146,11 +146,14 @@ class Handoff:
         """
         status = self.shards[shard]
         if status.state in _HERE:  # else it was being closed, which is no failure
-            self._failed(status, now)
             self._orders.append(ShardAction(ActionKind.READ_VIEW))
-            if gave_up or status.fails >= FAILS_MAX:
-                self._unfit[shard.group] = now + UNFIT_S
-                self._announce()
+            # Damage has a pause of its own. It says nothing about this daemon, so the healthy
+            # shards of the group must not be handed over for it.
+            if not damaged:
+                self._failed(status, now)
+                if gave_up or status.fails >= FAILS_MAX:
+                    self._unfit[shard.group] = now + UNFIT_S
+                    self._announce()
         if damaged:
             self.damaged[shard], self._damaged_until[shard] = damaged, now + DAMAGED_S
             self._announce()

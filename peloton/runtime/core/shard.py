@@ -252,6 +252,7 @@ class Shard:
         epochs = self.epoch_filter.raised()
         if epochs is not None:
             turns.write(epochs)
+        self.redrives.begin_frame()
         self.redrives.run(self)
         # In front of the inbox: these were sent before all that has arrived since.
         self._inbox.extendleft(reversed(self.deferred.due_retries(turns.now)))

@@ -1,8 +1,15 @@
-"""The feature level of a daemon: read at its start, and again while its program knows a higher one.
+"""The feature level of a daemon: read at its start, whenever it joins, and from time to time.
 
 Sets the level of the cluster record on the codec, which then writes no newer classes. It must not
 raise the level of a fleet: an operator does that, who knows that every member supports it. A
 daemon that is alone is the whole cluster, and raises the level itself.
+
+A daemon reads the level also when its program knows no higher one. What goes wrong otherwise:
+
+1. A daemon of an earlier version is cut off from ZooKeeper, and its session ends.
+2. All others are upgraded. The operator raises the level: every member knows it.
+3. The first daemon joins again. It announces a lower level, and is healthy.
+4. It is given shards whose facts it cannot read, and reports them as damaged.
 """
 
 from __future__ import annotations
@@ -15,7 +22,8 @@ from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
 
 LEVEL_POLL_S = 15.0
-"""Polled only between an upgrade and the moment the operator raises the level."""
+"""One read of one row. An operator may raise the level while a daemon is joining, so reading it at
+each join alone is not enough."""
 
 
 def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool) -> None:
@@ -24,18 +32,23 @@ def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool)
     Raises `JournalRefused` where the cluster's level is higher than this program knows.
     """
     level = record.level
-    if level > codec.known_level:
-        raise JournalRefused(
-            f"the cluster's feature level is {level}, this program knows {codec.known_level}: "
-            "start the version that raised it, or a later one"
-        )
+    check_level(level, known=codec.known_level)
     if alone and level < codec.known_level:
         level = journal.raise_level(codec.known_level)
     codec.level = level
 
 
+def check_level(level: int, *, known: int) -> None:
+    """Raise `JournalRefused` if a program that knows the level `known` cannot be in the cluster."""
+    if level > known:
+        raise JournalRefused(
+            f"the cluster's feature level is {level}, this program knows {known}: "
+            "start the version that raised it, or a later one"
+        )
+
+
 class FeatureShell(Shell):
-    """Polls whether the operator has raised the level, until it is the highest known here."""
+    """Follows the level that the operator raises; ends the daemon if it is too high for it."""
 
     def __init__(self, driver: Driver, *, journal: Journal, codec: Codec, root: Ref) -> None:
         super().__init__("features", driver)
@@ -45,16 +58,16 @@ class FeatureShell(Shell):
         self.wake(self.now + LEVEL_POLL_S)
 
     def handle(self, message: Any) -> None:
-        """Every message is a wake-up."""
+        """Every message means: read the level now."""
         codec = self._codec
+        self.wake(self.now + LEVEL_POLL_S)
         try:
-            # A higher level belongs to later versions: this one cannot write their facts.
-            codec.level = max(codec.level, min(self._journal.level(), codec.known_level))
+            level = self._journal.level()
         except Unreachable:
-            pass  # the shards report the store as unreachable; here the next poll tries again
-        if codec.level < codec.known_level:
-            self.wake(self.now + LEVEL_POLL_S)
+            return  # the shards report the store as unreachable; here the next poll tries again
+        check_level(level, known=codec.known_level)
+        codec.level = max(codec.level, level)
 
     def failed(self, error: BaseException) -> None:
-        """End the daemon: any other exception of the journal is a bug."""
+        """End the daemon: the level is too high, or the exception is a bug."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))

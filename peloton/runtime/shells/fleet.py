@@ -29,7 +29,7 @@ from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.peer_messages import Peers
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shell import begin_shell
-from peloton.runtime.shells.shell_messages import Disown, Drop, Own, Ref, send
+from peloton.runtime.shells.shell_messages import Disown, Drop, Own, ReadLevel, Ref, send
 from peloton.runtime.shells.status import suspended
 
 
@@ -61,11 +61,13 @@ ALONE = DaemonSetup()
 class RootController:
     """Sends the orders of the claim shell to the root, and publishes the membership status."""
 
-    def __init__(self, region: Region, *, root: Ref, peers: Ref) -> None:
+    def __init__(self, region: Region, *, root: Ref, peers: Ref, features: Ref) -> None:
         self._region = region
         self._root = root
         self._peers = peers
+        self._features = features
         self._joined = False
+        self._member = ""  # as which we last joined
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """See `Controller`."""
@@ -98,6 +100,9 @@ class RootController:
         connected = membership_status.session is SessionState.CONNECTED
         if connected:
             self._joined = True
+            if membership_status.member != self._member:
+                self._member = membership_status.member
+                send(self._features, ReadLevel())  # it may have been raised without us
             status.answered(ZOOKEEPER)
         elif self._joined and not membership_status.left:
             status.away(ZOOKEEPER, suspended(membership_status.session))
@@ -115,7 +120,9 @@ def _moved(before: MembershipStatus | None, now: MembershipStatus) -> bool:
     return any(old.get(shard) != owner for shard, owner in new.items())
 
 
-def join(context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int]) -> Ref:
+def join(
+    context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int], features: Ref
+) -> Ref:
     """Start the shells of a daemon in a fleet; returns the claim shell."""
     region = context.region
     peer = PeerShell(
@@ -134,7 +141,7 @@ def join(context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int])
         context.driver,
         handoff=Handoff(fleet.process, node, sizes=sizes),
         membership=fleet.membership,
-        controller=RootController(region, root=context.root, peers=peers),
+        controller=RootController(region, root=context.root, peers=peers, features=features),
         root=context.root,
     )
     return begin_shell(claim)

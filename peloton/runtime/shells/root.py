@@ -354,10 +354,9 @@ def assemble(
     region.on_service = on_service
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)
     if setup.fleet is not None:
-        root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes)
-        if codec.level < codec.known_level:
-            reader = drivers.driver("reader-0")
-            begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
+        reader = drivers.driver("reader-0")
+        features = begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
+        root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)
     return root
 
 

@@ -215,6 +215,13 @@ class Renamed(NamedTuple):
     count: int = 1
 
 
+# ---- to the feature shell ----
+
+
+class ReadLevel(NamedTuple):
+    """We joined the cluster, whose level may have been raised before."""
+
+
 # ---- to the claim shell ----
 
 

@@ -75,7 +75,10 @@ class Daemon:
         return [run.ended for one in told for run in one.runs if run.ended is not None]
 
     def output(self, run_id: str, name: str = "stdout") -> str:
-        return (self.runs.sandbox(run_id) / name).read_text()
+        return (self.sandbox(run_id) / name).read_text()
+
+    def sandbox(self, run_id: str) -> Path:
+        return self.runs.folder / "runs" / run_id / "sandbox"
 
 
 def keeper_pid(folder: Path) -> int:

@@ -6,6 +6,7 @@ words with a deadline, never for a time to pass.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -146,11 +147,69 @@ def test_the_keeper_refuses_one_run_not_the_line(machine: Machine) -> None:
     }
 
 
-def test_a_kill_of_what_the_keeper_does_not_know_is_followed_by_a_list(machine: Machine) -> None:
+def test_after_a_kill_of_what_the_keeper_does_not_know_the_host_compares(
+    machine: Machine,
+) -> None:
     """Else the host would wait for ever for the end of a run whose order was lost."""
     machine.hosts.next_report(m.BackendUp)
     machine.order(m.StopRuns(HOST, 1, ("lost-0-1",), 1.0))
-    assert machine.hosts.next_report(m.RunsListed).running == ()
+    machine.hosts.next_report(m.BackendUp)
+
+
+def test_a_host_compares_once_for_all_its_unknown_runs(machine: Machine) -> None:
+    for host in (HOST, OTHER):
+        machine.hosts.next_report(m.BackendUp, host)
+    for time in (1.0, 2.0):
+        before = len(machine.hosts.words)
+        machine.order(m.StopRuns(HOST, 1, tuple(f"lost-{n}-1" for n in range(50)), 1.0))
+        machine.order(m.ListRuns(OTHER, 1, (), time))
+        machine.hosts.next_report(m.RunsListed, OTHER)  # so all kills were answered
+        words = [word for word in machine.hosts.words[before:] if word[0] == HOST]
+        assert words == [(HOST, m.BackendUp())]
+        machine.order(m.ListRuns(HOST, 1, (), time))
+        assert machine.hosts.next_report(m.RunsListed).asked_at == time
+
+
+def test_a_list_has_the_time_of_its_own_request(machine: Machine, folder: Path, procs: Any) -> None:
+    """A list that is made at a reconnect is older than the next request: with that one's time, or
+    with ours, it would count as lost what was accepted meanwhile and is about to start."""
+    machine.hosts.next_report(m.BackendUp)
+    machine.order(m.ListRuns(HOST, 1, (), 3.0), m.ListRuns(HOST, 1, (), 4.0))
+    assert [machine.hosts.next_report(m.RunsListed).asked_at for _ in range(2)] == [3.0, 4.0]
+    os.kill(procs.keeper_pid(folder), signal.SIGKILL)
+    machine.hosts.next_report(m.BackendDown)
+    machine.hosts.next_report(m.BackendUp)
+    machine.order(m.ListRuns(HOST, 1, (), 9.0))
+    times = [machine.hosts.next_report(m.RunsListed).asked_at for _ in range(2)]
+    assert times == [-math.inf, 9.0]
+
+
+def test_a_refused_list_leaves_its_time_to_no_other(folder: Path, machine: Machine) -> None:
+    """Another daemon had the host for a while; then it is ours again."""
+    machine.hosts.next_report(m.BackendUp)
+    machine.order(m.ListRuns(HOST, 1, (), 3.0))
+    assert machine.hosts.next_report(m.RunsListed).asked_at == 3.0
+    second = Machine(folder)
+    second.hosts.next_report(m.BackendUp)
+    second.order(m.ListRuns(HOST, 2, (), 5.0))
+    second.hosts.next_report(m.RunsListed)
+    second.backend.close()
+    machine.order(m.ListRuns(HOST, 1, (), 6.0), m.ListRuns(HOST, 3, (), 7.0))
+    assert machine.hosts.next_report(m.RunsListed).asked_at == 7.0
+
+
+def test_what_was_ordered_for_the_keeper_before_is_not_started_by_the_next(
+    folder: Path, machine: Machine
+) -> None:
+    """The folder may be replaced between the check of the order and its way to the keeper."""
+    machine.hosts.next_report(m.BackendUp)
+    runs = machine.backend._runs
+    assert runs is not None
+    runs.hello("a", 1)
+    runs.launch("a", 1, runs=[RunRequest("r-0-1", "a", "true")], keeper="the one before")
+    runs.launch("a", 1, runs=[RunRequest("r-1-1", "a", "true")], keeper=runs.keeper)
+    assert machine.hosts.next_report(m.RunsStarted).runs == ("r-1-1",)
+    assert not (folder / "runs" / "r-0-1").exists()
 
 
 def test_after_a_reset_every_host_compares(machine: Machine) -> None:

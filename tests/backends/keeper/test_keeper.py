@@ -103,7 +103,7 @@ def test_it_inherits_no_descriptor(daemon, folder, procs):
 def test_own_group_and_session(daemon, procs):
     daemon.launch("r-0-1", "echo > ready; sleep 60")
     pid = daemon.log.next_report(RunStarted).pid
-    procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
     assert os.getpgid(pid) == pid and os.getsid(pid) == pid
     daemon.runs.kill("host-1", "r-0-1", grace_s=5)
     end = daemon.end("r-0-1")
@@ -121,7 +121,7 @@ while :; do sleep 60; done
 
 def test_a_stubborn_group_dies_whole_after_the_grace(daemon, folder, procs):
     daemon.launch("r-0-1", STUBBORN)
-    procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
     daemon.runs.kill("host-1", "r-0-1", grace_s=0.3)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.signal) == ("KILLED", signal.SIGKILL)
@@ -133,7 +133,7 @@ def test_a_stubborn_group_dies_whole_after_the_grace(daemon, folder, procs):
 def test_grace_lets_a_task_clean_up(daemon, procs):
     task = "trap 'echo bye; exit 3' TERM; echo > ready; while :; do sleep 0.05; done"
     daemon.launch("r-0-1", task)
-    procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
     daemon.runs.kill("host-1", "r-0-1", grace_s=30)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.exit_code) == ("KILLED", 3)
@@ -230,7 +230,7 @@ def test_an_end_without_a_daemon_is_known_to_the_next(daemon_of, procs):
     first.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done; exit 9")
     pid = first.log.next_report(RunStarted).pid
     first.runs.close()
-    (first.runs.sandbox("r-0-1") / "go").touch()
+    (first.sandbox("r-0-1") / "go").touch()
     procs.until(lambda: not procs.alive(pid), "the task ends while nobody listens")
     second = daemon_of(epoch=2)
     # That the task ended is to be seen before the keeper has asked how.
@@ -265,7 +265,7 @@ def test_news_go_to_the_newest_owner(daemon_of):
     old.log.next_report(RunStarted)
     new = daemon_of(epoch=2)
     new.log.next_report(HelloAnswered)
-    (old.runs.sandbox("r-0-1") / "go").touch()
+    (old.sandbox("r-0-1") / "go").touch()
     assert new.end("r-0-1").outcome == "SUCCEEDED"
 
 
@@ -296,7 +296,7 @@ def test_it_does_not_leave_a_run(daemon_of, folder, procs):
     pid = procs.keeper_pid(folder)
     first.runs.close()
     os.kill(pid, signal.SIGTERM)
-    box = first.runs.sandbox("r-0-1")
+    box = first.sandbox("r-0-1")
     (box / "go").touch()
     procs.until((box / "done").exists, "the run goes on to its end")
     procs.until(lambda: not procs.alive(pid), "then the keeper leaves")
@@ -306,7 +306,7 @@ def test_it_leaves_with_its_runs_when_its_folder_is_gone(daemon_of, folder, proc
     daemon = daemon_of()
     daemon.launch("r-0-1", "echo > ready; sleep 60")
     pid = daemon.log.next_report(RunStarted).pid
-    procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
     keeper = procs.keeper_pid(folder)
     daemon.runs.close()
     procs.until(lambda: procs.removed(folder), "its folder is gone")
@@ -317,7 +317,7 @@ def test_it_leaves_with_its_runs_when_its_folder_is_gone(daemon_of, folder, proc
 def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
     daemon.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done; exit 0")
     daemon.launch("r-1-1", STUBBORN)
-    procs.until((daemon.runs.sandbox("r-1-1") / "ready").exists, "the task is ready")
+    procs.until((daemon.sandbox("r-1-1") / "ready").exists, "the task is ready")
     pid = daemon.log.next_report(RunStarted, run_id="r-0-1").pid
     daemon.log.reports.clear()
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
@@ -325,7 +325,7 @@ def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
     states = {run.run_id: run.state for run in listed.runs}
     assert states == {"r-0-1": "running", "r-1-1": "running"}
     assert procs.alive(pid)
-    (daemon.runs.sandbox("r-0-1") / "go").touch()
+    (daemon.sandbox("r-0-1") / "go").touch()
     daemon.runs.kill("host-1", "r-1-1", grace_s=0.2)
     for run_id in ("r-0-1", "r-1-1"):
         end = daemon.end(run_id)
@@ -337,7 +337,7 @@ def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
 def test_a_successor_ends_what_dead_leaders_left(daemon, folder, procs):
     """The leader dies while no keeper is there to end its group."""
     daemon.launch("r-0-1", "sleep 60 & echo > ready; wait")
-    procs.until((daemon.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
     leader = daemon.log.next_report(RunStarted).pid
     keeper = procs.keeper_pid(folder)
     os.kill(keeper, signal.SIGSTOP)

@@ -1,0 +1,117 @@
+"""How a host decides what it is: its configuration, and which backend it belongs to.
+
+Turns configurations and announcements into the facts of a machine. While the host holds runs its
+backend must not change. What goes wrong otherwise:
+
+1. the process backend runs R on this host; its daemon is started again with the simulated one
+2. the simulated backend gets R in the list of known runs, adopts it, and ends it by its seed
+3. R counts as succeeded, its resources are granted again, and its process still runs
+
+For the same reason a report of another backend than the host's own is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host.reports import held_runs, list_runs
+from peloton.actors.host.state import Host, HostStates, configuration, folded
+from peloton.runtime.vocabulary import At, Decision, Fact, Key, Refused, Send, kind_of
+
+
+def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
+    """Set what the machine has; an unchanged configuration does nothing."""
+    fact = _configured(message)
+    if host.removed:
+        return Decision(facts=(fact,), because="added to the cluster again")
+    if fact == configuration(host):
+        return Decision()
+    if _keeps_backend(host, message.backend):
+        return _other_backend(host, message.backend, at)
+    return Decision(facts=(fact,), because="configuration changed")
+
+
+def appear(message: m.ConfigureHost, at: At) -> Decision:
+    """The host begins to exist; it is up once its ledger was compared with its backend."""
+    return Decision(facts=(_configured(message),), because="configured")
+
+
+def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
+    """The machine is present: list its runs. A repeat is answered, and changes nothing."""
+    if _keeps_backend(host, message.backend):
+        return _other_backend(host, message.backend, at)
+    facts: tuple[Fact, ...] = ()
+    configured = f.HostConfigured(
+        message.capacity,
+        message.labels,
+        message.backend,
+        message.ports,
+        host.unreachable_timeout_s,
+    )
+    if host.removed or configured != configuration(host):
+        facts = (configured,)
+    if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
+        facts = (*facts, f.HostReachable())
+    sends = (list_runs(folded(host, facts), at),)
+    return Decision(facts=facts, sends=sends, because="the host is present")
+
+
+def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
+    """A machine that was not configured becomes a host, which is up once its runs were compared."""
+    configured = f.HostConfigured(
+        message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
+    )
+    request = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
+    return Decision((configured, f.HostReachable()), (request,), because="the host appeared")
+
+
+def from_backend(
+    decide: Callable[[Host, Any, At], Decision],
+) -> Callable[[Host, Any, At], Decision]:
+    """Decide a report only if it is of the host's own backend.
+
+    A backend that names itself is the sender of its reports; those of earlier versions do not.
+    """
+
+    def checked(host: Host, message: Any, at: At) -> Decision:
+        sender = at.sender
+        if sender is not None and kind_of(sender) == "backend" and sender != host.backend:
+            return Decision(because=f"a report of {sender}; the backend is {host.backend}")
+        return decide(host, message, at)
+
+    return checked
+
+
+def _configured(message: m.ConfigureHost) -> f.HostConfigured:
+    return f.HostConfigured(
+        message.capacity,
+        message.labels,
+        message.backend,
+        message.ports,
+        message.unreachable_timeout_s,
+    )
+
+
+def _keeps_backend(host: Host, backend: Key) -> bool:
+    return backend != host.backend and bool(held_runs(host))
+
+
+def _other_backend(host: Host, backend: Key, at: At) -> Decision:
+    """Nothing is launched, lost or killed until the own backend has answered.
+
+    Like a host that meets another keeper it stays reconciling without a deadline: only a person
+    can know whether the own backend comes back.
+    """
+    name = at.key.partition("/")[2]
+    text = (
+        f"a daemon brings {backend} for this host, which holds runs of {host.backend}. Start the "
+        f"daemon with {host.backend} until they are over (stop or delete their jobs there); or "
+        f"give them up with `peloton host forget {name} --lose-runs`, and restart the daemon"
+    )
+    refused = Refused(m.HOLDS_RUNS, text, again=True)
+    if host.state == HostStates.RECONCILING and host.because == text:
+        return Decision(reply=refused, because=text)
+    return Decision(facts=(f.HostReachable(text),), reply=refused, because=text)

@@ -1,0 +1,81 @@
+"""The folders of a daemon: its data folder and its keeper's, each taken for one cluster.
+
+Turns a path that a person chose into a folder that is held or claimed, or into `CannotStart` with
+the reason and the remedy. It must not take what belongs to another cluster, unless it was told to.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peloton.backends import keeper_folder
+from peloton.backends.keeper.calling import KeeperUnavailable
+from peloton.backends.keeper_folder import KeeperOwner
+from peloton.failures import CannotStart
+from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.ports import ClusterRecord
+from peloton.start_options import SettingNames, StartOptions
+
+
+def take_data_folder(path: Path, *, backend: str, options: StartOptions) -> DataFolder:
+    """Hold the folder, and bind it to the backend whose runs its journal will name.
+
+    With `fresh` all that Peloton made in it is deleted first.
+    """
+    folder = _hold(path, options.names)
+    try:
+        if options.fresh:
+            # The keeper of the old cluster kills its runs and exits once its folder is deleted.
+            claimed_folder.empty_folder(path)
+        claimed_folder.claim_folder(path, backend)
+    except BaseException as error:
+        folder.close()
+        if isinstance(error, claimed_folder.OtherBackend):
+            remedy = options.names.other_backend.format(known=error.known)
+            raise CannotStart(f"{error}. {remedy}") from error
+        if isinstance(error, UnicodeDecodeError):
+            mark = path / claimed_folder.MAKER
+            raise CannotStart(f"{mark} does not name a backend: {error.reason}") from error
+        if isinstance(error, OSError):
+            raise CannotStart(f"data folder {path}: {error.strerror}") from error
+        raise
+    return folder
+
+
+def _hold(path: Path, names: SettingNames) -> DataFolder:
+    try:
+        claimed_folder.check_ours(path)
+        return DataFolder(path)
+    except claimed_folder.ForeignFolder as error:
+        raise CannotStart(str(error)) from error
+    except FolderHeld as error:
+        by = f"the {names.process} with pid {error.pid}" if error.pid else "another process"
+        raise CannotStart(f"data folder {path} is held by {by}") from error
+    except OSError as error:
+        raise CannotStart(f"data folder {path}: {error.strerror}") from error
+
+
+def keeper_owner(record: ClusterRecord) -> KeeperOwner:
+    """The cluster of this record, as a keeper's folder remembers it."""
+    return KeeperOwner(record.cluster_id.hex(), record.name)
+
+
+def claim_keeper(folder: Path, owner: KeeperOwner, *, options: StartOptions) -> None:
+    """Take the keeper's folder for this cluster; the error has its owner and a remedy.
+
+    With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
+    """
+    try:
+        try:
+            keeper_folder.claim(folder, owner)
+        except keeper_folder.OwnedByAnother:
+            if not options.adopt_keeper:
+                raise
+            keeper_folder.adopt(folder, owner)
+    except keeper_folder.OwnedByAnother as error:
+        raise CannotStart(f"{error}. {options.names.other_keeper}") from error
+    except KeeperUnavailable as error:
+        raise CannotStart(f"keeper folder {folder}: {error}") from error
+    except OSError as error:
+        raise CannotStart(f"keeper folder {folder}: {error.strerror}") from error

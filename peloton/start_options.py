@@ -1,0 +1,56 @@
+"""What a config file cannot say: how a start behaves, and how its errors name the settings.
+
+Values only. `peloton daemon` starts with the defaults; `peloton minicluster` brings its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from peloton.config import Address
+
+
+class SettingNames(NamedTuple):
+    """How texts for people name the settings: by the fields of a file or the options of a command.
+
+    The last two are the remedies where a folder belongs to something else; `{known}` is the backend
+    that a data folder was created with.
+    """
+
+    process: str = "daemon"
+    grpc: str = "listen.grpc"
+    http: str = "listen.http"
+    data_folder: str = "journal.sqlite.folder"
+    keeper_folder: str = "backend.process.folder"
+    backend: str = "backend"
+    other_backend: str = "Start it with backend.{known}, or name another journal.sqlite.folder"
+    other_keeper: str = (
+        "Name another backend.process.folder; or, to end the runs there for good, start "
+        "one daemon with --adopt-keeper"
+    )
+
+    def listener(self, name: str) -> str:
+        """The setting of an address of `listen`."""
+        return {"grpc": self.grpc, "http": self.http}.get(name, f"listen.{name}")
+
+
+class StartOptions(NamedTuple):
+    """How one start behaves.
+
+    `adopt_keeper` and `fresh` are orders of an operator: to empty the keeper folder of another
+    cluster, or the data folder. With `all_or_nothing` the daemon serves clients only once it is
+    ready, and does not start if that takes too long or a shard is damaged. `classic` are further
+    addresses for gRPC, which may be busy. `stop_tasks` kills all tasks at the end.
+    """
+
+    adopt_keeper: bool = False
+    fresh: bool = False
+    all_or_nothing: bool = False
+    stop_tasks: bool = False
+    classic: Sequence[Address] = ()
+    names: SettingNames = SettingNames()
+
+
+STANDARD_START = StartOptions()
+"""That of `peloton daemon` without options."""

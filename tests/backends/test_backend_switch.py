@@ -1,0 +1,77 @@
+"""A backend is started once and closed once, whichever thread comes first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from peloton.backend_switch import BackendSwitch
+
+
+class Backend:
+    """Counts what it is told; `error` is raised by its start."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.calls: list[str] = []
+        self._error = error
+
+    def start(self, tell: Any, trouble: Any) -> None:
+        if self._error is not None:
+            raise self._error
+        self.calls.append("start")
+
+    def stop_all(self, grace_s: float) -> bool:
+        self.calls.append(f"stop all in {grace_s:g} s")
+        return False
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class Root:
+    """Keeps why it was given up."""
+
+    def __init__(self) -> None:
+        self.region = SimpleNamespace(tell=list, report_problem=print)
+        self.reasons: list[str] = []
+
+    def give_up(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def switch(backend: Any, root: Any = None) -> BackendSwitch:
+    return BackendSwitch(backend, root or Root())  # type: ignore[arg-type]
+
+
+def test_it_starts_once_and_closes() -> None:
+    backend = Backend()
+    made = switch(backend)
+    made.start()
+    made.start()
+    assert not made.stop_all(2.0), "what the backend answers"
+    made.close()
+    assert backend.calls == ["start", "stop all in 2 s", "close"]
+
+
+def test_a_start_after_the_close_does_nothing() -> None:
+    backend = Backend()
+    made = switch(backend)
+    made.close()
+    made.start()
+    assert backend.calls == [] and made.stop_all(2.0)
+
+
+def test_a_daemon_whose_backend_cannot_begin_ends_with_the_reason() -> None:
+    root, backend = Root(), Backend(OSError(28, "No space left on device", "/keeper"))
+    made = switch(backend, root)
+    made.start()
+    made.close()
+    assert root.reasons == ["backend: /keeper: No space left on device"]
+    assert backend.calls == []
+
+
+def test_a_daemon_without_hosts_has_none() -> None:
+    made = switch(None)
+    made.start()
+    assert made.stop_all(2.0)
+    made.close()
