@@ -46,7 +46,7 @@ def node_data(
     """The data of one node; None if there is none. Raises as `leaders`."""
     from kazoo.exceptions import NoNodeError
 
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         try:
             return bytes(client.get(path)[0])
         except NoNodeError:

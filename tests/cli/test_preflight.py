@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 import yaml
 from kazoo.client import KazooClient
-from peloton.assembly import Daemon
 
-from peloton.assembly import CannotStart
+from peloton.assembly import CannotStart, Daemon
 from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.config import BadSetting, read_cluster
