@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.config import BadSetting, default_data_dir
 from peloton.failures import CannotStart
+from peloton.gateway.actor_keys import parse_number
 from peloton.kinds import kinds
 from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
@@ -182,7 +183,8 @@ def addressed(key: str | None) -> tuple[str | None, int | None]:
     if key is None or not key.startswith("task/"):
         return key, None
     crowd, _, instance = key.rpartition("/")
-    if crowd == "task" or not (instance.isascii() and instance.isdigit()):
-        raise BadSetting(f"--key: {key!r} is not task/JOB/INSTANCE")
-    number, member = divmod(int(instance), SLICE_SIZE)
+    found = parse_number(instance)
+    if crowd == "task" or found is None:
+        raise BadSetting(f"--key: {key[:100]!r} is not task/JOB/INSTANCE")
+    number, member = divmod(found, SLICE_SIZE)
     return f"{crowd}/{number}", member

@@ -52,11 +52,15 @@ class SandboxFiles:
         return sorted(entry.path.rpartition("/")[2] for entry in found)
 
     def listing(self, path: str) -> list[FileEntry]:
-        """What is in a folder, by name; links are left out."""
+        """What is in a folder, by name; links are left out, and names that are not UTF-8.
+
+        Such a name can be sent in no message and is part of no path that a client can ask for.
+        """
         run, parts = _split(path)
         with self._folder(run, parts) as folder:
             found = []
-            for name in sorted(os.listdir(folder))[:LISTED_MAX]:
+            names = sorted(filter(_is_utf8, os.listdir(folder)))
+            for name in names[:LISTED_MAX]:
                 with contextlib.suppress(OSError):
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if not stat.S_ISLNK(status.st_mode):
@@ -121,6 +125,11 @@ def _is_there(name: str, folder: int) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _is_utf8(name: str) -> bool:
+    """Python marks the bytes of a name that are not UTF-8 by lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _split(path: str) -> tuple[str, list[str]]:

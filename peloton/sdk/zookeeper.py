@@ -31,7 +31,7 @@ def children(
     from kazoo.exceptions import NoNodeError
 
     found = {}
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         try:
             for name in client.get_children(path):
                 found[name] = bytes(client.get(f"{path}/{name}")[0])
@@ -46,7 +46,7 @@ def node_data(
     """The data of one node; None if there is none. Raises as `leaders`."""
     from kazoo.exceptions import NoNodeError
 
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         try:
             return bytes(client.get(path)[0])
         except NoNodeError:
@@ -60,7 +60,7 @@ def leaders(
     has.
     """
     hosts = ",".join(servers)
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         data_of = {role: _read(client, _path(root, name)) for role, name in LEADER_NAMES.items()}
     found = {
         role: address_in(data, _path(root, LEADER_NAMES[role]))
@@ -75,7 +75,7 @@ def leaders(
 
 
 @contextmanager
-def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
+def _session(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
     """A session for a few questions. What goes wrong meanwhile is `ServiceUnavailable`."""
     try:
         from kazoo.exceptions import KazooException

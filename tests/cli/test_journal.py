@@ -135,6 +135,7 @@ def test_the_journal_of_a_daemons_config(data: Path, tmp_path: Path) -> None:
     ("words", "code", "said"),
     [
         (["check", "--shard", "jobmgr-7"], 64, "there are hostmgr-0 to hostmgr-0, jobmgr-0 to"),
+        (["dump", "--key", f"task/x/{'9' * 5000}"], 64, "is not task/JOB/INSTANCE"),
         (["dump", "--key", "task/x"], 64, "'task/x' is not task/JOB/INSTANCE"),
         (["check", "--config", "none.yaml"], 64, "give one of --data-dir and --config"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
@@ -92,6 +93,17 @@ def test_what_is_seen(runs: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_name_that_is_not_utf8_hides_no_other_file(folder: Path) -> None:
+    box = folder / "strange" / "run-1" / "sandbox"
+    box.mkdir(parents=True)
+    (box / "stdout").write_text("x")
+    (box / "café").write_text("x")
+    with open(os.fsencode(box) + b"/caf\xe9", "w"):
+        pass
+    names = SandboxFiles(folder / "strange", ("h", 1)).names("run-1")
+    assert task.BrowseSandboxResponse(paths=names).paths == ["café", "stdout"]
+
+
 def get(deployment: Deployment, path: str, host: str = "localhost") -> tuple[int, bytes, str]:
     link = http.client.HTTPConnection(deployment.http.host, deployment.http.port, timeout=60)
     try:
@@ -125,6 +137,18 @@ def test_files_over_http(deployment: Deployment, runs: Path) -> None:
     ):
         assert get(deployment, path)[0] == 404, path
     assert get(deployment, "/files/browse")[0] == 400
+
+
+def test_head_is_get_without_the_body(deployment: Deployment, runs: Path) -> None:
+    for path in ("/ready", "/files/run-1/stdout", "/files/browse?path=/run-1/deep", "/"):
+        status, body, kind = get(deployment, path)
+        link = http.client.HTTPConnection(deployment.http.host, deployment.http.port, timeout=60)
+        link.request("HEAD", path)
+        answer = link.getresponse()
+        assert (answer.status, answer.getheader("Content-Type")) == (status, kind)
+        assert (answer.getheader("Content-Length"), answer.read()) == (str(len(body)), b"")
+        link.close()
+    assert get(deployment, "/")[:2] == (404, b"nothing at /\n")
 
 
 def test_a_web_page_that_points_its_own_name_here_sees_nothing(

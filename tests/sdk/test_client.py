@@ -406,6 +406,41 @@ def test_a_watch_is_resumed_behind_what_was_heard(
     assert all(list(one.kinds) == ["job"] for one in asked)
 
 
+def test_a_new_token_of_a_quiet_stream_reaches_the_caller(client: Client, cluster: Cluster) -> None:
+    cluster.streams = [[happened("t0"), happened("t1"), happened("t1"), happened("t2", "job/a")]]
+    found = client.ops.watch(kinds=["job"])
+    assert [next(found).resume for _ in range(3)] == ["t0", "t1", "t2"]
+    found.close()
+
+
+def test_a_server_with_too_many_calls_is_reported(
+    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
+    monkeypatch.setattr(sdk_ops, "CROWDED_PAUSE_S", 0.001)
+    crowded = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 3
+    lines: list[str] = []
+    cluster.streams = [[happened("t0")]]
+    cluster.fail("Watch", *crowded, text="full")
+    assert next(client.ops.watch(job=JOB, silent=lines.append)).resume == "t0"
+    assert lines == ["full; retrying for 60 s at most", "it answers again"]
+    cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    cluster.fail("WaitJob", *crowded, text="full")
+    assert client.ops.wait(JOB, silent=lines.append).done
+    assert lines[2:] == ["full; retrying", "it answers again"]
+
+
+def test_a_watch_of_a_server_with_too_many_streams_ends(
+    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_MAX_S", 0.05)
+    monkeypatch.setattr(sdk_ops, "CROWDED_PAUSE_S", 0.01)
+    cluster.fail("Watch", *[grpc.StatusCode.RESOURCE_EXHAUSTED] * 1000, text="full")
+    with pytest.raises(errors.TryLater, match="full"):
+        next(client.ops.watch(job=JOB))
+    cluster.fail("Watch")
+
+
 def test_a_watch_that_is_refused_is_not_repeated(client: Client, cluster: Cluster) -> None:
     cluster.fail("Watch", grpc.StatusCode.NOT_FOUND, text="job not found")
     with pytest.raises(errors.NotFound, match="job not found"):
