@@ -530,6 +530,34 @@ def test_follow_prints_lines_of_json(peloton: Terminal) -> None:
     assert told[5] == {"resume": "t2"}
 
 
+def test_follow_ends_however_the_id_is_spelled(peloton: Terminal) -> None:
+    event = ops.Event(key=f"job/{JOB}", shard="jobmgr/0", at=1.5, cause="X", facts=["JobEnded"])
+    peloton.cluster.streams = [
+        [ops.WatchResponse(resume="t0"), ops.WatchResponse(resume="t1", events=[event]), None]
+    ]
+    going = ops.WaitJobResponse(state="RUNNING")
+    peloton.cluster.waits = [going, ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    printed = peloton("follow", JOB.upper())
+    assert (printed.code, printed.err) == (0, f"job {JOB.upper()} has ended: SUCCEEDED\n")
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_follow_ends_where_nothing_is_left_to_resume(peloton: Terminal, left: int) -> None:
+    event = ops.Event(key=f"task/{JOB}", shard="jobmgr/0", at=1.5, cause="X", facts=["TaskEnded"])
+    delivered = [ops.WatchResponse(resume="t2", events=[event])] * left
+    peloton.cluster.streams = [[ops.WatchResponse(resume="t1"), *delivered, None]]
+    peloton.cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    printed = peloton("follow", JOB, "--resume", "t1")
+    assert (printed.code, printed.err) == (0, f"job {JOB} has ended: SUCCEEDED\n")
+    assert len(printed.out.splitlines()) == left
+
+
+def test_follow_does_not_call_a_pool_a_job(peloton: Terminal) -> None:
+    peloton.cluster.fail("Watch", grpc.StatusCode.NOT_FOUND, text="no pool /Nope")
+    printed = peloton("follow", "--pool", "/Nope")
+    assert printed == Printed(66, "", "no pool /Nope\n")
+
+
 @pytest.mark.parametrize("words", [(), (JOB, "--kind", "job"), ("--kind", "job", "--pool", "/x")])
 def test_follow_wants_one_question(peloton: Terminal, words: tuple[str, ...]) -> None:
     printed = peloton("follow", *words)
