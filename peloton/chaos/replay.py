@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, shrink
 from peloton.runtime.core.codec import Entry
@@ -150,7 +152,12 @@ def main() -> int:
     )
     options = parser.parse_args()
     is_seed = options.plan.isdigit()
-    plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
+    try:
+        plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
+    except OSError as error:
+        parser.error(f"{options.plan}: {error.strerror}")
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        parser.error(f"{options.plan}: no plan of a storm: {error}")
     failed = replay(plan, only=options.only)
     if failed is not None and options.shrink is not None:
         small = shrink(plan, failed.sort)
