@@ -142,7 +142,7 @@ def events(job: str, instance: int) -> None:
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 @click.option("-r", "--run", default="", help="Only this run, by its task id.")
-@click.option("-l", "--limit", "runs_max", default=0, help="Runs to print.")
+@click.option("-l", "--limit", "runs_max", type=COUNT, default=0, help="Runs to print.")
 def pod_events(job: str, instance: int, run: str, runs_max: int) -> None:
     """What happened to one INSTANCE of JOB, the newest first."""
     print_events(job, instance, run=run, runs_max=runs_max)
