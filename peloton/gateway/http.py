@@ -88,7 +88,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
         if not _is_loopback(_host_of(self.headers.get("Host", ""))):
             self._say(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
             return
-        path = target.path.rstrip("/")
+        path = target.path.rstrip("/") or "/"
         query = urllib.parse.parse_qs(target.query)
         known: dict[str, Callable[[], None]] = {
             "/health": lambda: self._condition(query, live=True),

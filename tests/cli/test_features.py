@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,17 @@ def test_a_daemon_that_is_alone_needs_no_word(tmp_path: Path) -> None:
     )
     printed = typed("features", "raise", "--config", str(config))
     assert printed.code == 64 and "raises the level itself" in printed.err
+
+
+def test_a_zookeeper_that_is_down_is_one_line(tmp_path: Path) -> None:
+    """In a process of its own: what kazoo logs goes to the last handler there is."""
+    config = tmp_path / "daemon.yaml"
+    config.write_text(
+        "cluster: a\njournal: {cassandra: {contacts: [127.0.0.1]}}\n"
+        "zookeeper: {hosts: ['127.0.0.1:1']}\nbackend: {simulated: {hosts: [{name: a}]}}\n"
+    )
+    line = [sys.executable, "-m", "peloton", "features", "show", "--config", str(config)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (69, "")
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("peloton features show: ZooKeeper at 127.0.0.1:1")
