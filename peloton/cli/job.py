@@ -59,7 +59,7 @@ def create(
     if bool(secret_path) != bool(secret_data):
         raise click.UsageError("both secret-path and secret-data must be provided")
     texts = {
-        "alreadyExists": "Job {id} already exists: {m}",
+        "alreadyExists": "Job {id} already exists",
         "invalidConfig": "Invalid job config: {m}",
         "invalidJobId": "Invalid job ID: {id}, message: {m}",
     }

@@ -190,7 +190,7 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     try:
         for folder, why in [
             ("file/x", f"{tmp_path / 'file'} is no folder"),
-            ("strange", "holds files of somebody else"),
+            ("strange", "holds files that Peloton did not make"),
             ("held", f"is held by the process with pid {os.getpid()}"),
             ("/proc/x", "/proc is not writable"),
         ]:

@@ -35,7 +35,7 @@ def spec(tmp_path: Path) -> Path:
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     file = tmp_path / "pool.yaml"
-    file.write_text("name: new\nresources: [{kind: cpu, reservation: 1, limit: 2, share: 1}]\n")
+    file.write_text("name: new\nresources: [{kind: cpu, limit: 2}, {kind: memory, limit: 2}, {kind: disk, limit: 2}]\n")
     return file
 
 
@@ -90,7 +90,7 @@ def test_job_create(peloton: Terminal, spec: Path) -> None:
         "jobId": {"value": JOB}
     }
     again = peloton("job", "create", "/hello", str(spec), "-i", JOB)
-    assert again == Printed(73, "", f"Job {JOB} already exists: job exists\n")
+    assert again == Printed(73, "", f"Job {JOB} already exists\n")
     bad = peloton("job", "create", "/hello", str(spec), "--jobID", "x")
     assert bad == Printed(65, "", "Invalid job ID: x, message: JobID must be valid UUID\n")
     lost = peloton("job", "create", "/nowhere", str(spec))
@@ -405,6 +405,14 @@ def test_a_key_given_twice_names_the_file(peloton: Terminal, spec: Path) -> None
     )  # fmt: skip
 
 
+def test_wait_names_an_exit_code_that_cannot_be_its_own(peloton: Terminal) -> None:
+    failed = ops.WaitJobResponse(state="FAILED", done=True, counts={"FAILED": 1}, exit_code=200)
+    peloton.cluster.waits = [failed]
+    printed = peloton("wait", JOB)
+    assert printed.code == 63
+    assert printed.err.splitlines()[0] == "its lowest failed instance ended with exit code 200"
+
+
 def test_wait_names_the_signal(peloton: Terminal) -> None:
     ended = ops.WaitJobResponse(state="FAILED", done=True, exit_code=139, signal="SIGSEGV")
     peloton.cluster.waits = [ended]
@@ -477,6 +485,37 @@ def test_wait_within_a_time(peloton: Terminal, monkeypatch: pytest.MonkeyPatch) 
     peloton.cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
     printed = peloton("wait", JOB, "--within", "50ms")
     assert (printed.code, printed.err) == (124, "the time is over; the job goes on\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        ("name: a", "cpu, memory, disk"),
+        ("name: a\nresources: [{kind: cpu, limit: 1}, {Kind: disk, limit: 1}]", "memory"),
+        ("name: a\nResources: [{kind: cpu}, {kind: memory}, {kind: disk}]", ""),
+    ],
+)
+def test_a_pool_in_which_nothing_can_run_is_pointed_out(
+    peloton: Terminal, content: str, missing: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pool.yaml").write_text(content)
+    printed = peloton("respool", "create", "/a", str(tmp_path / "pool.yaml"))
+    text = f"its limit of {missing} is 0: jobs that request it can never run there\n"
+    assert (printed.code, printed.err) == (0, text if missing else "")
+
+
+def test_help_names_what_there_is() -> None:
+    lines = {line.split()[0]: line for line in typed("--help").out.splitlines() if line.split()}
+    for noun in ("job", "task", "pod", "respool"):
+        text = lines[noun].rpartition(": ")[2]
+        there = typed(noun, "--help").out
+        for verb in text.strip(" .").split(", "):
+            assert f"\n  {verb} " in there, (noun, verb)
+    for verb in ("start", "restart"):
+        (line,) = [
+            line for line in typed("task", "--help").out.splitlines() if f"  {verb} " in line
+        ]
+        assert line.endswith("(not supported yet).")
 
 
 def test_story(peloton: Terminal) -> None:
