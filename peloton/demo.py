@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from peloton.cli.main import discard_stdout
+from peloton.cli import main as command_line
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 POOL = "/HelloWorldPool"
@@ -59,7 +59,7 @@ def main(args: Sequence[str] | None = None) -> int:
             return OF_SIGNAL + int(signalled.args[0])
         except BrokenPipeError:
             # The reader had enough (`| head`): as if SIGPIPE had ended the program.
-            discard_stdout()
+            command_line.discard_stdout()
             return OF_SIGNAL + signal.SIGPIPE
 
 

@@ -16,15 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, shrink
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import SHARD_KEY
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
-from peloton.runtime.simulation.plan import load_plan, save
+from peloton.runtime.simulation.plan import BAD_PLAN, load_plan, save
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key
 
@@ -156,7 +154,7 @@ def main() -> int:
         plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
     except OSError as error:
         parser.error(f"{options.plan}: {error.strerror}")
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except BAD_PLAN as error:
         parser.error(f"{options.plan}: no plan of a storm: {error}")
     failed = replay(plan, only=options.only)
     if failed is not None and options.shrink is not None:

@@ -18,6 +18,7 @@ from peloton.cli.ops import OPS_TEXTS, moment
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import as_yaml, command, hint, plain
 from peloton.cli.session import connected, refusal_texts
+from peloton.sdk.errors import PelotonError
 
 QUIET_S = 1.0
 """A resumed stream that is silent for so long may have delivered all events of its job."""
@@ -107,8 +108,11 @@ def with_pauses(stream: Iterator[Any]) -> Iterator[Any | None]:
         try:
             for message in stream:
                 came.put((message, None))
-        except BaseException as error:  # raised again where the stream is consumed
+        except PelotonError as error:  # raised again where the stream is consumed
             came.put((None, error))
+        except BaseException as error:
+            came.put((None, error))
+            raise
 
     threading.Thread(target=read, name="follow", daemon=True).start()
     while True:

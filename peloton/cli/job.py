@@ -46,7 +46,9 @@ job = LazyGroup(
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
 @click.option("--secret-path", default="", help="Where the tasks find the secret.")
 @click.option("--secret-data", default="", help="The secret, as text.")
-@click.option("--request-key", type=header_text, help="Repeat a create under its key: no second job is made.")
+@click.option(
+    "--request-key", type=header_text, help="Repeat a create under its key: no second job is made."
+)
 def create(
     respool: str, config: str, wanted_id: str, secret_path: str, secret_data: str,
     request_key: str | None,

@@ -35,7 +35,8 @@ def spec(tmp_path: Path) -> Path:
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     file = tmp_path / "pool.yaml"
-    file.write_text("name: new\nresources: [{kind: cpu, limit: 2}, {kind: memory, limit: 2}, {kind: disk, limit: 2}]\n")
+    kinds = ", ".join(f"{{kind: {kind}, limit: 2}}" for kind in ("cpu", "memory", "disk"))
+    file.write_text(f"name: new\nresources: [{kinds}]\n")
     return file
 
 

@@ -36,7 +36,8 @@ def serve(at: At) -> Decision | Rest:
     if not found:
         return WAITING
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)
-    return Decision(sends=sends, because=counted(len(found), "lot is admitted", many="lots are admitted"))
+    because = counted(len(found), "lot is admitted", many="lots are admitted")
+    return Decision(sends=sends, because=because)
 
 
 def settled(at: At) -> Decision | Rest:
