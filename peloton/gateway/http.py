@@ -92,7 +92,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
         if not _is_loopback(_host_of(self.headers.get("Host", ""))):
             self._send_text(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
             return
-        path = target.path.rstrip("/")
+        path = target.path.rstrip("/") or "/"
         query = urllib.parse.parse_qs(target.query)
         known: dict[str, Callable[[], None]] = {
             "/health": lambda: self._condition(query, live=True),

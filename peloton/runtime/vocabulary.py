@@ -29,6 +29,11 @@ def kind_of(name: Key) -> str:
     return name.partition("/")[0]
 
 
+def counted(count: int, one: str, *, many: str) -> str:
+    """A count with its noun, for reasons that people read."""
+    return f"{count} {one if count == 1 else many}"
+
+
 class Bits:
     """A set of members of a crowd, held as the bits of one integer; immutable, iterates ascending.
 

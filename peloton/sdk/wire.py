@@ -88,7 +88,14 @@ ONCE = How(repeat=False)
 
 def keyed(key: str | None) -> How:
     """A change that is safe to repeat: the server remembers what it answered to this key."""
+    if key and not _is_header_text(key):
+        raise errors.BadSpec("must be printable ASCII characters", field="request_key")
     return How(repeat=True, key=key or str(uuid.uuid4()))
+
+
+def _is_header_text(text: object) -> bool:
+    """Whether gRPC can send it as metadata."""
+    return isinstance(text, str) and text.isascii() and text.isprintable()
 
 
 class RpcCall(NamedTuple):
@@ -108,6 +115,9 @@ class Wire:
     ) -> None:
         self.timeout_s = timeout_s
         self._addresses = addresses
+        for name, text in login._asdict().items() if login else ():
+            if not _is_header_text(text):
+                raise errors.BadSpec("must be printable ASCII characters", field=name)
         self._login = login
         self._channels: dict[str, grpc.Channel] = {}
         self._reached: set[str] = set()

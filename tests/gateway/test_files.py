@@ -165,7 +165,8 @@ def test_health_version_and_metrics(deployment: Deployment) -> None:
     assert get(deployment, "/version")[0] == 200
     body = get(deployment, "/metrics")[1].decode()
     assert "peloton_healthy 1.0" in body
-    assert get(deployment, "/nothing")[0] == 404
+    assert get(deployment, "/nothing/")[:2] == (404, b"nothing at /nothing\n")
+    assert get(deployment, "/")[:2] == (404, b"nothing at /\n")
 
 
 class Ill:

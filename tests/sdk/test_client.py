@@ -54,6 +54,26 @@ def test_every_call_says_who_calls_whom(cluster: Cluster) -> None:
     assert "peloton-request-key" not in metadata
 
 
+def test_the_variable_names_the_cluster_of_a_client_without_an_address(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(cluster) as address:
+        monkeypatch.setenv("PELOTON_API", f"127.0.0.1:1,{address}")
+        with Client(timeout_s=60) as client:
+            assert client.pools.lookup("/hello") == POOL
+        monkeypatch.setenv("PELOTON_API", "127.0.0.1:1")
+        with Client(address, timeout_s=60) as client:
+            assert client.pools.lookup("/hello") == POOL, "an argument comes first"
+
+
+@pytest.mark.parametrize("wrong", ["schl\u00fcssel", "a\nb"])
+def test_what_cannot_be_sent_as_metadata_is_refused(client: Client, wrong: str) -> None:
+    with pytest.raises(errors.BadSpec, match="request_key: must be printable ASCII"):
+        client.jobs.create("/hello", {"name": "a"}, request_key=wrong)
+    with pytest.raises(errors.BadSpec, match="password: must be printable ASCII"):
+        Client("127.0.0.1:1", login=Login("ann", wrong))
+
+
 def test_roles_have_addresses_of_their_own() -> None:
     jobmgr, resmgr = Cluster(), Cluster()
     with serving(jobmgr) as one, serving(resmgr) as other:

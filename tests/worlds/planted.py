@@ -247,6 +247,11 @@ def search(fault: Planted, seeds_max: int = SEEDS_MAX) -> Found | None:
 
 def main(names: list[str]) -> int:
     """The table."""
+    unknown = [name for name in names if name not in PLANTED]
+    if unknown:
+        there = "\n  ".join(PLANTED)
+        print(f"no such fault: {', '.join(unknown)}; there are\n  {there}", file=sys.stderr)
+        return 2
     missed = 0
     for name in names or [*PLANTED]:
         begun = time.monotonic()

@@ -59,7 +59,7 @@ def test_folder_modes_and_input(daemon):
     task = "umask; pwd; echo $MESOS_SANDBOX; readlink /proc/self/fd/0; touch made; mkdir inner"
     daemon.launch("r-0-1", task)
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
-    box = daemon.runs.sandbox("r-0-1")
+    box = daemon.sandbox("r-0-1")
     assert daemon.output("r-0-1").split() == ["0022", str(box), str(box), "/dev/null"]
     modes = {path.name: path.stat().st_mode & 0o777 for path in [box, *box.iterdir()]}
     assert modes == {
@@ -157,7 +157,7 @@ def test_a_command_that_cannot_be_run_has_started_and_ended(daemon):
     kinds = [type(each) for each in daemon.log.reports if getattr(each, "run_id", "") == "r-0-1"]
     assert kinds == [RunStarted, KeeperRunEnded]
     assert daemon.log.next_report(RunStarted).at <= end.at
-    assert (daemon.runs.sandbox("r-0-1") / "stdout").read_bytes() == b""
+    assert (daemon.sandbox("r-0-1") / "stdout").read_bytes() == b""
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ def test_a_process_whose_pid_was_not_recorded_is_found_and_ended(daemon_of, fold
     """As if the keeper had been killed between the spawn and the record of it."""
     first = daemon_of(idle_s=30)
     first.launch("r-0-1", "sleep 60 & setsid sleep 60 & echo > ready; wait")
-    procs.until((first.runs.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    procs.until((first.sandbox("r-0-1") / "ready").exists, "the task is ready")
     procs.until(lambda: len(procs.marked(folder)) == 3, "all of its processes run")
     first.runs.close()
     kill_keeper(folder, procs)
@@ -253,13 +253,13 @@ def test_nothing_starts_and_no_end_is_lost_while_the_journal_cannot_be_written(
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, unlimited[1]))
     daemon.launch("r-1-1", "touch ran")
     procs.until((folder / "runs" / "r-1-1").exists, "the launch was read")
-    (daemon.runs.sandbox("r-0-1") / "go").touch()
+    (daemon.sandbox("r-0-1") / "go").touch()
     procs.until(lambda: not procs.alive(pid), "the first task has ended")
     assert not [each for each in daemon.log.reports if isinstance(each, KeeperRunEnded)]
     resource.prlimit(keeper, resource.RLIMIT_FSIZE, unlimited)
     assert daemon.end("r-0-1").exit_code == 9
     end = daemon.end("r-1-1")
     assert (end.outcome, end.reason) == ("LOST", "could not be started")
-    assert not (daemon.runs.sandbox("r-1-1") / "ran").exists()
+    assert not (daemon.sandbox("r-1-1") / "ran").exists()
     daemon.launch("r-2-1", "true")
     assert daemon.end("r-2-1").outcome == "SUCCEEDED"
