@@ -10,9 +10,10 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.checks import ledgers_equal_the_machines
+from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
-from tests.clusters import checks
-from tests.clusters.harness import World, spec
 
 
 def state(cluster: CheckedCluster) -> HostStates:
@@ -29,11 +30,11 @@ def test_a_backend_that_came_back_while_the_shard_was_away(away_s: float) -> Non
     cluster.run_for(away_s)
     assert state(cluster) == (HostStates.UNREACHABLE if away_s < 60 else HostStates.LOST)
     cluster.machines.cut_off.clear()
-    cluster.crash(cluster.sharding.shard_of(cluster.hosts[0]))
+    cluster.crash_shard(cluster.hosts[0])
     cluster.run_for(60.0)
     assert state(cluster) == HostStates.UP
     assert cluster.counts(job) == {"RUNNING": 2}
-    checks.ledgers_equal_the_machines(cluster)
+    ledgers_equal_the_machines(cluster)
 
 
 def test_a_backend_that_went_away_while_the_shard_was_away() -> None:
@@ -42,7 +43,7 @@ def test_a_backend_that_went_away_while_the_shard_was_away() -> None:
     job = cluster.create_job(job_spec(4))
     cluster.run_for(1.0)
     cluster.machines.cut_off[cluster.hosts[0]] = None
-    cluster.crash(cluster.sharding.shard_of(cluster.hosts[0]))
+    cluster.crash_shard(cluster.hosts[0])
     cluster.run_for(1.0)
     assert state(cluster) == HostStates.UNREACHABLE
     cluster.run_for(70.0)
@@ -56,7 +57,7 @@ def test_a_shard_that_dies_while_its_host_is_out_of_reach_keeps_counting() -> No
     cluster.cut(cluster.hosts[0])
     for _ in range(7):
         cluster.run_for(9.0)
-        cluster.crash(cluster.sharding.shard_of(cluster.hosts[0]))
+        cluster.crash_shard(cluster.hosts[0])
     assert state(cluster) == HostStates.LOST
 
 
@@ -71,9 +72,9 @@ def test_a_host_that_is_no_more_is_no_room_for_anybody() -> None:
     assert cluster.machines.used(gone) == Resources(), "what it ran is killed"
     reasons = {view.because for view in cluster.instances(job, 8) if view.state != "RUNNING"}
     assert all("2" not in reason for reason in reasons), reasons
-    placed = cluster.placers[0].index
+    placed = cluster.placers["d1"].placer.index
     assert int(placed.has_host.sum()) == 1, "the placer has heard of it"
-    cluster.crash(cluster.sharding.shard_of(gone))
+    cluster.crash_shard(gone)
     cluster.run_for(5.0)
     assert int(placed.has_host.sum()) == 1, "and does not again"
 
@@ -89,7 +90,7 @@ def test_kills_that_were_lost_with_the_shard_are_given_again() -> None:
     cluster.run_for(1.0)
     assert len(cluster.machines.running) == 2, "the order was lost"
     cluster.machines.cut_off.clear()
-    cluster.crash(cluster.sharding.shard_of(host))
+    cluster.crash_shard(host)
     cluster.run_for(1.0)
     assert not cluster.machines.running
 
@@ -99,13 +100,13 @@ def test_an_end_that_nobody_heard_has_its_own_time() -> None:
     cluster = CheckedCluster(hosts=1, setup=ClusterSetup(fates=lambda run: Fate(3.0)))
     job = cluster.create_job(job_spec(2))
     cluster.run_for(1.0)
-    began = cluster.now
+    began = cluster.world.now
     cluster.cut(cluster.hosts[0])
     cluster.run_for(30.0)
     cluster.mend(cluster.hosts[0])
     cluster.run_until(cluster.over, within_s=5.0)
     ends = [view.ended_at for view in cluster.instances(job, 2)]
     assert all(began + 1.9 < at < began + 2.2 for at in ends if at), (began, ends)
-    cluster.crash(cluster.sharding.shard_of(job))
+    cluster.crash_shard(job)
     cluster.run_for(5.0)
     assert [view.ended_at for view in cluster.instances(job, 2)] == ends

@@ -145,7 +145,7 @@ def _unnamed(named: Any) -> Any:
 
 
 # What storms do not find, and where it is found instead: parcels received twice (test_network.py),
-# a job without re-sends (test_nemeses.py: it takes two slices), a service that is registered late
+# a service that is registered late
 # and gets its name with the next view only (tests/adapters/test_daemon_wiring.py), crowds that
 # change during a checkpoint and deletions that are not folded (tests/core). Reports sent once,
 # orphans that are not killed and dropped refusals were searched for over a hundred seeds, and heal
@@ -154,7 +154,7 @@ PLANTED: dict[str, Planted] = {
     "answered before it is written": Planted(ShardShell, "_pump", _answers_early),
     "sent before it is written": Planted(ShardShell, "_pump", _sends_early),
     "a frame without its condition": Planted(
-        memory_rows.MemoryRows, "_conditional", _unconditional, seed=7
+        memory_rows.MemoryRows, "_conditional", _unconditional, seed=8
     ),
     "nothing is owed after a recovery": Planted(SendResolver, "recover", _nothing, seed=1),
     "nothing is sent again": Planted(Shard, "_resend_due", _nothing),
@@ -164,6 +164,7 @@ PLANTED: dict[str, Planted] = {
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
     "tasks send nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts send nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),
+    "jobs send nothing again": Planted(_Kind("job"), "owed", lambda _: lambda state: (), seed=38),
     "lost wishes are not repeated": Planted(
         _Kind("slice"), "recall_s", lambda _: lambda notes: None, seed=11
     ),

@@ -38,7 +38,6 @@ from peloton.chaos.cluster.cluster import (
     job_spec,
 )
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
-from peloton.runtime.simulation.sends import SendFaults
 from peloton.runtime.vocabulary import Absent, Key, Refused
 
 
@@ -149,9 +148,10 @@ def test_no_host_that_fits_is_said_with_the_reason() -> None:
 
 
 def test_launches_that_hosts_refuse_find_another_host() -> None:
-    """Two placers propose the same room at the same moment; the hosts alone grant it."""
-    cluster = CheckedCluster(daemons=2, hosts=4, setup=ClusterSetup(fates=lambda run: Fate(3.0)))
-    cluster.world.sends.faults = SendFaults(delay_s=0.5)
+    """Three placers propose the same room at the same moment; the hosts alone grant it."""
+    cluster = CheckedCluster(daemons=3, hosts=4, setup=ClusterSetup(fates=lambda run: Fate(3.0)))
+    for service in cluster.placers.values():
+        service.placer.index.take_part(0, 1)  # otherwise each begins with hosts of its own
     specs = [job_spec(5) for _ in range(6)]
     orders = [cluster.order(job_id(f"j{n}"), CreateJob(each)) for n, each in enumerate(specs)]
     cluster.run_until(cluster.over)
@@ -195,7 +195,7 @@ def room_is_real(cluster: CheckedCluster, host: Key) -> bool:
 
 
 def test_overrides_come_in_pieces() -> None:
-    cluster = CheckedCluster()
+    cluster = CheckedCluster(hosts=20)
     job = job_id("pieces")
     own = TaskConfig(resources=Resources(2 * UNIT, UNIT), command=Command("own"))
     default = TaskConfig(resources=NEED, command=Command("x"))

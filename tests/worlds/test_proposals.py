@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
-from tests.clusters.harness import World, spec
 
 
 def test_proposals_land_by_what_hosts_show_and_not_by_a_timer() -> None:
     cluster = CheckedCluster(hosts=3, setup=ClusterSetup(fates=lambda run: Fate(None)))
-    index = cluster.placers[0].index
+    index = cluster.placers["d1"].placer.index
     index._flights.keep_s = math.inf
     job = cluster.create_job(job_spec(9))
     cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 9}, within_s=5.0)

@@ -45,7 +45,7 @@ CLIENT = "c1"
 class CheckedCluster(SimulatedCluster):
     """A cluster that is ready, with its checks. Its pool is `STORM_POOL`, as large as all hosts.
 
-    `checked=False` leaves the checks out: for tests that count, and for very large jobs.
+    `ClusterSetup(checked=False)` leaves the checks out: for tests that count, and for large jobs.
     """
 
     def __init__(
@@ -56,10 +56,9 @@ class CheckedCluster(SimulatedCluster):
         hosts: int = 3,
         sizes: Mapping[str, int] = SIZES,
         setup: ClusterSetup = ClusterSetup(),  # noqa: B008
-        checked: bool = True,
     ) -> None:
         super().__init__(seed=seed, daemons=daemons, hosts=hosts, sizes=sizes, setup=setup)
-        self.checks = ClusterChecks(self) if checked else None
+        self.checks = ClusterChecks(self) if setup.checked else None
         if self.checks is not None:
             self._scan = self.checks.core.scan
         else:

@@ -314,29 +314,29 @@ def outcomes_are_true(cluster: SimulatedCluster) -> None:
     """
     history = cluster.clients.history
     for job in dict.fromkeys(each.job for each in history if each.what is Asked.CREATE):
-        shown = _answer(cluster, job, GetJob())
+        shown = _answer(cluster, job, query=GetJob())
         if not isinstance(shown, JobView):
             continue
         views: list[InstanceView] = []
         for number in range(slices_of(shown.summary.instances)):
             every = ListInstances(0, shown.summary.instances)
-            part = _answer(cluster, slice_key(job.partition("/")[2], number), every)
+            part = _answer(cluster, slice_key(job.partition("/")[2], number), query=every)
             views += part if isinstance(part, tuple) else ()
         states = Counter(view.state for view in views)
         if dict(shown.summary.counts) != dict(states):
             text = f"it counts {shown.summary.counts}, its instances are {dict(states)}"
             raise Contradiction(f"R11 {job}: {text}")
         for view in views:
-            _ended_in_truth(cluster, job, view)
+            _ended_in_truth(cluster, job, view=view)
 
 
-def _answer(cluster: SimulatedCluster, to: Key, query: Query) -> Any:
+def _answer(cluster: SimulatedCluster, to: Key, *, query: Query) -> Any:
     operation = cluster.clients.command("checks", to, message=query)
     cluster.world.run_until(lambda: operation.known, within_s=ANSWER_S_MAX)
     return operation.answer
 
 
-def _ended_in_truth(cluster: SimulatedCluster, job: Key, view: InstanceView) -> None:
+def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) -> None:
     if view.state not in ("SUCCEEDED", "FAILED"):
         return
     run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"

@@ -52,6 +52,8 @@ class ClusterSetup(NamedTuple):
     finished_jobs_max: int = FINISHED_JOBS_MAX
     furnish_s_max: float = 0.0
     host_capacity: Resources = HOST_CAPACITY
+    checked: bool = True
+    """Whether a `CheckedCluster` makes its checks."""
 
 
 class SimulatedCluster:

@@ -74,9 +74,7 @@ class FaultySends:
                     sent.append(envelope)
         return sent
 
-    def _is_late(
-        self, daemon: SimulatedDaemon, envelope: Envelope, *, stamp: Stamp | None
-    ) -> bool:
+    def _is_late(self, daemon: SimulatedDaemon, envelope: Envelope, *, stamp: Stamp | None) -> bool:
         """Whether it is sent later: it is delayed itself, or must not overtake one that is."""
         assert daemon.process is not None
         source = stamp if stamp is not None else envelope.sender

@@ -20,7 +20,7 @@ from peloton.runtime.simulation.storms import Fault, LastingFault, Storm
 SHARE = 0.15
 """The share of storms that have each of these faults."""
 STRENGTHS = (0.2, 0.5, 1.0)
-DROPPED_SHARE = 0.08
+DROPPED_SHARE = 0.1
 """Of the frames of a storm at full strength, those behind which their shard ends."""
 
 
