@@ -193,7 +193,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "services do not get their names": Planted(RoutingTable, "named", _unnamed, seed=245),
     "free resources are not checked": Planted(
-        Resources, "fits", lambda _: lambda need, room: 1000, seed=2
+        Resources, "fits", lambda _: lambda need, room: 1000, seed=1
     ),
 }
 
