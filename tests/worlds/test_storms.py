@@ -30,7 +30,9 @@ from peloton.runtime.core.digest import digest
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.scan import Maker
 from peloton.runtime.simulation.sends import SendFaults
+from peloton.runtime.simulation.world import NotReached
 from peloton.runtime.vocabulary import Refused
+from tests.worlds.planted import JOBS_SEND_NOTHING_AGAIN, planted
 
 REACHED_S_MAX = 180.0
 """Virtual time after the faults within which all must be over: a slow re-send takes 30 s."""
@@ -134,15 +136,27 @@ def test_a_shard_may_end_at_any_frame_of_a_life(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_job_of_many_slices_in_a_storm(seed: int) -> None:
     """Sets of a thousand are split by every loss and put together again."""
+    _many_slices(seed)
+
+
+def test_a_job_of_many_slices_that_sends_nothing_again_is_found() -> None:
+    """The storm is strong enough to tell a wrong job from a right one."""
+    with planted(JOBS_SEND_NOTHING_AGAIN), pytest.raises(NotReached):
+        for seed in range(1, 11):
+            _many_slices(seed)
+
+
+def _many_slices(seed: int) -> None:
     setup = ClusterSetup(
         fates=lambda run: Fate(1.0 + zlib.crc32(run.encode()) % 3),
         host_capacity=Resources(300 * UNIT, 10**12, 10**12, 0),
     )
-    cluster = CheckedCluster(daemons=2, hosts=10, seed=seed, setup=setup)
+    sizes = {"jobmgr": 8, "resmgr": 1, "hostmgr": 2}  # so that slices live apart from their job
+    cluster = CheckedCluster(daemons=2, hosts=10, seed=seed, sizes=sizes, setup=setup)
     plan, job = random.Random(seed), job_id("j")
 
     def storm() -> None:
-        cluster.world.sends.faults = SendFaults(drop=0.2, repeat=0.2, delay_s=0.5)
+        cluster.world.sends.faults = SendFaults(drop=0.4, repeat=0.2, delay_s=0.5)
         for _ in range(4):
             cluster.run_for(1.0)
             for shard in plan.sample([*cluster.world.shards()], 2):
