@@ -10,6 +10,8 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
+# They need files of the checkout that a wheel does not have: examples/.
+NOT_IN_WHEEL = (("peloton", "demo"),)
 
 
 class BuildWithProtos(build_py):
@@ -21,6 +23,11 @@ class BuildWithProtos(build_py):
         self.packages = self.distribution.packages = find_packages(str(ROOT), include=["peloton*"])
         self.__dict__.pop("data_files", None)
         super().run()
+
+    def find_package_modules(self, package, package_dir):
+        """The modules of a package that are built."""
+        found = super().find_package_modules(package, package_dir)
+        return [module for module in found if module[:2] not in NOT_IN_WHEEL]
 
 
 setup(cmdclass={"build_py": BuildWithProtos})

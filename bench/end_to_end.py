@@ -128,8 +128,8 @@ class Bench:
         messages = entries = 0
         for group, count in ALONE_SHARDS.items():
             for number in range(count):
-                look = self.root.region.inspect(ShardId(group, number), _counts)
-                more = look.result(WAIT_S)
+                future = self.root.region.inspect(ShardId(group, number), _counts)
+                more = future.result(WAIT_S)
                 messages, entries = messages + more[0], entries + more[1]
         return messages, entries
 

@@ -66,9 +66,9 @@ class Far:
     """The other process."""
 
     def __init__(self, mode: str, tls: Tls | None) -> None:
-        words = [sys.executable, far.__file__, mode, *map(str, tls[:3] if tls else ())]
+        command = [sys.executable, far.__file__, mode, *map(str, tls[:3] if tls else ())]
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().strip()
@@ -166,26 +166,26 @@ class ShellSide:
         """To whom envelopes go."""
         self._ref, self._threads = far.begin(far.HERE, self._exchange, other=self.far.address)
         until = time.monotonic() + WAIT_S_MAX
-        while not isinstance(self.heard(), int):
+        while not isinstance(self.received(), int):
             if time.monotonic() > until:
                 raise SystemExit("the peers do not meet")
             time.sleep(0.01)
 
-    def heard(self) -> Any:
-        """How many envelopes arrived there so far: asked behind all that was told before."""
+    def received(self) -> Any:
+        """How many envelopes arrived there: the query goes behind all that was sent before."""
         return self._ask(ListInstances(0, 0)).result(WAIT_S_MAX)
 
     def envelopes(self, count: int, *, batch: int) -> Took:
         """So many, as shards send them: some to one place at a time."""
-        before = self.heard()
+        before = self.received()
         parts = [range(at, min(at + batch, count)) for at in range(0, count, batch)]
         letters = [_outbound(part)._replace(peer=self.peer) for part in parts]
         with self.far.counted() as took:
             for letter in letters:
                 send(self._ref, letter)
-            heard = self.heard() - before
-        if heard != count:
-            raise SystemExit(f"{heard} of {count} envelopes arrived")
+            arrived = self.received() - before
+        if arrived != count:
+            raise SystemExit(f"{arrived} of {count} envelopes arrived")
         return took[0]
 
     def asks(self, count: int) -> list[float]:
@@ -208,8 +208,8 @@ class ShellSide:
 
     def _ask(self, query: ListInstances) -> Future[Any]:
         future: Future[Any] = Future()
-        asked: Any = query
-        envelope = Envelope(Key(f"slice/{JOB}/0"), asked, reply_to=future)
+        sent: Any = query
+        envelope = Envelope(Key(f"slice/{JOB}/0"), sent, reply_to=future)
         send(self._ref, Outbound(far.FAR, 1, ShardId("jobmgr", 3), [envelope]))
         return future
 
@@ -241,14 +241,14 @@ def _outbound(numbers: range) -> Outbound:
 # ---- the tables ----
 
 
-def streams(sides: dict[str, RawSide], asked: argparse.Namespace) -> Iterator[str]:
+def streams(sides: dict[str, RawSide], chosen: argparse.Namespace) -> Iterator[str]:
     """Bare frames."""
-    for size_bytes in asked.sizes:
+    for size_bytes in chosen.sizes:
         # Few of the large ones: what counts is that the window turns over many times.
-        count = max(1, min(asked.frames, asked.frames * 4096 // size_bytes) // far.WINDOW)
+        count = max(1, min(chosen.frames, chosen.frames * 4096 // size_bytes) // far.WINDOW)
         count *= far.WINDOW
         took: dict[str, list[Took]] = defaultdict(list)
-        for name, side in _turns(sides, asked.pairs):
+        for name, side in _turns(sides, chosen.pairs):
             took[name].append(side.frames(count, size_bytes=size_bytes))
         for name, some in took.items():
             wall_s, used_s = sum(t.wall_s for t in some), sum(t.cpu_s for t in some)
@@ -261,28 +261,28 @@ def streams(sides: dict[str, RawSide], asked: argparse.Namespace) -> Iterator[st
         yield _rates(took)
     trips: dict[str, list[list[float]]] = defaultdict(list)
     took = defaultdict(list)
-    for name, side in _turns(sides, asked.pairs):
+    for name, side in _turns(sides, chosen.pairs):
         with side.far.counted() as some:
-            trips[name].append(side.trips(asked.trips))
+            trips[name].append(side.trips(chosen.trips))
         took[name] += some
     yield from _latencies("frame, there and back", trips)
-    yield from _single(took, count=2 * asked.trips * asked.pairs)
+    yield from _single(took, count=2 * chosen.trips * chosen.pairs)
 
 
-def shells(sides: dict[str, ShellSide], asked: argparse.Namespace) -> Iterator[str]:
+def shells(sides: dict[str, ShellSide], chosen: argparse.Namespace) -> Iterator[str]:
     """Envelopes and asks."""
-    for batch in asked.batches:
+    for batch in chosen.batches:
         took: dict[str, list[Took]] = defaultdict(list)
-        for name, side in _turns(sides, asked.pairs):
-            took[name].append(side.envelopes(asked.envelopes, batch=batch))
-        yield from _envelopes(f"by {batch}", took, count=asked.envelopes)
+        for name, side in _turns(sides, chosen.pairs):
+            took[name].append(side.envelopes(chosen.envelopes, batch=batch))
+        yield from _envelopes(f"by {batch}", took, count=chosen.envelopes)
     took = defaultdict(list)
-    for name, side in _turns(sides, asked.pairs):
-        took[name].append(side.many_asks(asked.asks))
-    yield from _envelopes(f"asks, {OUTSTANDING} at once", took, count=asked.asks)
+    for name, side in _turns(sides, chosen.pairs):
+        took[name].append(side.many_asks(chosen.asks))
+    yield from _envelopes(f"asks, {OUTSTANDING} at once", took, count=chosen.asks)
     trips: dict[str, list[list[float]]] = defaultdict(list)
-    for name, side in _turns(sides, asked.pairs):
-        trips[name].append(side.asks(asked.trips))
+    for name, side in _turns(sides, chosen.pairs):
+        trips[name].append(side.asks(chosen.trips))
     yield from _latencies("ask and answer", trips)
 
 
@@ -324,8 +324,8 @@ def _turns(sides: dict[str, Any], pairs: int) -> Iterator[tuple[str, Any]]:
         yield from [*sides.items()][:: 1 if turn % 2 == 0 else -1]
 
 
-def run(asked: argparse.Namespace) -> Iterator[str]:
-    """Lines, as they are found out."""
+def run(chosen: argparse.Namespace) -> Iterator[str]:
+    """Lines, each when it is measured."""
     with contextlib.ExitStack() as stack:
         made = stack.enter_context(tempfile.TemporaryDirectory(prefix="peloton-bench-"))
         yield from machine(Path(made))
@@ -333,15 +333,15 @@ def run(asked: argparse.Namespace) -> Iterator[str]:
         raw = {name: RawSide(tls) for name, tls in ways.items()}
         for side in raw.values():
             stack.callback(side.close)
-        yield from streams(raw, asked)
+        yield from streams(raw, chosen)
         above = {name: ShellSide(tls) for name, tls in ways.items()}
         for each in above.values():
             stack.callback(each.close)
-        yield from shells(above, asked)
+        yield from shells(above, chosen)
 
 
-def options(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What was asked for."""
+def options(args: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 4096, 65536, 262144])
     parser.add_argument("--frames", type=int, default=12_800, help="of 4 KB or less, in one turn")
@@ -350,7 +350,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--asks", type=int, default=5_000, help="in one turn")
     parser.add_argument("--trips", type=int, default=1_000, help="in one turn")
     parser.add_argument("--pairs", type=int, default=5, help="how often each has its turn")
-    return parser.parse_args(words)
+    return parser.parse_args(args)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ from peloton.backends.simulated import DURATION_VARIABLE  # noqa: E402
 CALL_S_MAX = 30.0
 END_S_MAX = 300.0
 LOAD_THREADS = 8
-LOOK_S = 1.0
+POLL_S = 1.0
 WARM_UP = 100
 SHARDS = "jobmgr=128,resmgr=1,hostmgr=64"
 QUICK_S = 0.2
@@ -68,20 +68,20 @@ class Ran(NamedTuple):
     start_s: list[float]  # from the first create of the load to each start
     starts_per_s: float
     frames: int
-    resident_bytes: int  # more than before, with all tasks running; 0: nobody looked
+    resident_bytes: int  # more than before, with all tasks running; 0: not measured
     of: Counter[str]  # tasks by the daemon that owns them
 
 
 class Load:
-    """The client: creates at all daemons by turns, waits, and looks what became of it."""
+    """The client: creates at all daemons by turns, waits, and reads what became of it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._turns = itertools.cycle(cluster.daemons)
         self._tasks = 0
 
-    def run(self, jobs: int, size: int, *, duration_s: float, look: bool = False) -> Ran:
-        """So many jobs to their end; `look` at memory while all of it runs."""
+    def run(self, jobs: int, size: int, *, duration_s: float, memory_too: bool = False) -> Ran:
+        """So many jobs to their end; `memory_too`: measured while all of it runs."""
         cluster, memory = self._cluster, 0
         frames = cluster.frames()
         resident, before = cluster.resident_bytes(), cluster.used()
@@ -89,7 +89,7 @@ class Load:
         with ThreadPoolExecutor(LOAD_THREADS) as pool:
             some = list(itertools.islice(self._turns, jobs))
             ids = list(pool.map(lambda daemon: self.create(daemon, size, duration_s), some))
-        if look:
+        if memory_too:
             self._wait(("RUNNING", "SUCCEEDED"), self._tasks + jobs * size)
             memory = cluster.resident_bytes() - resident
             time.sleep(duration_s)
@@ -109,8 +109,8 @@ class Load:
 
     def create(self, daemon: Daemon, size: int, duration_s: float) -> str:
         """One job; its id."""
-        asked = job_pb2.CreateRequest(config=self._config(size, duration_s))
-        answer = daemon.jobs.Create(asked, timeout=CALL_S_MAX)
+        request = job_pb2.CreateRequest(config=self._config(size, duration_s))
+        answer = daemon.jobs.Create(request, timeout=CALL_S_MAX)
         if answer.HasField("error"):
             raise SystemExit(f"{daemon.name}: {answer.error}")
         return str(answer.jobId.value)
@@ -129,9 +129,9 @@ class Load:
         self._wait(("SUCCEEDED",), self._tasks)
         for job_id in ids:
             for daemon in self._cluster.daemons:
-                asked = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
+                request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
                 begun = time.perf_counter()
-                answer = daemon.jobs.Get(asked, timeout=CALL_S_MAX)
+                answer = daemon.jobs.Get(request, timeout=CALL_S_MAX)
                 found[f"Get {self._relation(daemon, job_id)}"].append(time.perf_counter() - begun)
                 if answer.jobInfo.runtime.state != job_pb2.SUCCEEDED:
                     raise SystemExit(f"job {job_id}: {answer}")
@@ -150,7 +150,7 @@ class Load:
         return config
 
     def _wait(self, states: Sequence[str], count: int) -> None:
-        """Until so many tasks are there. Seldom looked at: a look asks every shard."""
+        """Until so many tasks are there. Read seldom: a listing queries every shard."""
 
         def there() -> bool:
             found = self._cluster.daemons[0].instances()
@@ -159,12 +159,12 @@ class Load:
             return sum(found.get(state, 0) for state in states) >= count
 
         what = f"{self._cluster.shape}: {count} tasks {' or '.join(states)}"
-        until(there, what, limit_s=END_S_MAX, again_s=LOOK_S)
+        until(there, what, limit_s=END_S_MAX, again_s=POLL_S)
 
     def _starts(self, job_id: str) -> Iterator[tuple[float, str]]:
         """When each task started, by its own stamp, and as which run."""
-        asked = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=EVER)
-        listed = self._cluster.daemons[0].tasks.List(asked, timeout=CALL_S_MAX)
+        request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id), range=EVER)
+        listed = self._cluster.daemons[0].tasks.List(request, timeout=CALL_S_MAX)
         for number, task in listed.result.value.items():
             run = task.runtime.mesosTaskId.value
             if not task.runtime.startTime:
@@ -175,36 +175,36 @@ class Load:
 # ---- one cluster ----
 
 
-def measure(cluster: Cluster, asked: argparse.Namespace) -> Iterator[tuple[str, Figures]]:
+def measure(cluster: Cluster, chosen: argparse.Namespace) -> Iterator[tuple[str, Figures]]:
     """Lines, and the figures that ratios are made of."""
     load = Load(cluster)
     load.run(1, WARM_UP, duration_s=QUICK_S)
-    load.run(asked.warm_up, 1, duration_s=QUICK_S)
+    load.run(chosen.warm_up, 1, duration_s=QUICK_S)
     before = cluster.used()
-    time.sleep(asked.idle_s)
+    time.sleep(chosen.idle_s)
     idle = cluster.used().since(before)
     shares = {name: s / idle.at_s for name, s in idle.cpu_s.items() if name != "client"}
-    told = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
-    yield f"idle, of a core: {told}", {"idle": sum(_daemons(cluster, idle))}
-    several = load.run(asked.jobs, asked.size, duration_s=asked.duration_s, look=True)
+    shown = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+    yield f"idle, of a core: {shown}", {"idle": sum(_daemons(cluster, idle))}
+    several = load.run(chosen.jobs, chosen.size, duration_s=chosen.duration_s, memory_too=True)
     yield (
-        _told(cluster, several, f"{asked.jobs} jobs of {asked.size}"),
+        _line(cluster, several, f"{chosen.jobs} jobs of {chosen.size}"),
         _figures(cluster, several, "batch"),
     )
     per_task = several.resident_bytes / several.starts
     yield f"memory: {per_task:,.0f} B more for each running task, all daemons", {"memory": per_task}
-    singles = load.run(asked.singles, 1, duration_s=QUICK_S)
+    singles = load.run(chosen.singles, 1, duration_s=QUICK_S)
     yield (
-        _told(cluster, singles, f"{asked.singles} jobs of 1"),
+        _line(cluster, singles, f"{chosen.singles} jobs of 1"),
         _figures(cluster, singles, "single"),
     )
-    for name, took in sorted(load.latencies(asked.calls).items()):
+    for name, took in sorted(load.latencies(chosen.calls).items()):
         yield f"{name:<13} {spread(took)} ({len(took)} calls)", {name: quantile(took, 0.5)}
     owned = ", ".join(f"{name} {count}" for name, count in sorted(cluster.shards().items()))
     yield f"shards: {owned}", {}
 
 
-def _told(cluster: Cluster, ran: Ran, what: str) -> str:
+def _line(cluster: Cluster, ran: Ran, what: str) -> str:
     per_task = {name: s / ran.starts * 1e3 for name, s in ran.used.cpu_s.items()}
     names = [daemon.name for daemon in cluster.daemons]
     each = ", ".join(
@@ -235,18 +235,18 @@ def _daemons(cluster: Cluster, used: Used) -> Iterator[float]:
 # ---- all of them ----
 
 
-def run(asked: argparse.Namespace) -> Iterator[str]:
+def run(chosen: argparse.Namespace) -> Iterator[str]:
     """Clusters by turns, each from nothing; then ratios."""
-    shapes = shapes_of(asked.shapes)
+    shapes = shapes_of(chosen.shapes)
     found: dict[Shape, list[Figures]] = defaultdict(list)
-    sizes = Sizes(asked.hosts, parse_shards(asked.shards))
+    sizes = Sizes(chosen.hosts, parse_shards(chosen.shards))
     with contextlib.ExitStack() as stack:
         made = stack.enter_context(tempfile.TemporaryDirectory(prefix="peloton-bench-"))
-        outside = stack.enter_context(servers.outside(asked, Path(made)))
+        outside = stack.enter_context(servers.outside(chosen, Path(made)))
         yield from machine(Path(made))
-        for turn in range(asked.pairs):
+        for turn in range(chosen.pairs):
             for shape in shapes if turn % 2 == 0 else reversed(shapes):
-                folder = Path(made) / f"{asked.name}_{turn}_{shape.journal}_{shape.daemons}"
+                folder = Path(made) / f"{chosen.name}_{turn}_{shape.journal}_{shape.daemons}"
                 folder.mkdir()
                 with contextlib.closing(
                     Cluster(shape, sizes, outside=outside, folder=folder)
@@ -255,7 +255,7 @@ def run(asked: argparse.Namespace) -> Iterator[str]:
                     cluster.begin()
                     yield f"{shape}  ready after {time.perf_counter() - begun:.1f} s"
                     figures: Figures = {}
-                    for line, some in measure(cluster, asked):
+                    for line, some in measure(cluster, chosen):
                         yield f"{shape}  {line}"
                         figures |= some
                     found[shape].append(figures)
@@ -271,8 +271,8 @@ def compare(found: Mapping[Shape, Sequence[Figures]]) -> Iterator[str]:
                 yield f"# {shape} / {base}  {name}: {ratio(both)}"
 
 
-def options(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What was asked for."""
+def options(args: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
     add("--shapes", nargs="+", default=["sqlite", "cassandrax1", "cassandrax2"])
@@ -288,7 +288,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--pairs", type=int, default=2, help="how often each shape has its turn")
     add("--name", default="bench_fleet", help="of clusters and keyspaces; each is made anew")
     servers.options(parser, zookeeper=True)
-    return parser.parse_args(words)
+    return parser.parse_args(args)
 
 
 if __name__ == "__main__":

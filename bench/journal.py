@@ -160,7 +160,7 @@ class Store:
         return written_bytes(self._server_pid or os.getpid())
 
 
-def told(store: str, case: Case, took: Sequence[Took], *, body_bytes: int) -> str:
+def line_of(store: str, case: Case, took: Sequence[Took], *, body_bytes: int) -> str:
     """One line of the table."""
     rounds = [each_s for some in took for each_s in some.rounds_s]
     frames = len(rounds) * case.shards
@@ -186,7 +186,7 @@ def compare(stores: Sequence[Store], case: Case, *, rounds: int, pairs: int) -> 
         for store in stores if turn % 2 == 0 else reversed(stores):
             took[store.name].append(store.run(case, body=body, rounds=rounds))
     for store in stores:
-        yield told(store.name, case, took[store.name], body_bytes=len(body))
+        yield line_of(store.name, case, took[store.name], body_bytes=len(body))
     base, other = (took[store.name] for store in stores)
     both = [*zip(other, base, strict=True)]
     p50 = [(quantile(a.rounds_s, 0.5), quantile(b.rounds_s, 0.5)) for a, b in both]
@@ -195,14 +195,14 @@ def compare(stores: Sequence[Store], case: Case, *, rounds: int, pairs: int) -> 
 
 
 @contextlib.contextmanager
-def open_stores(asked: argparse.Namespace, folder: Path) -> Iterator[list[Store]]:
+def open_stores(chosen: argparse.Namespace, folder: Path) -> Iterator[list[Store]]:
     """Both, empty or as an earlier run left them."""
-    shards = max(asked.shards)
+    shards = max(chosen.shards)
     with contextlib.ExitStack() as stack:
-        outside = stack.enter_context(servers.outside(asked, folder))
+        outside = stack.enter_context(servers.outside(chosen, folder))
         local = SqliteJournal(folder / "journal.sqlite")
         stack.callback(local.close)
-        rows = CassandraRows.open(servers.keyspace(outside, asked.keyspace))
+        rows = CassandraRows.open(servers.keyspace(outside, chosen.keyspace))
         far = FencedRows(rows, process=os.urandom(16))
         stack.callback(far.close)
         yield [
@@ -211,20 +211,20 @@ def open_stores(asked: argparse.Namespace, folder: Path) -> Iterator[list[Store]
         ]
 
 
-def run(asked: argparse.Namespace) -> Mapping[str, int]:
+def run(chosen: argparse.Namespace) -> Mapping[str, int]:
     """Everything; how many frames each store has of this run."""
     with tempfile.TemporaryDirectory(prefix="peloton-bench-") as name:
         folder = Path(name)
-        with open_stores(asked, folder) as stores:
+        with open_stores(chosen, folder) as stores:
             print(*machine(folder), sep="\n")
-            for case in itertools.starmap(Case, itertools.product(asked.shards, asked.facts)):
-                for line in compare(stores, case, rounds=asked.rounds, pairs=asked.pairs):
+            for case in itertools.starmap(Case, itertools.product(chosen.shards, chosen.facts)):
+                for line in compare(stores, case, rounds=chosen.rounds, pairs=chosen.pairs):
                     print(line, flush=True)
             return {store.name: store.check() for store in stores}
 
 
-def options(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What was asked for."""
+def options(args: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--shards", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--facts", type=int, nargs="+", default=[1, 10, 100], help="in a frame")
@@ -232,7 +232,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5, help="how often each store has its turn")
     parser.add_argument("--keyspace", default=KEYSPACE)
     servers.options(parser, zookeeper=False)
-    return parser.parse_args(words)
+    return parser.parse_args(args)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, nargs="*", default=[1_000, 10_000, 50_000])
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
+    chosen = parser.parse_args()
     cases: dict[str, Callable[[], list[list[tuple[Key | None, Message]]]]] = {
         "1000 members, pack": lambda: wishes([SMALL], 1000, 50, 1),
         "1000 members, pack, 100 shapes": lambda: wishes(SHAPES, 1000, 50, 1),
@@ -107,14 +107,14 @@ def main() -> None:
             call for n in range(40) for call in wishes([SMALL], 1000 if n % 4 == 0 else 1, 1, 1)
         ],
     }
-    for count in asked.hosts:
+    for count in chosen.hosts:
         summaries = hosts(count)
         begun = time.perf_counter()
         placer(summaries)
-        print(f"{count:,} hosts: snapshot heard in {(time.perf_counter() - begun) * 1e3:.0f} ms")
+        print(f"{count:,} hosts: snapshot read in {(time.perf_counter() - begun) * 1e3:.0f} ms")
         for name, make in cases.items():
             calls = make()
-            took, placed = min(run(summaries, calls) for _ in range(asked.rounds))
+            took, placed = min(run(summaries, calls) for _ in range(chosen.rounds))
             each_us = took / max(1, sum(map(len, calls))) * 1e6
             print(
                 f"  {name:<32} {placed / took:>12,.0f} placements/s {each_us:>9.1f} us a wish"

@@ -24,7 +24,24 @@ HOST_NAME_PREFIX = "peloton-mesos-agent"
 RECEIVE_MAX_BYTES = 64 * 1024 * 1024
 HOSTS_MAX = 50_000
 PORT_MAX = 65_535
-SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class SettingsLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """A safe loader that refuses a key that is given twice."""
+
+
+def _mapping(loader: Any, node: Any) -> dict[Any, Any]:
+    key = yaml_limits.duplicate_key(node)
+    if key is not None:
+        line = key.start_mark.line + 1
+        raise yaml_limits.BadYaml(f"{key.value} is given twice", line)
+    loader.flatten_mapping(node)
+    found: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return found
+
+
+SettingsLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+SAFE = SettingsLoader
 
 
 class BadSetting(Exception):

@@ -6,67 +6,129 @@ types the very commands that a person would; it must not use anything that they 
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+
+from peloton.cli import main as command_line
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 POOL = "/HelloWorldPool"
 INSTANCES = 10
-START_MAX_S, RUN_MAX_S, STOP_MAX_S = 60.0, 60.0, 15.0
+START_MAX_S, RUN_MAX_S, STOP_MAX_S = 60.0, 60.0, 30.0
+LEAVE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OF_SIGNAL = 128
+"""Exit codes of a program that a signal ended begin here."""
 
 
 class DemoFailed(Exception):
     """What did not go as the demo promises."""
 
 
-def main() -> int:
+class Interrupted(BaseException):
+    """A signal to leave arrived; its number is the argument."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
     """Run the demo; 0 when all instances succeeded."""
+    parser = argparse.ArgumentParser(
+        prog="script/demo",
+        description="Start a cluster in a temporary folder, run HelloWorld on it, stop it.",
+    )
+    parser.parse_args(args)
     with tempfile.TemporaryDirectory(prefix="peloton-demo-") as folder:
-        print("Starting a cluster of three virtual hosts in a temporary folder …", flush=True)
-        cluster = _start(Path(folder))
+        demo = Demo(Path(folder))
+        for number in LEAVE:
+            signal.signal(number, demo.leave)
         try:
-            address = _address(cluster)
-            _hello(address)
+            return demo.run()
         except DemoFailed as error:
             print(f"demo: {error}", file=sys.stderr)
             return 1
+        except Interrupted as signalled:
+            return OF_SIGNAL + int(signalled.args[0])
+        except BrokenPipeError:
+            # The reader had enough (`| head`): as if SIGPIPE had ended the program.
+            command_line.discard_stdout()
+            return OF_SIGNAL + signal.SIGPIPE
+
+
+class Demo:
+    """One run of the demo. However it ends, the cluster is stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._starting = True
+        self._signalled = 0
+
+    def run(self) -> int:
+        """Start the cluster, show HelloWorld, stop the cluster."""
+        print("Starting a cluster of three virtual hosts in a temporary folder …", flush=True)
+        cluster = _start(self._folder)
+        try:
+            self._starting = False
+            if self._signalled:
+                raise Interrupted(self._signalled)
+            _hello(_address(cluster))
         finally:
+            for number in LEAVE:
+                signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave it running
             _stop(cluster)
-    return 0
+        return 0
+
+    def leave(self, number: int, frame: FrameType | None) -> None:
+        """A signal arrived. While the cluster starts nobody could stop it yet: that comes first."""
+        self._signalled = number
+        if not self._starting:
+            raise Interrupted(number)
 
 
 def _start(folder: Path) -> subprocess.Popen[str]:
     ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"]
     command = [sys.executable, "-m", "peloton", "minicluster", "--data-dir", str(folder / "data")]
+    # A session of its own: Ctrl-C goes to the demo only, which stops the cluster.
     return subprocess.Popen(
-        [*command, *ports, "--stop-tasks-on-exit"], stdout=subprocess.PIPE, text=True
+        [*command, *ports, "--stop-tasks-on-exit"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
 def _address(cluster: subprocess.Popen[str]) -> str:
     """What the cluster prints once it serves."""
     assert cluster.stdout is not None
-    for line in cluster.stdout:
-        if line.startswith("ready: grpc "):
-            return line.split()[-1]
+    late = threading.Timer(START_MAX_S, cluster.kill)
+    late.start()
+    try:
+        for line in cluster.stdout:
+            if line.startswith("ready: grpc "):
+                return line.split()[-1]
+    finally:
+        late.cancel()
     raise DemoFailed(f"the cluster ended with exit code {cluster.wait(START_MAX_S)}")
 
 
 def _stop(cluster: subprocess.Popen[str]) -> None:
-    print("\nStopping the cluster and all it started …", flush=True)
     cluster.send_signal(signal.SIGTERM)
+    with contextlib.suppress(OSError):  # nobody may read any more
+        print("\nStopping the cluster and all it started …", flush=True)
     try:
         cluster.wait(STOP_MAX_S)
     except subprocess.TimeoutExpired:
         cluster.kill()
         cluster.wait()
-        raise
+        raise DemoFailed(f"the cluster did not stop within {STOP_MAX_S:g} s") from None
 
 
 def _hello(address: str) -> None:
@@ -112,7 +174,10 @@ def _show(address: str, *args: str) -> str:
 
 def _run(address: str, *args: str) -> str:
     command = [sys.executable, "-m", "peloton", "--api", address, *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_MAX_S)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_MAX_S)
+    except subprocess.TimeoutExpired:
+        raise DemoFailed(f"{' '.join(args)} did not end within {RUN_MAX_S:g} s") from None
     if done.returncode != 0:
         raise DemoFailed(f"{' '.join(args)} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout

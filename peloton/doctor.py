@@ -32,7 +32,7 @@ def doctor(**options: Any) -> None:
     wrong   a guarantee does not hold; the exit code is 1
     weak    all guarantees hold, but with less margin than recommended
     """
-    settings = store_settings(options)  # first: it reports a missing package
+    settings = store_settings("doctor", options)  # first: it reports a missing package
     from peloton.runtime.adapters import cassandra_doctor, cassandra_session
     from peloton.runtime.ports import Unreachable
 

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import click
 
 from peloton.failures import CannotStart, ClusterFailed
+from peloton.process_log import nonblocking_stderr
 
 CANNOT_START = 69
 
@@ -50,8 +51,19 @@ def run_process(
 ) -> int:
     """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
 
-    What `greet` prints on stdout is flushed at once.
+    What `greet` prints on stdout is flushed at once. The process logs on stderr, and nothing that
+    it prints there can block it (`process_log`).
     """
+    with nonblocking_stderr():
+        return _run_process(start, greet=greet, texts=texts)
+
+
+def _run_process(
+    start: Callable[[Callable[[], None]], RunningProcess],
+    *,
+    greet: Callable[[RunningProcess], None],
+    texts: ProcessTexts,
+) -> int:
     leaving = threading.Event()
 
     def leave(number: int, frame: FrameType | None) -> None:

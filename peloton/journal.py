@@ -1,8 +1,9 @@
 """`peloton journal`: reads a journal without owning it, while its cluster runs or is stopped.
 
 Turns a data folder, or the keyspace that a daemon's config names, into lines for a person or a
-script. It must not claim a shard, or create or change anything. Exit codes: 0, or 1 where `check`
-found something, 64 for a wrong option, 69 for a store that cannot be reached.
+script. It must not claim a shard, or create or change anything. Exit codes: 0, or 1 where something
+is damaged, 64 for a wrong option, 66 where there is no journal that this version reads, 69 for a
+store that cannot be reached.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 if TYPE_CHECKING:
     from peloton.journal_reader import JournalReader
 
+NO_JOURNAL = 66
 JournalCommand = TypeVar("JournalCommand", bound=Callable[..., Any])
 
 
@@ -50,7 +52,7 @@ def of_the_journal(command_: JournalCommand) -> JournalCommand:
             ),
             click.option(
                 "--shard", "shards", multiple=True, metavar="GROUP-NUMBER",
-                help="Only this shard, such as jobmgr-3; repeatable.",
+                help="Only this shard, such as jobmgr-3 or jobmgr/3; repeatable.",
             ),
         ]
     ):  # fmt: skip
@@ -76,8 +78,11 @@ def dump(key: str | None, start: int, limit: int | None, states: bool, **where: 
     """
     with _opened("dump", where) as reader:
         found = reader.states(key) if states else reader.lines(key, start=start)
+        line = None
         for line in islice(found, limit):
             click.echo(json.dumps(line, ensure_ascii=False))
+        if line is None:
+            click.echo("peloton journal dump: nothing found", err=True)
 
 
 @journal.command()
@@ -89,7 +94,7 @@ def stat(as_json: bool, **where: Any) -> None:
         if reader.cluster and not as_json:
             click.echo(f"cluster {reader.cluster}")
         for found in reader.figures():
-            click.echo(json.dumps(found) if as_json else _told(found))
+            click.echo(json.dumps(found) if as_json else figures_text(found))
 
 
 @journal.command()
@@ -118,7 +123,7 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
     """The journal that the options name; what cannot be read ends the command with one line."""
     # Heavy imports wait until there is something to read.
     from peloton.journal_reader import JournalReader, open_source
-    from peloton.runtime.ports import JournalError, Unreachable
+    from peloton.runtime.ports import JournalError, JournalRefused, Unreachable
 
     command_, reader = f"journal {name}", None
     try:
@@ -129,6 +134,8 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
         fail(command_, error, code=USAGE)
     except Unreachable as error:
         fail(command_, error, code=CANNOT_REACH)
+    except JournalRefused as error:
+        fail(command_, error, code=NO_JOURNAL)
     except JournalError as error:
         fail(command_, error, code=WRONG)
     finally:
@@ -136,7 +143,7 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
             reader.close()
 
 
-def _told(found: dict[str, Any]) -> str:
+def figures_text(found: dict[str, Any]) -> str:
     """Figures as a paragraph."""
     ended = f", ended {found['ended_rows']} rows" if "ended_rows" in found else ""
     lines = [

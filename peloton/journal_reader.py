@@ -6,6 +6,7 @@ not claim or write. A shard that is damaged in the store's own files is a findin
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,10 @@ from peloton.runtime.ports import (
 from peloton.runtime.vocabulary import Key
 from peloton.servers import open_cassandra
 from peloton.settings import ALONE_SHARDS, read_settings
+
+KINDS_OF_JOBS = ("job", "slice", "task", "lot")
+"""Kinds whose keys begin with the id of a job."""
+INSTANCE_DIGITS_MAX = 10
 
 
 class Source(NamedTuple):
@@ -170,19 +175,35 @@ def chosen(shards: dict[str, int], names: list[str]) -> list[ShardId]:
     """The shards of these names, or all. Raises BadSetting."""
     every = [ShardId(group, at) for group in sorted(shards) for at in range(shards[group])]
     known = {journal_dump.name_of(shard): shard for shard in every}
+    # Other commands and logs write jobmgr/3.
+    names = [name.replace("/", "-") for name in names]
     for name in names:
         if name not in known:
-            there = ", ".join(f"{g}-0 to {g}-{shards[g] - 1}" for g in sorted(shards))
+            there = ", ".join(
+                f"{g}-0 to {g}-{shards[g] - 1}" if shards[g] > 1 else f"{g}-0"
+                for g in sorted(shards)
+            )
             raise BadSetting(f"--shard: there is no {name!r}; there are {there}")
-    return [known[name] for name in names] if names else every
+    return [known[name] for name in dict.fromkeys(names)] if names else every
 
 
 def addressed(key: str | None) -> tuple[str | None, int | None]:
     """The key as a journal has it; a task is named by its instance and stored in a crowd."""
-    if key is None or not key.startswith("task/"):
+    if key is None:
+        return None, None
+    kind, _, name = key.partition("/")
+    if not (kind and name):
+        raise BadSetting(f"--key: {key!r} is not KIND/NAME, such as job/ID or host/NAME")
+    if kind not in KINDS_OF_JOBS:
         return key, None
-    crowd, _, instance = key.rpartition("/")
-    if crowd == "task" or not (instance.isascii() and instance.isdigit()):
+    job, _, rest = name.partition("/")
+    try:
+        job = str(uuid.UUID(job))
+    except ValueError:
+        raise BadSetting(f"--key: {key!r}: {job!r} is not the id of a job, a UUID") from None
+    if kind != "task":
+        return f"{kind}/{job}" + (f"/{rest}" if rest else ""), None
+    if not (rest.isascii() and rest.isdigit() and len(rest) <= INSTANCE_DIGITS_MAX):
         raise BadSetting(f"--key: {key!r} is not task/JOB/INSTANCE")
-    number, member = divmod(int(instance), SLICE_SIZE)
-    return f"{crowd}/{number}", member
+    number, member = divmod(int(rest), SLICE_SIZE)
+    return f"task/{job}/{number}", member

@@ -8,11 +8,13 @@ error, the records serve only to find more errors.
 from __future__ import annotations
 
 import copy
+import difflib
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 MISTAKES_MAX = 100
 """The most type errors reported for one file."""
@@ -21,6 +23,11 @@ NAMED = re.compile(r"Object (?:missing required|contains unknown) field `([^`]*)
 EXPECTED = re.compile(r"Expected (?:`(\w+)|a path)")
 GUESSES: dict[str, Any] = {"str": "", "int": 1, "float": 1.0, "bool": False, "path": "x"}
 GUESSES |= {"array": [], "object": {}}
+GOT = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+YAML_TERMS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false",
+    "array": "a list", "object": "keys and values", "null": "nothing",
+}  # fmt: skip
 
 SettingKind = TypeVar("SettingKind")
 
@@ -41,7 +48,7 @@ def converted(
         except msgspec.ValidationError as error:
             text = _plain(str(error))
         if not is_guessed(text, guessed):
-            texts.append(text)
+            texts.append(_worded(text, raw, kind=kind))
         where, what = _split(text)
         if not _guess(raw, where, what=what, guessed=guessed):
             break
@@ -70,6 +77,56 @@ def _guess(raw: Any, where: str, *, what: str, guessed: list[str]) -> bool:
     above[parts[-1]] = copy.deepcopy(GUESSES.get(expected[1] or "path", {}))
     guessed.append(where)
     return True
+
+
+def _worded(text: str, raw: Any, *, kind: Any) -> str:
+    """An error of the decoder in terms of YAML, with what was probably meant."""
+    where, what = _split(text)
+    prefix = f"{where}: " if where else ""
+    parts = [int(n) if n else name for name, n in PART.findall(where)]
+    name = NAMED.search(what)
+    if name is not None and "unknown" in what:
+        known = _fields(kind, parts)
+        near = difflib.get_close_matches(name[1], known, n=1, cutoff=0.6)
+        meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}"
+        return f"{prefix}unknown field `{name[1]}`, {meant}"
+    if name is not None:
+        return f"{prefix}missing required field `{name[1]}`"
+    got = GOT.fullmatch(what)
+    if got is None:
+        return text
+    wanted = [YAML_TERMS.get(one, one) for one in got[1].split(" | ") if one != "null"]
+    # The key of a value in a mapping is not in the error, so the value cannot be shown.
+    value = _at(raw, parts) if "[...]" not in where else None
+    is_shown = isinstance(value, str | int | float)
+    found = repr(value) if is_shown else YAML_TERMS.get(got[2], got[2])
+    if not where and raw is None:
+        found = "an empty file"
+    return f"{prefix}expected {' or '.join(wanted)}, found {found}"
+
+
+def _fields(kind: Any, parts: list[Any]) -> list[str]:
+    """The fields of the record at a path."""
+    here = msgspec.inspect.type_info(kind)
+    for part in parts:
+        here = _record(here)
+        if isinstance(here, msgspec.inspect.StructType):
+            of_name = {field.encode_name: field.type for field in here.fields}
+            here = of_name.get(part, here)
+        elif isinstance(here, msgspec.inspect.ListType):
+            here = here.item_type
+        elif isinstance(here, msgspec.inspect.DictType):
+            here = here.value_type
+    here = _record(here)
+    return [one.encode_name for one in getattr(here, "fields", ())]
+
+
+def _record(kind: Any) -> Any:
+    """Of an optional value the value."""
+    for one in getattr(kind, "types", ()):
+        if not isinstance(one, msgspec.inspect.NoneType):
+            return one
+    return kind
 
 
 def _at(raw: Any, parts: list[Any]) -> Any:

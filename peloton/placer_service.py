@@ -39,6 +39,11 @@ class PlacerService:
             self.reset()
 
     @property
+    def placer(self) -> Placer:
+        """The placer as it is now: for tests, which read what it believes."""
+        return self._placer
+
+    @property
     def wake_at(self) -> float | None:
         """When the placer has to repeat a query for a summary that it missed."""
         return self._placer.wake_at

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from peloton import INSTALL_FLEET
+from peloton import missing_package
 
 if TYPE_CHECKING:
     from peloton.runtime.adapters.cassandra_session import CassandraSettings
@@ -48,13 +48,13 @@ def of_the_store(command: Decorated) -> Decorated:
     return command
 
 
-def store_settings(options: dict[str, Any]) -> CassandraSettings:
-    """The options as settings. Raises click.UsageError."""
+def store_settings(name: str, options: dict[str, Any]) -> CassandraSettings:
+    """The options of the command of this name as settings. Raises click.UsageError."""
     # The driver takes a fifth of a second to load: not for a --help.
     try:
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
-    except ImportError as error:
-        raise click.ClickException(f"{error}; {INSTALL_FLEET}") from error
+    except ImportError:
+        fail(name, missing_package("cassandra-driver"), code=CANNOT_REACH)
 
     hosts, ports = [], []
     for contact in options["contacts"]:
@@ -76,7 +76,7 @@ def store_settings(options: dict[str, Any]) -> CassandraSettings:
     )
 
 
-def fail(name: str, error: Exception, *, code: int) -> None:
+def fail(name: str, error: Exception | str, *, code: int) -> NoReturn:
     """One line for a person, and an exit code for a script."""
     click.echo(f"peloton {name}: {error}", err=True)
     sys.exit(code)
@@ -112,7 +112,7 @@ def apply(replication: tuple[str, ...], **options: Any) -> None:
     peloton schema apply --replication dc1:3
     peloton schema apply --cassandra 10.0.0.1 --cassandra 10.0.0.2 --replication east:3
     """
-    settings = store_settings(options)  # first: it reports a missing package
+    settings = store_settings("schema apply", options)  # first: it reports a missing package
     from peloton.runtime.adapters import cassandra_schema, cassandra_session
     from peloton.runtime.ports import JournalRefused, Unreachable
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from peloton import INSTALL_FLEET
+from peloton import missing_package
 from peloton.failures import CannotStart
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import ClusterRecord, JournalError
@@ -32,7 +32,7 @@ def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Fen
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
         from peloton.runtime.adapters.cassandra_store import CassandraRows
     except ImportError as error:
-        raise CannotStart(f"journal.cassandra: {error}; {INSTALL_FLEET}") from error
+        raise CannotStart(f"journal.cassandra: {missing_package('cassandra-driver')}") from error
     try:
         rows = CassandraRows.open(
             CassandraSettings(
@@ -60,7 +60,7 @@ def open_zookeeper(settings: DaemonSettings, record: ClusterRecord) -> ZooKeeper
         )
         from peloton.runtime.adapters.zookeeper_nodes import Leader
     except ImportError as error:
-        raise CannotStart(f"zookeeper: {error}; {INSTALL_FLEET}") from error
+        raise CannotStart(f"zookeeper: {missing_package('kazoo')}") from error
     setting = settings.zookeeper
     assert setting is not None
     leaders: Mapping[str, tuple[str, Leader]] = {}

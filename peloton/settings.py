@@ -208,12 +208,15 @@ def parse(raw: Any, folder: Path) -> DaemonSettings:
 
     def path(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, str) and value:
-            return folder / Path(value).expanduser()
+            try:
+                return folder / Path(value).expanduser()
+            except RuntimeError as error:  # ~ of a user that does not exist
+                raise ValueError(f"Expected a path, got {value!r}: {error}") from None
         raise ValueError(f"Expected a path, got {value!r}")
 
     found, texts, guessed = mistyped.converted(raw, DaemonSettings, dec_hook=path)
     if found is not None:
-        for check in (_names, _stores, _servers, _addresses, _backend, _numbers):
+        for check in (_names, _stores, _servers, _addresses, _backend, _folders, _numbers):
             texts += [text for text in check(found) if not mistyped.is_guessed(text, guessed)]
     if found is None or texts:
         raise BadSetting(*texts)
@@ -330,6 +333,27 @@ def _backend(found: DaemonSettings) -> Iterator[str]:
         yield "backend: a daemon with role hostmgr needs one, with hosts"
     if backend.simulated is not None and not 0 <= backend.simulated.duration_s < 1e9:
         yield f"backend.simulated.duration_s: must be ≥ 0, got {backend.simulated.duration_s}"
+
+
+def _folders(found: DaemonSettings) -> Iterator[str]:
+    """Journal and keeper each lock and clear their folder as the only owner of it."""
+    sqlite, process = found.journal.sqlite, found.backend.process
+    if sqlite is None or process is None:
+        return
+    journal, keeper = _real(sqlite.folder), _real(process.folder)
+    if journal == keeper:
+        yield f"backend.process.folder: {process.folder} is journal.sqlite.folder as well"
+    elif keeper in journal.parents:
+        # A keeper's folder may be moved aside as a whole, with all that is in it.
+        text = f"{sqlite.folder} is inside of backend.process.folder"
+        yield f"journal.sqlite.folder: {text}, {process.folder}"
+
+
+def _real(folder: Path) -> Path:
+    try:
+        return folder.resolve()
+    except (OSError, RuntimeError):  # such as a circle of links: the start names it
+        return folder.absolute()
 
 
 def _numbers(found: DaemonSettings) -> Iterator[str]:

@@ -15,6 +15,7 @@ import yaml
 FILE_BYTES_MAX = 128 * 1024 * 1024
 DEPTH_MAX = 100
 """The deepest spec that has a meaning nests less than twenty levels."""
+MERGE = "tag:yaml.org,2002:merge"
 ALIASED_NODES_MAX = 1_000_000
 """Nodes that aliases expand to, counted at each use."""
 
@@ -61,6 +62,24 @@ def load(text: str, loader: Any) -> Any:
     except (ValueError, OverflowError) as error:
         # A value in the form of a number or a date that is invalid: 2026-13-45.
         raise BadYaml(f"not YAML: {error}") from None
+    except (AttributeError, LookupError, TypeError):
+        # The loader fails so at `!!timestamp x`, `!!bool x` and `!!int ''`.
+        raise BadYaml("not YAML: a value does not have the form of its tag") from None
+
+
+def duplicate_key(node: Any) -> Any | None:
+    """The node of the first key of a mapping that is given a second time; None if there is none.
+
+    A loader would silently take the last value, while the writer may look at the first.
+    """
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if key.tag == MERGE or not isinstance(key.value, str):
+            continue
+        if key.value in seen:
+            return key
+        seen.add(key.value)
+    return None
 
 
 def check(text: str, loader: Any) -> None:

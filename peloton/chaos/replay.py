@@ -22,7 +22,7 @@ from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import SHARD_KEY
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
-from peloton.runtime.simulation.plan import load_plan, save
+from peloton.runtime.simulation.plan import BAD_PLAN, load_plan, save
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key
 
@@ -150,7 +150,12 @@ def main() -> int:
     )
     options = parser.parse_args()
     is_seed = options.plan.isdigit()
-    plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
+    try:
+        plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
+    except OSError as error:
+        parser.error(f"{options.plan}: {error.strerror}")
+    except BAD_PLAN as error:
+        parser.error(f"{options.plan}: no plan of a storm: {error}")
     failed = replay(plan, only=options.only)
     if failed is not None and options.shrink is not None:
         small = shrink(plan, failed.sort)

@@ -120,9 +120,9 @@ def report(sums: Sums, *, took_s: float) -> None:
 def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(prog="script/sweep", description="Storms, one for each seed.")
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0, help="the others follow it")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--trace-hash", action="store_true", help="print the trace hash of each seed"
     )

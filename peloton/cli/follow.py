@@ -6,7 +6,10 @@ Must not keep anything: an event is printed when it comes, and the token to go o
 from __future__ import annotations
 
 import json
+import queue
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -15,6 +18,12 @@ from peloton.cli.ops import OPS_TEXTS, moment
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import as_yaml, command, hint, plain
 from peloton.cli.session import connected, refusal_texts
+from peloton.sdk.errors import PelotonError
+
+QUIET_S = 1.0
+"""A resumed stream that is silent for so long may have delivered all events of its job."""
+MESSAGES_MAX = 100
+"""How many messages are read ahead of the printing."""
 
 
 @click.command(cls=OwnCommand)
@@ -37,18 +46,21 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
         raise click.UsageError("name one of JOB, --kind and --pool")
     form = click.get_current_context().ensure_object(CliSettings).output or "table"
     token = resume
-    with connected() as peloton, refusal_texts(OPS_TEXTS, job=job):
+    texts = refusal_texts(OPS_TEXTS, job=job) if job else nullcontext()
+    with connected() as peloton, texts:
         try:
             watch = peloton.ops.watch
-            for message in watch(job=job, kinds=kinds, pool=pool, resume=resume, silent=hint):
-                token = message.resume
-                for line in lines(message, form):
-                    click.echo(line)
-                if job and may_be_over(message, job, resumed=bool(resume)):
-                    ended = peloton.ops.wait(job, timeout_s=0)
-                    if ended.done:
-                        hint(f"job {job} has ended: {ended.state}")
-                        return
+            stream = watch(job=job, kinds=kinds, pool=pool, resume=resume, silent=hint)
+            end = EndOfJob(peloton, job, resumed=bool(resume))
+            # Only a resumed stream of a job can be silent because nothing is left to deliver.
+            for message in with_pauses(stream) if job and resume else stream:
+                if message is not None:
+                    token = message.resume
+                    for line in lines(message, form):
+                        click.echo(line)
+                if job and end.reached(message):
+                    hint(f"job {job} has ended: {end.state}")
+                    return
         except KeyboardInterrupt:
             args = [job] if job else ["--pool", pool] if pool else []
             args += [arg for kind in kinds for arg in ("--kind", kind)]
@@ -56,14 +68,62 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
             raise
 
 
-def may_be_over(message: Any, job: str, *, resumed: bool) -> bool:
-    """Whether the job may have ended with this message, or before the first one.
+class EndOfJob:
+    """Whether the followed job has ended and its events are printed. Asks only where it may be."""
 
-    A resumed stream of a job that ended long ago still has events to deliver.
+    def __init__(self, peloton: Any, job: str, *, resumed: bool) -> None:
+        self._peloton = peloton
+        self._job = job
+        self._resumed = resumed
+        self.state = ""
+
+    def reached(self, message: Any | None) -> bool:
+        """After a message, or after a pause of QUIET_S (None)."""
+        if message is None:
+            # The first pause after the end: its events may still be on their way.
+            return bool(self.state) or self._ended(is_last=False)
+        return self._may_be_over(message) and self._ended(is_last=True)
+
+    def _may_be_over(self, message: Any) -> bool:
+        """A resumed stream of a job that ended long ago still has events to deliver."""
+        if not message.events and not message.gaps:
+            return not self._resumed
+        # There are no events of other jobs, and the key may be spelled otherwise than JOB.
+        return bool(message.gaps) or any(event.key.startswith("job/") for event in message.events)
+
+    def _ended(self, *, is_last: bool) -> bool:
+        ended = self._peloton.ops.wait(self._job, timeout_s=0)
+        self.state = ended.state if ended.done else ""
+        return bool(ended.done) and is_last
+
+
+def with_pauses(stream: Iterator[Any]) -> Iterator[Any | None]:
+    """The messages, and None whenever none has come for QUIET_S.
+
+    A thread reads the stream, which cannot be waited for with a time; it ends with its channel.
     """
-    if not message.events and not message.gaps:
-        return not resumed
-    return bool(message.gaps) or any(event.key == f"job/{job}" for event in message.events)
+    came: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(MESSAGES_MAX)
+
+    def read() -> None:
+        try:
+            for message in stream:
+                came.put((message, None))
+        except PelotonError as error:  # raised again where the stream is consumed
+            came.put((None, error))
+        except BaseException as error:
+            came.put((None, error))
+            raise
+
+    threading.Thread(target=read, name="follow", daemon=True).start()
+    while True:
+        try:
+            message, error = came.get(timeout=QUIET_S)
+        except queue.Empty:
+            yield None
+            continue
+        if error is not None:
+            raise error
+        yield message
 
 
 def lines(message: Any, form: str) -> Iterator[str]:

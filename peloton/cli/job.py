@@ -15,6 +15,7 @@ from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, command, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
+from peloton.cli.values import header_text
 from peloton.sdk.errors import NotFound, Unsupported
 
 HERE = __name__
@@ -45,7 +46,9 @@ job = LazyGroup(
 @click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
 @click.option("--secret-path", default="", help="Where the tasks find the secret.")
 @click.option("--secret-data", default="", help="The secret, as text.")
-@click.option("--request-key", help="Repeat a create under its key: no second job is made.")
+@click.option(
+    "--request-key", type=header_text, help="Repeat a create under its key: no second job is made."
+)
 def create(
     respool: str, config: str, wanted_id: str, secret_path: str, secret_data: str,
     request_key: str | None,
@@ -58,7 +61,7 @@ def create(
     if bool(secret_path) != bool(secret_data):
         raise click.UsageError("both secret-path and secret-data must be provided")
     texts = {
-        "alreadyExists": "Job {id} already exists: {m}",
+        "alreadyExists": "Job {id} already exists",
         "invalidConfig": "Invalid job config: {m}",
         "invalidJobId": "Invalid job ID: {id}, message: {m}",
     }

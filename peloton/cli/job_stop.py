@@ -15,7 +15,7 @@ from peloton.cli import exits, job_rows
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.task_texts import stop_text, tell_ended
+from peloton.cli.task_texts import print_ended, stop_text
 from peloton.cli.values import COUNT, numbers
 from peloton.cli.values import labels as labels_of
 from peloton.sdk.errors import Conflict, PelotonError
@@ -75,7 +75,7 @@ def stop_one(peloton: Client, job: str, *, owner: str, labels: Labels, progress:
     with refusal_texts({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
     show(OutputForms(answer, text=stop_text(answer), names=lambda: [job]))
-    tell_ended(answer, info.config.instanceCount)
+    print_ended(answer, info.config.instanceCount)
     if progress:
         follow(peloton, job)
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK

@@ -67,7 +67,6 @@ def load(entry: LazyCommand, name: str) -> click.Command:
 
 
 def no_such(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if near:
-        return f"no such command: {name}, did you mean {near[0]}?"
-    return f"no such command: {name}, there is {', '.join(names)}"
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    meant = f", did you mean {near[0]}?" if near else "."
+    return f"no such command: {name}{meant} There are {', '.join(names)}"

@@ -22,11 +22,11 @@ from peloton.sdk.errors import NO_CONNECTION, PelotonError
 
 NOUNS: dict[str, LazyCommand] = {
     "respool": LazyCommand("peloton.cli.respool:respool", "Resource pools: create, dump, delete."),
-    "job": LazyCommand("peloton.cli.job:job", "Jobs: create, get, status, query, stop, wait, why."),
+    "job": LazyCommand("peloton.cli.job:job", "Jobs: create, get, query, stop, wait, why, delete."),
     "task": LazyCommand(
-        "peloton.cli.task:task", "The instances of a job: list, get, logs, events."
+        "peloton.cli.task:task", "The instances of a job: list, get, query, logs, stop."
     ),
-    "pod": LazyCommand("peloton.cli.task:pod", "What happened to an instance of a job."),
+    "pod": LazyCommand("peloton.cli.task:pod", "What happened to an instance of a job: events."),
     "host": LazyCommand("peloton.cli.host:host", "The machines: their state, and what is free."),
     "why": LazyCommand("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
     "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),

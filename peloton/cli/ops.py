@@ -152,6 +152,8 @@ def show_end(job: str, ended: Any) -> None:
         return
     if ended.signal:
         hint(f"its lowest failed instance was ended by {ended.signal}")
+    elif ended.state == "FAILED" and ended.exit_code > 0:
+        hint(f"its lowest failed instance ended with exit code {ended.exit_code}")
     if ended.state != "SUCCEEDED":
         hint(f"next: {command('why', job)}")
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from peloton.cli.values import duration
+from peloton.cli.values import timeout
 
 API = "127.0.0.1:5397"
 OUTPUTS = ("table", "json", "yaml", "name")
@@ -100,7 +100,7 @@ def of_the_connection(*, hidden: bool) -> list[click.Option]:
               help="Root of that search. Default /peloton."),
         shown("--basicAuthConfig", "login_file", envvar="BASIC_AUTH_CONFIG", metavar="FILE",
               help="YAML with username and password."),
-        shown("--timeout", "-t", "timeout_s", envvar="TIMEOUT", type=duration, metavar="TIME",
+        shown("--timeout", "-t", "timeout_s", envvar="TIMEOUT", type=timeout, metavar="TIME",
               help="How long a call may take. Default 20s."),
     ]  # fmt: skip
 

@@ -12,10 +12,12 @@ import click
 
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, plain, show
+from peloton.cli.output import OutputForms, hint, plain, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.unimplemented import entries
 
+NEEDED = ("cpu", "memory", "disk")
+"""Kinds of resources that nearly every task requests."""
 HEADER = ("Path", "ID", "Kind", "Reservation", "Limit", "Share", "Allocation")
 
 respool = LazyGroup(
@@ -52,6 +54,21 @@ def create(path: str, config: str) -> None:
             names=lambda: [pool_id],
         )
     )
+    missing = [kind for kind in NEEDED if kind not in kinds_of(spec)]
+    if missing:
+        names = ", ".join(missing)
+        hint(f"its limit of {names} is 0: jobs that request it can never run there")
+
+
+def kinds_of(spec: dict[str, Any]) -> set[str]:
+    """The kinds of resources in the file of a pool that was accepted."""
+    key = next((key for key in spec if key.lower() == "resources"), "")
+    return {
+        str(value)
+        for one in spec.get(key) or ()
+        for name, value in one.items()
+        if name.lower() == "kind"
+    }
 
 
 @click.command(cls=PelotonCommand)

@@ -7,6 +7,7 @@ error to whoever ends the program.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def connected() -> Iterator[Client]:
 
     about: dict[str, Any] = {
         "roles": roles,
-        "timeout_s": values.get("timeout_s") or TIMEOUT_S,
+        "timeout_s": values.get("timeout_s", TIMEOUT_S),
         "login": login(values.get("login_file")),
     }
     if servers:
@@ -65,7 +66,8 @@ def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 def named_cluster(name: str) -> str:
     """The entry of a cluster in `clusters.json`; the first file that exists counts."""
-    files = [Path(folder).expanduser() / CLUSTERS for folder in CLUSTER_FOLDERS]
+    # Without a home the name stays as it is, and no file has it.
+    files = [Path(os.path.expanduser(folder)) / CLUSTERS for folder in CLUSTER_FOLDERS]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise NotFound(f"cluster {name}: there is no {' and no '.join(map(str, files))}")

@@ -16,7 +16,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.task_texts import TASK_TEXTS, tell_ended
+from peloton.cli.task_texts import TASK_TEXTS, print_ended
 from peloton.cli.unimplemented import entries
 from peloton.cli.values import ALL_INSTANCES, COUNT, from_to, ranges_option, within, words
 
@@ -35,9 +35,9 @@ task = LazyGroup(
         "query": LazyCommand(f"{HERE}:query", "List the instances that match."),
         "logs": LazyCommand(f"{HERE}:logs", "Print a file of an instance's sandbox."),
         "events": LazyCommand(f"{HERE}:events", "What happened to an instance.", hidden=True),
-        "start": LazyCommand(f"{HERE}:start", "Start stopped instances."),
+        "start": LazyCommand(f"{HERE}:start", "Start stopped instances (not supported yet)."),
         "stop": LazyCommand(f"{HERE}:stop", "Stop instances."),
-        "restart": LazyCommand(f"{HERE}:restart", "Restart instances."),
+        "restart": LazyCommand(f"{HERE}:restart", "Restart instances (not supported yet)."),
     }
     | entries("cache", "refresh"),
 )
@@ -142,7 +142,7 @@ def events(job: str, instance: int) -> None:
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 @click.option("-r", "--run", default="", help="Only this run, by its task id.")
-@click.option("-l", "--limit", "runs_max", default=0, help="Runs to print.")
+@click.option("-l", "--limit", "runs_max", type=COUNT, default=0, help="Runs to print.")
 def pod_events(job: str, instance: int, run: str, runs_max: int) -> None:
     """What happened to one INSTANCE of JOB, the newest first."""
     print_events(job, instance, run=run, runs_max=runs_max)
@@ -158,7 +158,7 @@ def print_events(job: str, instance: int, *, run: str = "", runs_max: int = 0) -
 @click.argument("job")
 @ranges_option
 def start(job: str, ranges: tuple[InstanceRange, ...]) -> int:
-    """Start the stopped instances of JOB; without a range, all."""
+    """Start the stopped instances of JOB; without a range, all. Not supported yet."""
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         answer = peloton.tasks.start(job, ranges or (ALL_INSTANCES,))
     text = task_texts.start_text(answer)
@@ -176,7 +176,7 @@ def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
         count = peloton.jobs.get(job).jobInfo.config.instanceCount
     text = task_texts.stop_text(answer)
     show(OutputForms(answer, text=text, names=lambda: ids(job, answer.stoppedInstanceIds)))
-    tell_ended(answer, within(ranges or (ALL_INSTANCES,), count))
+    print_ended(answer, within(ranges or (ALL_INSTANCES,), count))
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
 
 
@@ -184,7 +184,7 @@ def stop(job: str, ranges: tuple[InstanceRange, ...]) -> int:
 @click.argument("job")
 @ranges_option
 def restart(job: str, ranges: tuple[InstanceRange, ...]) -> None:
-    """Restart instances of JOB; without a range, all."""
+    """Restart instances of JOB; without a range, all. Not supported yet."""
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
         answer = peloton.tasks.restart(job, ranges or (ALL_INSTANCES,))
     show(OutputForms(answer, text="Job restarted", names=lambda: [job]))

@@ -127,7 +127,7 @@ def stop_text(answer: Any) -> str:
     return f"Successfully signalled {len(answer.stoppedInstanceIds)} tasks for stopping"
 
 
-def tell_ended(answer: Any, wanted: int) -> None:
+def print_ended(answer: Any, wanted: int) -> None:
     """Of `wanted` instances, those that there was nothing to stop of: they stay as they ended."""
     ended = wanted - len(answer.stoppedInstanceIds) - len(answer.invalidInstanceIds)
     if ended > 0:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import click
 
+DURATION_S_MAX = 1e9
 INSTANCE_MAX = 2**31 - 1
 UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 PIECE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
@@ -54,14 +55,32 @@ def from_to(value: str) -> tuple[int, int]:
 def duration(value: str | float) -> float:
     """Seconds of a length of time as Go writes it (`20s`, `1m30s`); a bare number is seconds."""
     try:
-        return float(value)
+        seconds = float(value)
     except ValueError:
-        pass
-    text = str(value)
-    pieces = PIECE.findall(text)
-    if not pieces or "".join(number + unit for number, unit in pieces) != text:
-        raise click.BadParameter(f"{value!r} is no length of time, such as 20s or 1m30s")
-    return sum(float(number) * UNITS_S[unit] for number, unit in pieces)
+        text = str(value)
+        pieces = PIECE.findall(text)
+        if not pieces or "".join(number + unit for number, unit in pieces) != text:
+            text = f"{value!r} is no length of time, such as 20s or 1m30s"
+            raise click.BadParameter(text) from None
+        seconds = sum(float(number) * UNITS_S[unit] for number, unit in pieces)
+    if not 0 <= seconds <= DURATION_S_MAX:  # nan is not in it either
+        raise click.BadParameter(f"{value} is not between 0 and {DURATION_S_MAX:g} s")
+    return seconds
+
+
+def timeout(value: str | float) -> float:
+    """A length of time in which a call can succeed."""
+    seconds = duration(value)
+    if not seconds:
+        raise click.BadParameter("must be more than 0")
+    return seconds
+
+
+def header_text(value: str) -> str:
+    """A text that is sent as metadata of a call, which gRPC wants in printable ASCII."""
+    if not (value and value.isascii() and value.isprintable()):
+        raise click.BadParameter(f"{value!r} is not text of printable ASCII characters")
+    return value
 
 
 def within(ranges: Iterable[tuple[int, int]], count: int) -> int:

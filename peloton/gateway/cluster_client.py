@@ -72,9 +72,18 @@ class ClusterClient:
         self.cluster = cluster
 
     def wait(
-        self, future: Future[Any], context: Context, *, of: str = "the cluster", safe: bool = True
+        self,
+        future: Future[Any],
+        context: Context,
+        *,
+        of: str = "the cluster",
+        safe: bool = True,
+        changes: bool = False,
     ) -> Any:
-        """The answer; without one, ends the call. `safe`: the client may repeat the call."""
+        """The answer; without one, ends the call.
+
+        `safe`: the client may repeat the call. `changes`: it is a command and not a query.
+        """
         retry_s = RETRY_S if safe else None
         left_s = context.time_remaining()
         try:
@@ -83,10 +92,9 @@ class ClusterClient:
             )
         except TimesUp:
             future.cancel()
-            text = (
-                f"no answer in time from {of}; a change may have happened nevertheless: "
-                "check, then repeat"
-            )
+            text = f"no answer in time from {of}"
+            if changes:
+                text += "; a change may have happened nevertheless: check, then repeat"
             end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
         if isinstance(answer, ShardDamaged):
             # Not UNAVAILABLE, which clients repeat: nothing changes until an operator has acted.
@@ -108,11 +116,12 @@ class ClusterClient:
     ) -> Any:
         """Send a command or a query to one entity and wait for the answer."""
         # A query changes nothing, so its principal is not recorded.
-        who = "" if isinstance(message, Query) else principal_of(context).text
+        changes = not isinstance(message, Query)
+        who = principal_of(context).text if changes else ""
         future = self.cluster.ask(to, message, request=request, who=who)
         # A command without a request key might be done twice.
-        safe = request is not None or isinstance(message, Query)
-        return self.wait(future, context, of=to, safe=safe)
+        safe = request is not None or not changes
+        return self.wait(future, context, of=to, safe=safe, changes=changes)
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
         """The answers to many queries, in order; a few queries are sent ahead."""

@@ -14,8 +14,11 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-TEXT_MAX = 1000
-"""Characters: the details repeat the text, and all trailers together are limited to 8 KB."""
+TEXT_BYTES_MAX = 2048
+"""Of a status: clients refuse more than 16 KB of trailers, in which a byte may become three."""
+DETAILS_BYTES_MAX = 1000
+"""Of a text with details, which repeat it twice in base64."""
+CUT = " …"
 
 
 def status(
@@ -30,12 +33,20 @@ def status(
         delay = Duration()
         delay.FromMilliseconds(int(retry_s * 1000))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    if not details or len(text) > TEXT_MAX:
+    if not details or len(text.encode(errors="replace")) > DETAILS_BYTES_MAX:
         return None
     found = status_pb2.Status(code=code.value[0], message=message(text, field=field))
     for detail in details:
         found.details.add().Pack(detail)
     return rpc_status.to_status(found)
+
+
+def cut(text: str) -> str:
+    """A text that fits into a status."""
+    data = text.encode(errors="replace")
+    if len(data) <= TEXT_BYTES_MAX:
+        return text
+    return data[: TEXT_BYTES_MAX - len(CUT.encode())].decode(errors="ignore") + CUT
 
 
 def message(text: str, *, field: str = "") -> str:

@@ -91,7 +91,7 @@ def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, FeedMark]:
             raise BadToken(f"{part[:100]!r} is no part of a token")
         marks[Key(f"shard/{name}")] = int(position), int(k) if dot else ALL
     if marks.keys() != {*shards}:
-        raise BadToken("the token is of another question: its shards are not those of this one")
+        raise BadToken("the token is of another query: its shards are not those of this one")
     return marks
 
 

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 
 from peloton.gateway.cluster_client import Code, Context, end
 from peloton.gateway.cluster_port import ClusterPort
+from peloton.gateway.serving import LongCall
 
 LIVENESS, READINESS = "liveness", "readiness"
 
@@ -26,8 +27,11 @@ class Health:
         self._cluster = cluster
         self._services = services
 
-    def Check(self, sent: health_pb2.HealthCheckRequest, context: Context) -> Any:
-        """Of the server as a whole, or of one service, which is the same."""
+    async def Check(self, sent: health_pb2.HealthCheckRequest, context: LongCall) -> Any:
+        """Of the server as a whole, or of one service, which is the same.
+
+        A coroutine that never waits: it is answered though all threads wait for the cluster.
+        """
         if sent.service not in (LIVENESS, READINESS, "") and sent.service not in self._services:
             end(context, Code.NOT_FOUND, text=f"no service {sent.service}")
         condition = self._cluster.condition()

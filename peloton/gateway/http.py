@@ -82,18 +82,22 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
     server_version, sys_version = "peloton", ""
     timeout = SOCKET_S_MAX
 
+    def do_HEAD(self) -> None:
+        """As GET, without the body."""
+        self.do_GET()
+
     def do_GET(self) -> None:
         """Route the request and answer."""
         target = urllib.parse.urlsplit(self.path)
         if not _is_loopback(_host_of(self.headers.get("Host", ""))):
-            self._say(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
+            self._send_text(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")
             return
-        path = target.path.rstrip("/")
+        path = target.path.rstrip("/") or "/"
         query = urllib.parse.parse_qs(target.query)
         known: dict[str, Callable[[], None]] = {
             "/health": lambda: self._condition(query, live=True),
             "/ready": lambda: self._condition(query, live=False),
-            "/version": lambda: self._say(HTTPStatus.OK, __version__ + "\n"),
+            "/version": lambda: self._send_text(HTTPStatus.OK, __version__ + "\n"),
             "/metrics": lambda: self._answer(metrics_text(self.cluster), TEXT),
         }
         try:
@@ -104,9 +108,9 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
             elif path.startswith("/files/"):
                 self._download(urllib.parse.unquote(path[len("/files") :]))
             else:
-                self._say(HTTPStatus.NOT_FOUND, f"nothing at {path}\n")
+                self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {path or '/'}\n")
         except NoFile:
-            self._say(HTTPStatus.NOT_FOUND, "no such file\n")
+            self._send_text(HTTPStatus.NOT_FOUND, "no such file\n")
         except OSError:
             # The client went away, or stopped reading; it learns it from the length.
             self.close_connection = True
@@ -126,11 +130,11 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
             self._answer(_json(condition), JSON, status=status)
             return
         first = "OK" if well else "not ready" if condition.live else "stopping"
-        self._say(status, "".join(f"{line}\n" for line in (first, *condition.reasons)))
+        self._send_text(status, "".join(f"{line}\n" for line in (first, *condition.reasons)))
 
     def _files(self, path: str, wanted: str) -> None:
         if not wanted:
-            self._say(HTTPStatus.BAD_REQUEST, "Expecting 'path=value' in query.\n")
+            self._send_text(HTTPStatus.BAD_REQUEST, "Expecting 'path=value' in query.\n")
         elif path == "/files/download":
             self._download(wanted)
         else:
@@ -165,7 +169,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
                 status = HTTPStatus.PARTIAL_CONTENT
                 self._begin(status, BINARY, length=size - start, span=span)
             left = size - (start or 0)
-            while left > 0:
+            while left > 0 and self.command != "HEAD":
                 piece = os.read(file, min(DOWNLOAD_CHUNK_BYTES, left))
                 if not piece:
                     break
@@ -177,14 +181,13 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
         wanted = RANGE.fullmatch(self.headers.get("Range", ""))
         return int(wanted[1]) if wanted is not None else None
 
-    def _say(self, status: HTTPStatus, text: str) -> None:
-        body = text.encode()
-        self._begin(status, TEXT, length=len(body))
-        self.wfile.write(body)
+    def _send_text(self, status: HTTPStatus, text: str) -> None:
+        self._answer(text.encode(), TEXT, status=status)
 
     def _answer(self, body: bytes, kind: str, *, status: HTTPStatus = HTTPStatus.OK) -> None:
         self._begin(status, kind, length=len(body))
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def _begin(self, status: HTTPStatus, kind: str, *, length: int, span: str = "") -> None:
         self.send_response(status)

@@ -21,9 +21,9 @@ from peloton.gateway.job_query import (
     BY_ID,
     KEYWORD_JOBS_MAX,
     BadQuery,
+    has_keywords,
+    list_query,
     page_of_jobs,
-    question,
-    speaks_of,
 )
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_config_of, job_info_of, runtime_of, summary_of
@@ -66,10 +66,10 @@ class JobManager:
         if not sent.HasField("spec"):
             return job.QueryResponse()
         try:
-            found = self._cluster_client.listing(question(sent, now_s=time.time()), context)
+            found = self._cluster_client.listing(list_query(sent, now_s=time.time()), context)
             lines, matched = found.items, found.matched
             if sent.spec.keywords:
-                lines = self._speaking(found, sent, context=context)
+                lines = self._matching_keywords(found, sent, context=context)
                 matched = len(lines)
             lines, pagination = page_of_jobs(lines, sent.spec.pagination, matched=matched)
         except BadQuery as error:
@@ -100,7 +100,7 @@ class JobManager:
         ids = [peloton_pb2.JobID(value=client_name(line.job)) for line in found.items]
         return job.GetActiveJobsResponse(ids=ids)
 
-    def _speaking(
+    def _matching_keywords(
         self, found: Listed, sent: job.QueryRequest, *, context: Context
     ) -> Sequence[JobSummary]:
         if found.matched > KEYWORD_JOBS_MAX:
@@ -112,7 +112,8 @@ class JobManager:
         return [
             line
             for line, view in zip(found.items, views, strict=True)
-            if isinstance(view, JobView) and speaks_of(str(job_config_of(view)), sent.spec.keywords)
+            if isinstance(view, JobView)
+            and has_keywords(str(job_config_of(view)), sent.spec.keywords)
         ]
 
     def _records(self, lines: Sequence[JobSummary], context: Context) -> list[job.JobInfo]:

@@ -45,7 +45,7 @@ class BadQuery(ValueError):
     """The query cannot be meant."""
 
 
-def question(request: job.QueryRequest, *, now_s: float) -> ListViews:
+def list_query(request: job.QueryRequest, *, now_s: float) -> ListViews:
     """All of the query but its keywords, for as many lines as its page needs."""
     pages = request.spec.pagination
     limit = min(pages.maxLimit or FETCH_DEFAULT, pages.offset + (pages.limit or LIMIT_DEFAULT))
@@ -113,7 +113,7 @@ def page_of_jobs(
     return lines[:fetch][pages.offset : pages.offset + limit], pagination
 
 
-def speaks_of(text: str, keywords: Iterable[str]) -> bool:
+def has_keywords(text: str, keywords: Iterable[str]) -> bool:
     """Whether a config has every keyword: as a word, or as a pattern with `*` and `?`."""
     low = text.lower()
     words = low.replace('"', " ").replace(":", " ").split()

@@ -21,6 +21,7 @@ from peloton.actors.respool import messages as respool_messages
 from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
+from peloton.gateway.actor_keys import ActorKey, BadKey, parse_key
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, known_host
@@ -34,7 +35,7 @@ from peloton.gateway.reasons import (
     reason_of,
 )
 from peloton.gateway.serving import LongCall
-from peloton.gateway.texts import canonical, known_job
+from peloton.gateway.texts import known_job
 from peloton.gateway.waits import JobWaits
 from peloton.gateway.watch import Watches
 from peloton.ops.v1 import ops_pb2 as ops
@@ -147,19 +148,20 @@ class Ops:
 
     def Redrive(self, sent: ops.RedriveRequest, context: Context) -> Any:
         """Redrive all dead letters of an actor, in their order."""
-        key, _ = _addressed(sent.key, context)
+        key = _parsed(sent.key, context).key
         found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
-        facts = [fact for held, fact in found if held == key]
+        facts = [fact for owner, fact in found if owner == key]
         if sent.message:
             facts = [fact for fact in facts if _message(key, fact) == sent.message]
         if not facts:
             end(context, Code.NOT_FOUND, text=f"no such dead letter of {sent.key}")
-        self._cluster_client.wait(self._cluster_client.cluster.redrive(key), context, safe=False)
+        redriven = self._cluster_client.cluster.redrive(key)
+        self._cluster_client.wait(redriven, context, safe=False, changes=True)
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
         """The recent transitions of one actor, with their causes."""
-        key, member = _addressed(sent.key, context)
+        key, member = _parsed(sent.key, context)
         lines = self._lines(key, member, context=context)
         if not lines and not self._exists(key, member, context=context):
             # An actor that exists may have no lines: it did nothing since its daemon started.
@@ -194,18 +196,21 @@ class Ops:
         return job
 
     def _exists(self, key: Key, member: int | None, *, context: Context) -> bool:
-        """Whether an actor has this key; True where the gateway cannot find out."""
-        kind = kind_of(key)
+        """Whether an actor has this key."""
+        kind, _, name = key.partition("/")
         if kind in ("job", "slice", "task"):
-            job = self._cluster_client.job(known_job(key.split("/")[1]), context)
+            job = self._cluster_client.job(known_job(name.partition("/")[0]), context)
             if job is None or kind == "job":
                 return job is not None
-            number = key.rpartition("/")[2]
-            first = int(number) * SLICE_SIZE if number.isdecimal() else job.spec.instances
-            return first + (member or 0) < job.spec.instances
+            return int(name.partition("/")[2]) * SLICE_SIZE + (member or 0) < job.spec.instances
         if kind == "respool":
             return bool(self._cluster_client.pool(respool_messages.GetPool(key), context))
-        return known_host(self._cluster_client, key, context=context) if kind == "host" else True
+        if kind == "lot":
+            found = self._cluster_client.ask(key, lot_messages.GetLot(), context=context)
+            return isinstance(found, lot_messages.LotWaits)
+        if kind == "inventory":
+            return int(name) < len(self._cluster_client.cluster.shards_of(kind))
+        return known_host(self._cluster_client, key, context=context)
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
         """0 for success; for a failed job the exit code of its lowest failed instance.
@@ -282,20 +287,9 @@ def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:
         yield f"{crowd}/{int(number) * SLICE_SIZE + member}", member
 
 
-def _addressed(text: str, context: Context) -> tuple[Key, int | None]:
-    """The key that a client names; a task is named by its instance and stored in a crowd."""
-    kind, _, rest = text.partition("/")
-    if kind not in NAMES or not rest:
-        wrong = f"{text!r} is not KIND/NAME; kinds: {_KINDS}"
-        end(context, Code.INVALID_ARGUMENT, text=wrong, field="key")
-    if kind != "task":
-        return Key(text), None
-    job_id, _, instance = rest.partition("/")
-    if canonical(job_id) is None or not (instance.isascii() and instance.isdigit()):
-        wrong = f"{text!r} is not task/JOB/INSTANCE"
-        end(context, Code.INVALID_ARGUMENT, text=wrong, field="key")
-    number, member = divmod(int(instance), SLICE_SIZE)
-    return Key(f"task/{job_id}/{number}"), member
-
-
-_KINDS = ", ".join(NAMES)
+def _parsed(text: str, context: Context) -> ActorKey:
+    """The key that a client names."""
+    try:
+        return parse_key(text)
+    except BadKey as error:
+        end(context, Code.INVALID_ARGUMENT, text=str(error), field="key")

@@ -49,9 +49,9 @@ def _needs(wanted: ParsedJob) -> Iterator[tuple[str, Resources]]:
 
 def _refuse(field: str, need: Resources, *, pool: PoolView, kind: str) -> None:
     at = Resources.KINDS.index(kind)
-    wants, most = amount(need.amounts()[at]), amount(pool.config.limit.amounts()[at])
+    requested, most = amount(need.amounts()[at]), amount(pool.config.limit.amounts()[at])
     raise BadConfig(
         f"{field}.resource.{FIELDS[kind]}",
-        f"wants {wants:.10g}, but the limit of pool {pool.path} is {most:.10g}: "
-        "it could never be admitted",
+        f"requested {requested:.10g}, the limit of pool {pool.path} is {most:.10g}: "
+        "it can never be admitted",
     )

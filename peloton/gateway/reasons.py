@@ -38,8 +38,9 @@ class Reason(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The text with the place in the queue, for those who have one line only."""
-        return self.text if self.position is None else f"{self.text}; place {self.position} in line"
+        """The text with the queue position, for those who have one line only."""
+        position = "" if self.position is None else f"; queue position {self.position}"
+        return self.text + position
 
 
 def at_goal(view: InstanceView) -> bool:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 LISTED_MAX = 1000
 FOLDERS_DEEP_MAX = 32
 CUSTOMARY = ("stdout", "stderr")
+_EARLIER_NAME = "sandbox"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -33,7 +34,10 @@ class FileEntry(NamedTuple):
 
 
 class SandboxFiles:
-    """The sandboxes below `root`, each at `RUN/sandbox`; and the address that serves them."""
+    """The sandboxes below `root`, each at `RUN`; and the address that serves them.
+
+    Those made by a keeper of an earlier version are at `RUN/sandbox`.
+    """
 
     def __init__(self, root: Path | None, address: tuple[str, int]) -> None:
         self._root = root
@@ -48,11 +52,15 @@ class SandboxFiles:
         return sorted(entry.path.rpartition("/")[2] for entry in found)
 
     def listing(self, path: str) -> list[FileEntry]:
-        """What is in a folder, by name; links are left out."""
+        """What is in a folder, by name; links are left out, and names that are not UTF-8.
+
+        Such a name can be sent in no message and is part of no path that a client can ask for.
+        """
         run, parts = _split(path)
         with self._folder(run, parts) as folder:
             found = []
-            for name in sorted(os.listdir(folder))[:LISTED_MAX]:
+            names = sorted(filter(_is_utf8, os.listdir(folder)))
+            for name in names[:LISTED_MAX]:
                 with contextlib.suppress(OSError):
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if not stat.S_ISLNK(status.st_mode):
@@ -84,10 +92,11 @@ class SandboxFiles:
         folder = -1
         try:
             folder = os.open(self._root, _FOLDER)
-            for part in (run, "sandbox", *parts):
-                inner = os.open(part, _FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = inner
+            folder = _enter(folder, run)
+            if _is_of_earlier_keeper(folder):
+                folder = _enter(folder, _EARLIER_NAME)
+            for part in parts:
+                folder = _enter(folder, part)
         except OSError as error:
             if folder >= 0:
                 os.close(folder)
@@ -96,6 +105,31 @@ class SandboxFiles:
             yield folder
         finally:
             os.close(folder)
+
+
+def _enter(folder: int, name: str) -> int:
+    """A folder within another one, which is closed if there is one."""
+    inner = os.open(name, _FOLDER, dir_fd=folder)
+    os.close(folder)
+    return inner
+
+
+def _is_of_earlier_keeper(folder: int) -> bool:
+    """A run has its output at the top, whatever folders it makes."""
+    return not _is_there("stdout", folder) and _is_there(_EARLIER_NAME, folder)
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_utf8(name: str) -> bool:
+    """Python marks the bytes of a name that are not UTF-8 by lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _split(path: str) -> tuple[str, list[str]]:

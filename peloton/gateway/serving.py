@@ -28,6 +28,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from peloton.gateway.details import cut
 from peloton.gateway.guard import guarded_method
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.principal import Principal
@@ -50,7 +51,7 @@ class CallEnded(Exception):
 
     def __init__(self, code: Any, details: str, *, trailing: Any = ()) -> None:
         super().__init__(details)
-        self.code, self.details, self.trailing = code, details, trailing
+        self.code, self.details, self.trailing = code, cut(details), trailing
 
 
 class CallContext:
@@ -71,10 +72,6 @@ class CallContext:
         """End the call with a rich status; raises."""
         self._trailing = status.trailing_metadata
         self.abort(status.code, status.details)
-
-    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """What goes with the status."""
-        self._trailing = trailing_metadata
 
     def code(self) -> Any:
         """The status the call was ended with; None as long as it was not."""
@@ -127,11 +124,12 @@ class LongCall(CallContext):
         """Send a message of a stream; a client that does not read is cut off."""
         data = message.SerializeToString()
         writing = asyncio.ensure_future(self._context.write(data))
+        # Whoever waits for it may be cancelled, and then nobody reads its result.
+        writing.add_done_callback(_unobserved)
         done, _ = await asyncio.wait((writing,), timeout=WRITE_S_MAX)
         if done:
             writing.result()
             return
-        writing.add_done_callback(_unobserved)
         who, peer = self.principal.text, self.peer()
         log.warning("a slow reader was cut off", call=self.name, who=who, peer=peer)
         text = (
@@ -214,14 +212,6 @@ class Server:
             return [self.server.add_insecure_port(address) for address in addresses]
 
         return list(LOOP.call(listen()).result(START_S_MAX))
-
-    def listen_secure(self, address: str, credentials: grpc.ServerCredentials) -> int:
-        """The port it got, with certificates."""
-
-        async def listen() -> int:
-            return int(self.server.add_secure_port(address, credentials))
-
-        return int(LOOP.call(listen()).result(START_S_MAX))
 
     def start(self) -> None:
         """Begin to serve."""

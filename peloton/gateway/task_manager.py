@@ -16,6 +16,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.actor_keys import parse_number
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_query import BadQuery
 from peloton.gateway.reasons import at_goal, lot_waits, reason_of
@@ -28,6 +29,8 @@ from peloton.runtime.vocabulary import Bits, Key
 
 NOT_FOUND = "job not found"
 RUNS_DEFAULT = 10
+INVALID_MAX = 1000
+"""Instances in an answer that the job does not have; a range may name four billion."""
 
 
 class TaskManager:
@@ -100,7 +103,8 @@ class TaskManager:
         over = frozenset(answer.ended)
         in_ranges = [one for start, stop in answer.ranges for one in range(start, stop)]
         stopped = [instance for instance in in_ranges if instance not in over]
-        return task.StopResponse(stoppedInstanceIds=stopped)
+        invalid = _invalid(ranges, job.spec.instances) if job is not None else []
+        return task.StopResponse(stoppedInstanceIds=stopped, invalidInstanceIds=invalid)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
         """Refused as the original refuses; what it would do is not supported yet."""
@@ -219,6 +223,20 @@ def _outside(sent: Any, job: JobView) -> task.InstanceIdOutOfRange:
     return task.InstanceIdOutOfRange(jobId=sent.jobId, instanceCount=job.spec.instances)
 
 
+def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:
+    """The first instances of the ranges of which the job has none.
+
+    A range that only ends beyond the last instance is not wrong: clients name "all" so.
+    """
+    found: dict[int, None] = {}
+    for start, stop in ranges:
+        if start >= instances:
+            found.update(dict.fromkeys(range(start, min(stop, start + INVALID_MAX))))
+        if len(found) >= INVALID_MAX:
+            break
+    return [*found][:INVALID_MAX]
+
+
 def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
     """The run of that id; the current one if none is named."""
     found = [info for info in infos if not run or info.runtime.mesosTaskId.value == run]
@@ -227,5 +245,4 @@ def _named(infos: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
 
 def _run_number(text: str) -> int | None:
     """The number of a run that is named by it, or by its whole id."""
-    number = text.rpartition("-")[2]
-    return int(number) if number.isascii() and number.isdigit() else None
+    return parse_number(text.rpartition("-")[2])

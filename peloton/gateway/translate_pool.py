@@ -84,6 +84,9 @@ def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
         found.name = config.name
         found.policy = respool.PriorityFIFO
         found.slackLimit.maxPercent = config.slack_percent
+    for one in found.resources:
+        if one.type == respool.UNKNOWN_TYPE:
+            one.type = respool.ELASTIC  # what it is where its client did not say
     listed = {one.kind for one in found.resources}
     for at, kind in enumerate(KINDS):
         if kind not in listed:

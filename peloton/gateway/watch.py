@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from peloton.actors.job.facts import JobMade
@@ -30,11 +30,15 @@ from peloton.runtime.vocabulary import Key, kind_of, members_of
 STREAMS_MAX = 1000
 PATIENCE_S = 5.0
 """For the beginning of a stream; one that has begun waits for its shards as long as it takes."""
+TOKEN_S = 15.0
+"""A stream without events gets a new token after so long; below `followers.FOLLOW_S`, so that each
+empty page of a quiet shard brings one: an old token means a gap once the shard keeps newer changes
+only."""
 POOLS_KNOWN_MAX = 10_000
 OF_JOBS = ("job", "slice", "task", "lot")
 
 
-class Question(NamedTuple):
+class WatchScope(NamedTuple):
     """What is watched: changes of these shards that pass, and of a pool if one is named."""
 
     shards: tuple[Key, ...]
@@ -61,18 +65,18 @@ class Watches:
             end(call, Code.RESOURCE_EXHAUSTED, text=f"{STREAMS_MAX} streams are open already")
         self._open += 1
         try:
-            question = await call.run(self._question, sent)
+            scope = await call.run(self._scope, sent)
             try:
-                marks = await self._begin(question, sent.resume)
+                marks = await self._begin(scope, sent.resume)
+                await self._serve(scope, marks, call=call)
             except BadToken as error:
                 end(call, Code.INVALID_ARGUMENT, text=f"resume: {error}")
             except OutOfReach as error:
                 end(call, Code.UNAVAILABLE, text=str(error))
-            await self._serve(question, marks, call=call)
         finally:
             self._open -= 1
 
-    def _question(self, sent: ops.WatchRequest, context: Context) -> Question:
+    def _scope(self, sent: ops.WatchRequest, context: Context) -> WatchScope:
         cluster = self._cluster_client.cluster
         if bool(sent.job_id) + bool(sent.kinds) + bool(sent.pool) != 1:
             text = "name one of job_id, kinds and pool"
@@ -85,17 +89,17 @@ class Watches:
             numbers = range(slices_of(job.spec.instances))
             slices = [cluster.shard_of(slice_key(name, number)) for number in numbers]
             shards = (cluster.shard_of(job_key(name)), *slices)
-            return Question((*dict.fromkeys(shards),), FollowChanges(names=(name,)))
+            return WatchScope((*dict.fromkeys(shards),), FollowChanges(names=(name,)))
         if sent.pool:
             pool = self._pool(sent.pool, context)
             kinds = (*OF_JOBS, "respool")
-            return Question(self._shards(kinds), FollowChanges(kinds=kinds), pool)
+            return WatchScope(self._shards(kinds), FollowChanges(kinds=kinds), pool)
         strangers = [kind for kind in sent.kinds if kind not in self._kinds()]
         if strangers:
             text = f"kinds: no kind {strangers[0]!r}; there are {', '.join(self._kinds())}"
             end(context, Code.INVALID_ARGUMENT, text=text)
         named = (*dict.fromkeys(sent.kinds),)
-        return Question(self._shards(named), FollowChanges(kinds=named))
+        return WatchScope(self._shards(named), FollowChanges(kinds=named))
 
     def _shards(self, kinds: tuple[str, ...]) -> tuple[Key, ...]:
         cluster = self._cluster_client.cluster
@@ -108,43 +112,47 @@ class Watches:
             end(context, Code.NOT_FOUND, text=f"no pool {named}")
         return found[0]
 
-    async def _begin(self, question: Question, token: str) -> dict[Key, FeedMark]:
+    async def _begin(self, scope: WatchScope, token: str) -> dict[Key, FeedMark]:
         """The mark to read each shard from: that of the token, or the present one."""
         if token:
-            return marks_of(token, question.shards)
+            return marks_of(token, scope.shards)
         first_pages = (
-            self._feed.page(shard, FollowChanges(), patience_s=PATIENCE_S)
-            for shard in question.shards
+            self._feed.page(shard, FollowChanges(), patience_s=PATIENCE_S) for shard in scope.shards
         )
         reads = await asyncio.gather(*first_pages)
-        return {shard: read.mark for shard, read in zip(question.shards, reads, strict=True)}
+        return {shard: read.mark for shard, read in zip(scope.shards, reads, strict=True)}
 
     async def _serve(
-        self, question: Question, marks: dict[Key, FeedMark], *, call: LongCall
+        self, scope: WatchScope, marks: dict[Key, FeedMark], *, call: LongCall
     ) -> None:
         pages: asyncio.Queue[tuple[Key, ChangesPage | Exception]] = asyncio.Queue(maxsize=1)
-        pools = _Pools(self._feed)
+        pools, now_s = _Pools(self._feed), asyncio.get_running_loop().time
         await call.write(ops.WatchResponse(resume=token_of(marks)))
+        written_s, unsent = now_s(), False
         readers = [
-            asyncio.create_task(self._read(shard, question.query, mark=marks[shard], pages=pages))
-            for shard in question.shards
+            asyncio.create_task(self._read(shard, scope.query, mark=marks[shard], pages=pages))
+            for shard in scope.shards
         ]
         try:
             while True:
                 shard, read = await pages.get()
                 if isinstance(read, Exception):
                     raise read
-                changes = self._feed.cluster.changes_in(read)
-                if question.pool is not None:
-                    changes = [one for one in changes if await pools.has(question.pool, one)]
-                gap = _gap(shard, read, after=marks[shard]) if read.gap else None
+                changes, after = self._feed.cluster.changes_in(read), marks[shard]
+                until = _gap_until(read) if read.gap else -1
+                if scope.pool is not None:
+                    changes, unknown = await pools.among(scope.pool, changes)
+                    until = max(until, unknown)
                 marks[shard] = read.mark
-                if changes or gap is not None:
+                unsent = unsent or read.mark != after
+                if changes or until >= 0 or (unsent and now_s() - written_s >= TOKEN_S):
                     events = [event_of(shard, change) for change in changes]
                     message = ops.WatchResponse(resume=token_of(marks), events=events)
-                    if gap is not None:
-                        message.gaps.append(gap)
+                    if until >= 0:
+                        number = shard.partition("/")[2]
+                        message.gaps.add(shard=number, after=after[0], until=until)
                     await call.write(message)
+                    written_s, unsent = now_s(), False
         finally:
             for reader in readers:
                 reader.cancel()
@@ -158,7 +166,7 @@ class Watches:
                 read = await self._feed.page(shard, query, patience_s=None)
                 await pages.put((shard, read))
                 mark = read.mark
-        except CallEnded as error:  # the stream ends so, too
+        except (CallEnded, OutOfReach) as error:  # the stream ends so, too
             await pages.put((shard, error))
         except Exception as error:  # the stream must end too, and not wait for this shard
             await pages.put((shard, error))
@@ -166,14 +174,31 @@ class Watches:
 
 
 class _Pools:
-    """Which jobs are of which pool, as one stream came to know it; the newest of them."""
+    """Which jobs are of which pool, as one stream came to know it; the newest of them.
+
+    None stands for a job that does not exist any more and was not known before.
+    """
 
     def __init__(self, feed: ClusterFeed) -> None:
         self._feed = feed
         self._known: OrderedDict[str, Key | None] = OrderedDict()
 
-    async def has(self, pool: Key, change: Change) -> bool:
-        """Whether this is of the pool itself, or of a job in it."""
+    async def among(self, pool: Key, changes: Sequence[Change]) -> tuple[list[Change], int]:
+        """The changes of the pool, and the position of the last one that may be of it, else -1."""
+        found, unknown = [], -1
+        for change in changes:
+            has = await self._has(pool, change)
+            if has:
+                found.append(change)
+            elif has is None:
+                unknown = change.mark.position
+        return found, unknown
+
+    async def _has(self, pool: Key, change: Change) -> bool | None:
+        """Whether this is of the pool itself, or of a job in it.
+
+        None for a job that was deleted before this stream came to know its pool.
+        """
         if kind_of(change.line.key) not in OF_JOBS:
             return change.line.key == pool
         name = name_of(change.line.key)
@@ -181,14 +206,14 @@ class _Pools:
             if isinstance(fact, JobMade):
                 self._known[name] = fact.spec.pool
         if name not in self._known:
-            # Before its creation, and after its deletion, a job is of no pool.
             view = await self._feed.answered(
                 lambda: self._feed.cluster.ask(job_key(name), GetJob()), patience_s=None
             )
             self._known[name] = view.spec.pool if isinstance(view, JobView) else None
         while len(self._known) > POOLS_KNOWN_MAX:
             self._known.popitem(last=False)
-        return self._known[name] == pool
+        known = self._known[name]
+        return None if known is None else known == pool
 
 
 def event_of(shard: Key, change: Change) -> ops.Event:
@@ -226,6 +251,6 @@ def named(key: Key, members: int) -> tuple[str, list[ops.InstanceRange]]:
     return f"{front}/{ranges[0].first}" if alone else front, ranges
 
 
-def _gap(shard: Key, read: ChangesPage, *, after: FeedMark) -> ops.Gap:
-    until = read.rows[0][0] - 1 if read.rows else read.mark[0]
-    return ops.Gap(shard=shard.partition("/")[2], after=after[0], until=until)
+def _gap_until(read: ChangesPage) -> int:
+    """The newest position that may be missing before a page."""
+    return read.rows[0][0] - 1 if read.rows else read.mark[0]

@@ -29,8 +29,9 @@ def kind_of(name: Key) -> str:
     return name.partition("/")[0]
 
 
-FEW_BITS = 16
-"""So many of the lowest members are found one by one."""
+def counted(count: int, one: str, *, many: str) -> str:
+    """A count with its noun, for reasons that people read."""
+    return f"{count} {one if count == 1 else many}"
 
 
 class Bits:
@@ -71,7 +72,7 @@ class Bits:
         """The `count` lowest members, or all when there are fewer."""
         if count >= self.raw.bit_count():
             return self
-        if count <= FEW_BITS:  # a set of a thousand is not listed for its first one
+        if count <= 16:  # a set of a thousand is not listed for its first one
             left = self.raw
             for _ in range(count):
                 left &= left - 1

@@ -30,13 +30,13 @@ class Addresses(Protocol):
     def of(self, role: str) -> tuple[str, ...]:
         """Addresses in the order to try. Raises ServiceUnavailable if none is known."""
 
-    def who(self, role: str) -> str:
+    def service(self, role: str) -> str:
         """The service named in a call of this role: the role itself, or the API for all."""
 
     def answered(self, role: str, address: str) -> None:
         """This address answered: the next call tries it first."""
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """No address answered: look them up again."""
 
 
@@ -80,19 +80,19 @@ class Written:
             raise ValueError(f"no address for {empty[0]}")
 
     def of(self, role: str) -> tuple[str, ...]:
-        return self._found[self.who(role)]
+        return self._found[self.service(role)]
 
-    def who(self, role: str) -> str:
+    def service(self, role: str) -> str:
         return role if role in self._found else API
 
     def answered(self, role: str, address: str) -> None:
-        name = self.who(role)
+        name = self.service(role)
         known = self._found[name]
         if known[0] != address:
             # One assignment, so that calls on other threads see the old order or the new one.
             self._found[name] = (address, *(one for one in known if one != address))
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Given addresses cannot be looked up again."""
 
 
@@ -127,12 +127,12 @@ class ZooKeeperAddresses:
                 self._found = leaders | {API: tuple(everybody)}
             return self._found.get(role) or self._found[API]
 
-    def who(self, role: str) -> str:
+    def service(self, role: str) -> str:
         return role
 
     def answered(self, role: str, address: str) -> None:
         """Ignored: ZooKeeper names the leader, whoever answered last."""
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         with self._lock:
             self._found = None

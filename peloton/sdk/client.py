@@ -10,6 +10,7 @@ answers carry inside. Must not hold state of its own: two clients see the same c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -24,27 +25,31 @@ from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 __all__ = ["Client", "WaitResult", "JobQuery", "Login", "TaskQuery"]
 
 API = "127.0.0.1:5397"
+API_VARIABLE = "PELOTON_API"
 TIMEOUT_S = 20.0
 
 
 class Client:
     """A sync client, safe to share between threads. Every call has a deadline of `timeout_s`.
 
-    `api` may be several addresses (`a:5397,b:5397`): where one is silent, the next is asked.
-    `roles` sends the calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their
-    own, for clusters without an API server. `Client.found` looks the addresses up instead.
+    Without `api` the address is the variable PELOTON_API, or else 127.0.0.1:5397. It may be several
+    addresses (`a:5397,b:5397`): where one does not answer, the next one is called. `roles` sends
+    the calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their own, for
+    clusters without an API server. `Client.found` looks the addresses up instead.
     """
 
     def __init__(
         self,
-        api: str | Sequence[str] | Addresses = API,
+        api: str | Sequence[str] | Addresses | None = None,
         *,
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         login: Login | None = None,
     ) -> None:
-        places = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
-        self._wire = Wire(places, timeout_s=timeout_s, login=login)
+        if api is None:
+            api = os.environ.get(API_VARIABLE) or API
+        addresses = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
+        self._wire = Wire(addresses, timeout_s=timeout_s, login=login)
         self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = TaskCalls(self._wire)
@@ -62,10 +67,10 @@ class Client:
     ) -> Client:
         """A client of the daemons that are leaders in ZooKeeper, whoever they are at the time."""
         servers, lookup_s = addresses_of(zookeeper), min(timeout_s, LOOKUP_S_MAX)
-        places = ZooKeeperAddresses(
+        addresses = ZooKeeperAddresses(
             lambda: leaders(servers, root=root, timeout_s=lookup_s), roles=_known(roles)
         )
-        return cls(places, timeout_s=timeout_s, login=login)
+        return cls(addresses, timeout_s=timeout_s, login=login)
 
     def __enter__(self) -> Client:
         return self

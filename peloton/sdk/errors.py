@@ -57,7 +57,9 @@ class Denied(PelotonError):
 
 
 NO_CONNECTION = "NO_CONNECTION"
-"""Kind of an `ServiceUnavailable`: no connection was made, so nothing was sent."""
+"""Kind of a `ServiceUnavailable`: no connection was made, so nothing was sent."""
+NO_ANSWER = "NO_ANSWER"
+"""Kind of a `ServiceUnavailable`: the health check before the call was not answered in time."""
 
 
 class ServiceUnavailable(PelotonError):

@@ -5,13 +5,14 @@ Must not repair anything by itself; `redrive` sends one order, once.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
-from peloton.sdk.errors import ServiceUnavailable, TryLater
+from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
 from peloton.sdk.wire import ONCE, READ, RpcName, Wire
 
 # Duration of one call of a wait; the server may answer earlier and is called again.
@@ -54,15 +55,17 @@ class Silence:
         self._since: float | None = None
         self._reported = False
 
-    def goes_on(self, since: float, error: ServiceUnavailable) -> None:
+    def goes_on(self, since: float, error: PelotonError, *, most_s: float | None = None) -> None:
         """A call made at `since` got no answer; raises the error if it lasts too long."""
+        most_s = SILENCE_MAX_S if most_s is None else most_s
         self._since = since if self._since is None else self._since
         silent_s = time.monotonic() - self._since
-        if silent_s > SILENCE_MAX_S:
+        if silent_s > most_s:
             raise error
         if self._report is not None and not self._reported and silent_s >= SILENCE_REPORTED_S:
             self._reported = True
-            self._report(f"{error}; retrying for {SILENCE_MAX_S:g} s at most")
+            limit = "" if most_s == math.inf else f" for {most_s:g} s at most"
+            self._report(f"{error}; retrying{limit}")
 
     def is_over(self) -> None:
         if self._report is not None and self._reported:
@@ -111,8 +114,9 @@ class OpsCalls:
                 silence.is_over()
                 if seen is not None:
                     seen(last)
-            except TryLater:
+            except TryLater as error:
                 # The server's limit of waiting calls is reached; it is up, so call again.
+                silence.goes_on(now, error, most_s=math.inf)
                 pause_s = CROWDED_PAUSE_S
             except ServiceUnavailable as error:
                 silence.goes_on(now, error)
@@ -141,9 +145,10 @@ class OpsCalls:
     ) -> Iterator[ops.WatchResponse]:
         """What a job, a pool with its jobs, or all actors of some kinds write down, as it happens.
 
-        Each message has the token to go on behind it; the first has nothing else. A stream that
-        breaks is resumed, so events of one shard come once and in order, and what was lost is a
-        gap in a message. `silent` is as in `wait`; too long a silence is raised as Unavailable.
+        Each message has the token to go on behind it; the first has nothing else, and so have
+        those that renew the token of a quiet stream. A stream that breaks is resumed, so events of
+        one shard come once and in order, and what was lost is a gap in a message. `silent` is as
+        in `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
         """
         silence, begun = Silence(silent), False
         while True:
@@ -151,13 +156,14 @@ class OpsCalls:
             try:
                 for message in self._wire.stream(method("Watch"), request):
                     silence.is_over()
-                    resume = message.resume
-                    if message.events or message.gaps or not begun:
+                    renewed, resume = message.resume != resume, message.resume
+                    if message.events or message.gaps or renewed or not begun:
                         begun = True
                         yield message
                 raise ServiceUnavailable("the stream ended")
-            except TryLater:
+            except TryLater as error:
                 # Too many streams, or we read too slowly and were cut off.
+                silence.goes_on(time.monotonic(), error)
                 pause_s = CROWDED_PAUSE_S
             except ServiceUnavailable as error:
                 silence.goes_on(time.monotonic(), error)

@@ -29,8 +29,8 @@ class File(NamedTuple):
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        asked = urllib.parse.urlencode({"path": self.path})
-        return f"http://{host}:{self.port or PORT}/files/download?{asked}"
+        query = urllib.parse.urlencode({"path": self.path})
+        return f"http://{host}:{self.port or PORT}/files/download?{query}"
 
 
 def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]:

@@ -32,6 +32,12 @@ INTEGERS = (
     FieldDescriptor.CPPTYPE_UINT32,
     FieldDescriptor.CPPTYPE_UINT64,
 )
+BOUNDS = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
 FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 
@@ -211,14 +217,14 @@ def put(message: Any, field: Any, *, value: SpecValue) -> None:
             if field.message_type:
                 fill(target.add(), item, path=one.path)
             else:
-                guarded(one, lambda one=one: target.append(one.scalar(field)))
+                guarded(one, lambda one=one: target.append(one.scalar(field)), field=field)
     elif field.message_type:
         target = getattr(message, field.name)
         # An empty message that was written is not an absent one.
         target.SetInParent()
         fill(target, value.raw, path=value.path)
     else:
-        guarded(value, lambda: setattr(message, field.name, value.scalar(field)))
+        guarded(value, lambda: setattr(message, field.name, value.scalar(field)), field=field)
 
 
 def is_map(field: Any) -> bool:
@@ -236,15 +242,22 @@ def put_map(target: Any, field: Any, *, value: SpecValue) -> None:
         if raw is None:
             raise one.wrong("a value")
         if value_field.message_type:
-            guarded(one, lambda key=key, one=one: fill(target[key], one.raw, path=one.path))
+            write = lambda key=key, one=one: fill(target[key], one.raw, path=one.path)  # noqa: E731
+            guarded(SpecValue(raw_key, one.path), write, field=key_field)
         else:
             scalar = one.scalar(value_field)
-            guarded(one, lambda key=key, scalar=scalar: target.__setitem__(key, scalar))
+            write = lambda key=key, scalar=scalar: target.__setitem__(key, scalar)  # noqa: E731
+            guarded(one, write, field=value_field)
 
 
-def guarded(value: SpecValue, write: Any) -> None:
+def guarded(value: SpecValue, write: Any, *, field: Any) -> None:
     """Writes; a number too large for its field is the writer's mistake, not a crash."""
     try:
         write()
     except (ValueError, OverflowError) as error:
-        raise BadSpec(str(error), field=value.path) from None
+        bounds = BOUNDS.get(field.cpp_type)
+        if bounds is None or isinstance(error, UnicodeError):
+            raise BadSpec(str(error), field=value.path) from None
+        low, high = bounds
+        text = f"{value.raw} is not between {low} and {high}"
+        raise BadSpec(text, field=value.path) from None

@@ -88,7 +88,14 @@ ONCE = How(repeat=False)
 
 def keyed(key: str | None) -> How:
     """A change that is safe to repeat: the server remembers what it answered to this key."""
+    if key and not _is_header_text(key):
+        raise errors.BadSpec("must be printable ASCII characters", field="request_key")
     return How(repeat=True, key=key or str(uuid.uuid4()))
+
+
+def _is_header_text(text: object) -> bool:
+    """Whether gRPC can send it as metadata."""
+    return isinstance(text, str) and text.isascii() and text.isprintable()
 
 
 class RpcCall(NamedTuple):
@@ -103,9 +110,14 @@ class RpcCall(NamedTuple):
 class Wire:
     """Channels by address, opened when first used."""
 
-    def __init__(self, places: Addresses, *, timeout_s: float, login: Login | None = None) -> None:
+    def __init__(
+        self, addresses: Addresses, *, timeout_s: float, login: Login | None = None
+    ) -> None:
         self.timeout_s = timeout_s
-        self._addresses = places
+        self._addresses = addresses
+        for name, text in login._asdict().items() if login else ():
+            if not _is_header_text(text):
+                raise errors.BadSpec("must be printable ASCII characters", field=name)
         self._login = login
         self._channels: dict[str, grpc.Channel] = {}
         self._reached: set[str] = set()
@@ -145,7 +157,7 @@ class Wire:
                 raise trouble from None
             time.sleep(wait_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
-            self._addresses.look_again()
+            self._addresses.refresh()
         raise AssertionError("the last turn returns or raises")
 
     def stream(self, method: RpcName, request: Any) -> Iterator[Any]:
@@ -156,7 +168,7 @@ class Wire:
         """
         troubles: list[errors.PelotonError] = []
         for address in self._addresses.of(method.role):
-            metadata = self._metadata(self._addresses.who(method.role), READ)
+            metadata = self._metadata(self._addresses.service(method.role), READ)
             call = getattr(method.stub(self._channel(address)), method.name)(
                 request, metadata=metadata
             )
@@ -175,7 +187,7 @@ class Wire:
                 troubles.append(trouble)
             finally:
                 call.cancel()
-        self._addresses.look_again()
+        self._addresses.refresh()
         raise _together(troubles)
 
     def _try_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
@@ -205,7 +217,7 @@ class Wire:
 
     def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
         rpc = getattr(call.method.stub(self._channel(address)), call.method.name)
-        metadata = self._metadata(self._addresses.who(call.method.role), call.how)
+        metadata = self._metadata(self._addresses.service(call.method.role), call.how)
         try:
             return rpc(call.request, timeout=wait_s, metadata=metadata)
         except grpc.RpcError as error:
@@ -226,9 +238,13 @@ class Wire:
             check(b"", timeout=wait_s)
         except grpc.RpcError as error:
             # Any answer, even that the call is unknown, shows that it is up.
-            if error.code() in _NO_ANSWER:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
                 text = f"{address} does not answer: no connection"
                 return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                # It may be connected and busy. Nothing but the check was sent.
+                text = f"{address} did not answer a health check in {wait_s:.3g} s"
+                return errors.ServiceUnavailable(text, kind=errors.NO_ANSWER)
         self._reached.add(address)
         return None
 
@@ -254,7 +270,6 @@ class Wire:
 
 
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"  # of the whole server: an empty request
-_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def _left_s(call: RpcCall) -> float:

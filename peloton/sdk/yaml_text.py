@@ -18,7 +18,6 @@ from peloton.sdk.errors import BadSpec
 
 Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TAG = "tag:yaml.org,2002:"
-MERGE = TAG + "merge"
 PART = re.compile(r"[^.\[\]]+")
 
 
@@ -31,13 +30,10 @@ def scalar(loader: Any, node: Any) -> str:
 
 
 def mapping(loader: Any, node: Any) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if key.tag != MERGE and isinstance(key.value, str):
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise BadSpec(f"given twice, the second time in line {line}", field=key.value)
-            seen.add(key.value)
+    key = yaml_limits.duplicate_key(node)
+    if key is not None:
+        line = key.start_mark.line + 1
+        raise BadSpec(f"given twice, the second time in line {line}", field=key.value)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node, deep=True)
 

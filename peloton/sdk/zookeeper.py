@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from peloton import INSTALL_FLEET
+from peloton import missing_package
 from peloton.sdk.errors import BadSpec, ServerError, ServiceUnavailable, Unsupported
 
 DEFAULT_ZK_ROOT = "/peloton"
@@ -22,6 +23,8 @@ LEADER_NAMES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": 
 """Under which name the leader of each role is found."""
 NO_ZOOKEEPER, NO_LEADER = "NO_ZOOKEEPER", "NO_LEADER"
 PORT_MAX = 65_535
+PROBE_S_MAX = 0.5
+REFUSED = "connection refused: no server listens there"
 
 
 def children(
@@ -31,7 +34,7 @@ def children(
     from kazoo.exceptions import NoNodeError
 
     found = {}
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         try:
             for name in client.get_children(path):
                 found[name] = bytes(client.get(f"{path}/{name}")[0])
@@ -46,7 +49,7 @@ def node_data(
     """The data of one node; None if there is none. Raises as `leaders`."""
     from kazoo.exceptions import NoNodeError
 
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         try:
             return bytes(client.get(path)[0])
         except NoNodeError:
@@ -60,7 +63,7 @@ def leaders(
     has.
     """
     hosts = ",".join(servers)
-    with _asked(servers, timeout_s) as client:
+    with _session(servers, timeout_s) as client:
         data_of = {role: _read(client, _path(root, name)) for role, name in LEADER_NAMES.items()}
     found = {
         role: address_in(data, _path(root, LEADER_NAMES[role]))
@@ -75,13 +78,13 @@ def leaders(
 
 
 @contextmanager
-def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
+def _session(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
     """A session for a few questions. What goes wrong meanwhile is `ServiceUnavailable`."""
     try:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
-    except ImportError as error:
-        text = f"finding a cluster in ZooKeeper takes more: {error}; {INSTALL_FLEET}"
+    except ImportError:
+        text = f"finding a cluster in ZooKeeper: {missing_package('kazoo')}"
         raise Unsupported(text) from None
     hosts = ",".join(servers)
     try:
@@ -89,6 +92,8 @@ def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
     except ValueError as error:
         raise BadSpec(f"ZooKeeper: {hosts!r} are no addresses: {error}") from None
     try:
+        if _all_refuse(hosts):
+            raise ServiceUnavailable(f"ZooKeeper at {hosts}: {REFUSED}", kind=NO_ZOOKEEPER)
         client.start(timeout=timeout_s)
         yield client
     except KazooTimeoutError:
@@ -100,6 +105,21 @@ def _asked(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
     finally:
         client.stop()
         client.close()
+
+
+def _all_refuse(hosts: str) -> bool:
+    """Whether no server listens at any of the addresses. kazoo would try until its time is over."""
+    from kazoo.hosts import collect_hosts
+
+    for host, port in collect_hosts(hosts)[0]:
+        try:
+            socket.create_connection((host, port), timeout=PROBE_S_MAX).close()
+        except ConnectionRefusedError:
+            continue
+        except OSError:
+            pass  # it may only be slow
+        return False
+    return True
 
 
 def address_in(data: bytes, path: str) -> str:

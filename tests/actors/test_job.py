@@ -165,7 +165,10 @@ OVER = "Requested tasks: 100001 for job is greater than supported: 100000 tasks/
         ({"instances": 100_001}, OVER),
         ({"maximum_running": 4}, "Job specified MaximumRunningInstances > InstanceCount"),
         ({"minimum_running": 4}, "Job specified MinimumRunningInstances > MaximumRunningInstances"),
-        ({"default": TaskConfig()}, "missing command info for instance 1"),
+        (
+            {"default": TaskConfig()},
+            "missing command info for instance 1: the default config has none",
+        ),
         ({"has_default": False}, "missing task config for instance 0"),
     ],
 )

@@ -36,7 +36,7 @@ from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced, Wish
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import TurnOutcome, take_turn
-from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue, counted
 
 JOB, SLICE, CROWD, PLACER = Key("job/j"), Key("slice/j/0"), Key("task/j/0"), Key("placer/1")
 DEFAULT = TaskConfig(resources=Resources(1), command=Command("x"))
@@ -412,3 +412,9 @@ def test_who_stops_before_any_instance_has_begun_tells_no_task_but_those_that_be
     delete = m.SetSliceGoal(2, JOB, 0, TaskGoals.DELETED, grant=0)
     turn = take_turn(KIND, limited, message=delete, at=at(crowd()))
     assert not [s for s in turn.sends if s.to == CROWD]
+
+
+def test_a_reason_counts_one_as_one() -> None:
+    assert counted(1, "instance waits", many="instances wait") == "1 instance waits"
+    assert counted(2, "instance waits", many="instances wait") == "2 instances wait"
+    assert counted(0, "instance waits", many="instances wait") == "0 instances wait"

@@ -96,12 +96,38 @@ def test_roles_of_the_command_line_come_before_those_of_the_file(tmp_path: Path)
 
 
 WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
-    (ALONE, "clutser", "x", r"unknown field `clutser`"),
+    (ALONE, "clutser", "x", r"^unknown field `clutser`, did you mean `cluster`\?$"),
+    (ALONE, "xyz", "x", r"^unknown field `xyz`, there are cluster, journal, roles, "),
+    (
+        ALONE,
+        "shards",
+        {"jobmgr": "x"},
+        r"^shards\[\.\.\.\]: expected a whole number, found a text$",
+    ),
+    (FLEET, "zookeeper.hots", [], r"^zookeeper: unknown field `hots`, did you mean `hosts`\?$"),
+    (
+        ALONE | {"backend": {"process": {"folder": "b", "hosts": [{"name": "a"}]}}},
+        "journal.sqlite.folder",
+        "b",
+        r"^backend\.process\.folder: .* is journal\.sqlite\.folder as",
+    ),
+    (
+        ALONE | {"backend": {"process": {"folder": "b", "hosts": [{"name": "a"}]}}},
+        "journal.sqlite.folder",
+        "b/c/../d",
+        r"^journal\.sqlite\.folder: .* is inside of backend",
+    ),
+    (
+        ALONE,
+        "journal.sqlite.folder",
+        "~no-such-user/x",
+        r"^journal\.sqlite\.folder: Expected a path, got '~no-such-user/x'",
+    ),
     (ALONE, "cluster", None, r"missing required field `cluster`"),
     (ALONE, "cluster", "a/b", r"^cluster: 'a/b' is not a name"),
     (ALONE, "cluster", "", r"^cluster: '' is not a name"),
     (ALONE, "listen.gprc", "x", r"^listen: .*`gprc`"),
-    (ALONE, "listen.grpc", 5, r"^listen\.grpc: Expected `str`, got `int`"),
+    (ALONE, "listen.grpc", 5, r"^listen\.grpc: expected a text, found 5$"),
     (ALONE, "listen.grpc", "0.0.0.0:1", r"^listen\.grpc: 0\.0\.0\.0 is not a loopback address"),
     (ALONE, "listen.http", "localhost", r"^listen\.http: 'localhost' is not HOST:PORT"),
     (ALONE, "listen.exchange", "x", r"^listen\.exchange: 'x' is not HOST:PORT"),
@@ -119,7 +145,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
     (ALONE, "zookeeper.hosts", ["x:1"], r"^journal\.sqlite: other daemons cannot read it"),
     (FLEET, "zookeeper", None, r"^zookeeper: required with journal.cassandra"),
     (FLEET, "zookeeper.hosts", [], r"^zookeeper\.hosts: must not be empty"),
-    (FLEET, "zookeeper.hosts", "x:1", r"^zookeeper\.hosts: Expected `array`"),
+    (FLEET, "zookeeper.hosts", "x:1", r"^zookeeper\.hosts: expected a list, found 'x:1'$"),
     (FLEET, "zookeeper.root", "peloton", r"^zookeeper\.root: .*must begin with /"),
     (FLEET, "zookeeper.session_timeout_s", 0.1, r"^zookeeper\.session_timeout_s: 0\.1 is not"),
     (FLEET, "journal.cassandra.contacts", [], r"^journal\.cassandra\.contacts: must not be empty"),
@@ -137,7 +163,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str]] = [
         ALONE,
         "backend.simulated.hosts",
         [{"name": "a", "cpus": "two"}],
-        r"^backend\.simulated\.hosts\[0\]\.cpus: Expected `float`, got `str`",
+        r"^backend\.simulated\.hosts\[0\]\.cpus: expected a number, found ",
     ),
     (ALONE, "shards.taskmgr", 3, r"^shards\.taskmgr: there are jobmgr, resmgr, hostmgr"),
     (ALONE, "shards.jobmgr", 0, r"^shards\.jobmgr: 0 is not between 1 and 4096"),
@@ -165,7 +191,14 @@ def test_hosts_are_wanted_of_those_alone_who_own_them() -> None:
 
 @pytest.mark.parametrize(
     ("content", "text"),
-    [("- a", "Expected `object`"), ("a: [", "not YAML"), ("", "Expected `object`, got `null`")],
+    [
+        ("- a", "expected keys and values, found a list"),
+        ("a: [", "not YAML"),
+        ("", "expected keys and values, found an empty file"),
+        ("cluster: a\ncluster: b", "line 2: cluster is given twice"),
+        ("cluster: a\nlisten: {grpc: a, http: b, grpc: c}", "line 2: grpc is given twice"),
+        ("cluster: !!timestamp x", "a value does not have the form of its tag"),
+    ],
 )
 def test_a_file_that_holds_something_else_is_named(tmp_path: Path, content: str, text: str) -> None:
     file = tmp_path / "x.yaml"

@@ -31,9 +31,9 @@ def side() -> Iterator[exchange.ShellSide]:
 
 
 def test_envelopes_are_counted_where_they_arrive(side: exchange.ShellSide) -> None:
-    assert side.heard() == 0
+    assert side.received() == 0
     side.envelopes(25, batch=10)
-    assert side.heard() == 25
+    assert side.received() == 25
 
 
 def test_envelopes_that_do_not_arrive_end_the_run(side: exchange.ShellSide) -> None:

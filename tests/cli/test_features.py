@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,3 +156,17 @@ def test_mark_and_members_are_read_from_zookeeper(client: KazooClient, tmp_path:
             read_cluster(east, rows)
     finally:
         client.delete(root, recursive=True)
+
+
+def test_a_zookeeper_that_is_down_is_one_line(tmp_path: Path) -> None:
+    """In a process of its own: what kazoo logs goes to the last handler there is."""
+    config = tmp_path / "daemon.yaml"
+    config.write_text(
+        "cluster: a\njournal: {cassandra: {contacts: [127.0.0.1]}}\n"
+        "zookeeper: {hosts: ['127.0.0.1:1']}\nbackend: {simulated: {hosts: [{name: a}]}}\n"
+    )
+    line = [sys.executable, "-m", "peloton", "features", "show", "--config", str(config)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (69, "")
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("peloton features show: ZooKeeper at 127.0.0.1:1")

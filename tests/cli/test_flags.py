@@ -168,3 +168,42 @@ def test_help_names_the_variable_that_says_which_cluster() -> None:
     assert "PELOTON_API" in typed("--help").out
     assert "FROM:TO" in typed("task", "list", "--help").out
     assert "1000 runs" in typed("task", "logs", "--help").out.replace("\n", " ")
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-5", "0", "0s", "9" * 400, "1e300", "-1s"])
+def test_a_timeout_in_which_no_call_can_succeed_is_refused(time: str) -> None:
+    printed = typed(f"--timeout={time}", "job", "query")
+    assert (printed.code, printed.out) == (64, "") and "--timeout" in printed.err
+
+
+@pytest.mark.parametrize("time", ["nan", "-5"])
+def test_a_wait_within_no_time_is_refused(time: str) -> None:
+    printed = typed("wait", "JOB", f"--within={time}")
+    assert printed.code == 64 and "--within" in printed.err
+
+
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "a\nb", ""])
+def test_a_request_key_that_cannot_be_sent_is_a_usage_error(
+    peloton: Terminal, key: str, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text("name: a")
+    printed = peloton("job", "create", "/hello", str(tmp_path / "job.yaml"), "--request-key", key)
+    assert printed.code == 64 and "--request-key" in printed.err
+    assert not peloton.cluster.calls
+
+
+@pytest.mark.parametrize("field", ["username", "password"])
+@pytest.mark.parametrize("value", ["j\u00f6rg", "[a]"])
+def test_a_login_that_cannot_be_sent_names_the_field(
+    peloton: Terminal, field: str, value: str, tmp_path: Path
+) -> None:
+    login = {"username": "a", "password": "b", field: value}
+    (tmp_path / "login").write_text("\n".join(f"{name}: {text}" for name, text in login.items()))
+    printed = peloton("--basicAuthConfig", str(tmp_path / "login"), "job", "query")
+    text = f"{field}: must be printable ASCII characters\n"
+    assert printed == (65, "", text)
+
+
+def test_a_count_of_runs_is_no_negative_number(peloton: Terminal) -> None:
+    printed = peloton("pod", "events", "JOB", "0", "--limit", "-1")
+    assert printed.code == 64 and "--limit" in printed.err

@@ -12,6 +12,7 @@ import pytest
 from peloton.runtime.adapters.sqlite_schema import SCHEMA
 from tests.cli.terminal import typed
 
+JOB = "00000000-0000-4000-8000-000000000000"
 GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
 
 
@@ -134,8 +135,17 @@ def test_the_journal_of_a_daemons_config(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["check", "--shard", "jobmgr-7"], 64, "there are hostmgr-0 to hostmgr-0, jobmgr-0 to"),
-        (["dump", "--key", "task/x"], 64, "'task/x' is not task/JOB/INSTANCE"),
+        (
+            ["check", "--shard", "jobmgr-7"],
+            64,
+            "there are hostmgr-0, jobmgr-0 to jobmgr-1, resmgr-0",
+        ),
+        (["dump", "--key", f"task/{JOB}"], 64, f"'task/{JOB}' is not task/JOB/INSTANCE"),
+        (["dump", "--key", f"task/{JOB}/{'9' * 5000}"], 64, "is not task/JOB/INSTANCE"),
+        (["dump", "--key", "job/nonsense"], 64, "'nonsense' is not the id of a job"),
+        (["dump", "--key", "task/x/7"], 64, "'x' is not the id of a job"),
+        (["dump", "--key", "nonsense"], 64, "'nonsense' is not KIND/NAME"),
+        (["dump", "--key", "host/"], 64, "'host/' is not KIND/NAME"),
         (["check", "--config", "none.yaml"], 64, "give one of --data-dir and --config"),
     ],
 )
@@ -144,9 +154,29 @@ def test_wrong_words(data: Path, words: list[str], code: int, said: str) -> None
     assert (found, said in err) == (code, True), err
 
 
+@pytest.mark.parametrize(
+    "words", [["--from", "1200"], ["--key", f"job/{JOB}"], ["--key", "host/x"]]
+)
+def test_an_empty_dump_says_so(data: Path, words: list[str]) -> None:
+    assert journal(data, "dump", *words) == (0, [], "peloton journal dump: nothing found\n")
+
+
+def test_an_id_in_capitals_is_the_same(data: Path) -> None:
+    every = [json.loads(line) for line in journal(data, "dump")[1]]
+    job = next(e["key"] for e in every if e["key"].startswith("job/"))
+    capitals = f"job/{job.partition('/')[2].upper()}"
+    assert capitals != job
+    assert journal(data, "dump", "--key", capitals) == journal(data, "dump", "--key", job)
+
+
+def test_both_names_of_a_shard_are_known(data: Path) -> None:
+    printed = journal(data, "check", "--shard", "jobmgr/1", "--shard", "jobmgr-1")
+    assert printed == (0, ["ok      jobmgr-1"], "")
+
+
 def test_a_folder_without_a_journal(tmp_path: Path) -> None:
     code, _, err = journal(tmp_path, "check")
-    assert code == 1 and err.count("\n") == 1 and "is no data folder" in err
+    assert code == 66 and err.count("\n") == 1 and "is no data folder" in err
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:

@@ -64,8 +64,10 @@ def test_a_word_that_is_nearly_right_is_answered_with_the_right_one() -> None:
     for line, words in [
         (["jbo"], "no such command: jbo, did you mean job?"),
         (["job", "craete"], "no such command: craete, did you mean create?"),
+        (["job", "list"], "no such command: list. There are create, get, status, query, "),
+        (["job", "craete"], "did you mean create? There are create, get, "),
         (["minicluste"], "did you mean minicluster?"),
-        (["xyzzy"], "no such command: xyzzy, there is daemon, minicluster, "),
+        (["xyzzy"], "no such command: xyzzy. There are daemon, minicluster, "),
     ]:
         printed = typed(*line)
         assert printed.code == 64

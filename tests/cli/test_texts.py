@@ -35,7 +35,8 @@ def spec(tmp_path: Path) -> Path:
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     file = tmp_path / "pool.yaml"
-    file.write_text("name: new\nresources: [{kind: cpu, reservation: 1, limit: 2, share: 1}]\n")
+    kinds = ", ".join(f"{{kind: {kind}, limit: 2}}" for kind in ("cpu", "memory", "disk"))
+    file.write_text(f"name: new\nresources: [{kinds}]\n")
     return file
 
 
@@ -90,7 +91,7 @@ def test_job_create(peloton: Terminal, spec: Path) -> None:
         "jobId": {"value": JOB}
     }
     again = peloton("job", "create", "/hello", str(spec), "-i", JOB)
-    assert again == Printed(73, "", f"Job {JOB} already exists: job exists\n")
+    assert again == Printed(73, "", f"Job {JOB} already exists\n")
     bad = peloton("job", "create", "/hello", str(spec), "--jobID", "x")
     assert bad == Printed(65, "", "Invalid job ID: x, message: JobID must be valid UUID\n")
     lost = peloton("job", "create", "/nowhere", str(spec))
@@ -405,6 +406,14 @@ def test_a_key_given_twice_names_the_file(peloton: Terminal, spec: Path) -> None
     )  # fmt: skip
 
 
+def test_wait_names_an_exit_code_that_cannot_be_its_own(peloton: Terminal) -> None:
+    failed = ops.WaitJobResponse(state="FAILED", done=True, counts={"FAILED": 1}, exit_code=200)
+    peloton.cluster.waits = [failed]
+    printed = peloton("wait", JOB)
+    assert printed.code == 63
+    assert printed.err.splitlines()[0] == "its lowest failed instance ended with exit code 200"
+
+
 def test_wait_names_the_signal(peloton: Terminal) -> None:
     ended = ops.WaitJobResponse(state="FAILED", done=True, exit_code=139, signal="SIGSEGV")
     peloton.cluster.waits = [ended]
@@ -479,6 +488,37 @@ def test_wait_within_a_time(peloton: Terminal, monkeypatch: pytest.MonkeyPatch) 
     assert (printed.code, printed.err) == (124, "the time is over; the job goes on\n")
 
 
+@pytest.mark.parametrize(
+    ("content", "missing"),
+    [
+        ("name: a", "cpu, memory, disk"),
+        ("name: a\nresources: [{kind: cpu, limit: 1}, {Kind: disk, limit: 1}]", "memory"),
+        ("name: a\nResources: [{kind: cpu}, {kind: memory}, {kind: disk}]", ""),
+    ],
+)
+def test_a_pool_in_which_nothing_can_run_is_pointed_out(
+    peloton: Terminal, content: str, missing: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pool.yaml").write_text(content)
+    printed = peloton("respool", "create", "/a", str(tmp_path / "pool.yaml"))
+    text = f"its limit of {missing} is 0: jobs that request it can never run there\n"
+    assert (printed.code, printed.err) == (0, text if missing else "")
+
+
+def test_help_names_what_there_is() -> None:
+    lines = {line.split()[0]: line for line in typed("--help").out.splitlines() if line.split()}
+    for noun in ("job", "task", "pod", "respool"):
+        text = lines[noun].rpartition(": ")[2]
+        there = typed(noun, "--help").out
+        for verb in text.strip(" .").split(", "):
+            assert f"\n  {verb} " in there, (noun, verb)
+    for verb in ("start", "restart"):
+        (line,) = [
+            line for line in typed("task", "--help").out.splitlines() if f"  {verb} " in line
+        ]
+        assert line.endswith("(not supported yet).")
+
+
 def test_story(peloton: Terminal) -> None:
     row = cells(peloton.lines("story", "task/x/7")[1])
     assert row == ["1970-01-01T00:00:00.500Z", "Started", "first run", "TaskRunning", ""]
@@ -528,6 +568,34 @@ def test_follow_prints_lines_of_json(peloton: Terminal) -> None:
     assert told[1]["event"]["instances"] == [{"first": 0, "last": 2}]
     assert told[3]["gap"] == {"shard": "jobmgr/0", "after": "3", "until": "5"}
     assert told[5] == {"resume": "t2"}
+
+
+def test_follow_ends_however_the_id_is_spelled(peloton: Terminal) -> None:
+    event = ops.Event(key=f"job/{JOB}", shard="jobmgr/0", at=1.5, cause="X", facts=["JobEnded"])
+    peloton.cluster.streams = [
+        [ops.WatchResponse(resume="t0"), ops.WatchResponse(resume="t1", events=[event]), None]
+    ]
+    going = ops.WaitJobResponse(state="RUNNING")
+    peloton.cluster.waits = [going, ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    printed = peloton("follow", JOB.upper())
+    assert (printed.code, printed.err) == (0, f"job {JOB.upper()} has ended: SUCCEEDED\n")
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_follow_ends_where_nothing_is_left_to_resume(peloton: Terminal, left: int) -> None:
+    event = ops.Event(key=f"task/{JOB}", shard="jobmgr/0", at=1.5, cause="X", facts=["TaskEnded"])
+    delivered = [ops.WatchResponse(resume="t2", events=[event])] * left
+    peloton.cluster.streams = [[ops.WatchResponse(resume="t1"), *delivered, None]]
+    peloton.cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    printed = peloton("follow", JOB, "--resume", "t1")
+    assert (printed.code, printed.err) == (0, f"job {JOB} has ended: SUCCEEDED\n")
+    assert len(printed.out.splitlines()) == left
+
+
+def test_follow_does_not_call_a_pool_a_job(peloton: Terminal) -> None:
+    peloton.cluster.fail("Watch", grpc.StatusCode.NOT_FOUND, text="no pool /Nope")
+    printed = peloton("follow", "--pool", "/Nope")
+    assert printed == Printed(66, "", "no pool /Nope\n")
 
 
 @pytest.mark.parametrize("words", [(), (JOB, "--kind", "job"), ("--kind", "job", "--pool", "/x")])

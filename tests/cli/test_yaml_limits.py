@@ -108,7 +108,20 @@ def test_what_is_honest_is_loaded() -> None:
     assert yaml_limits.load(f"a: {deep}", Loader)
 
 
-@pytest.mark.parametrize("text", ["2026-13-45", "0b_", "9" * 5000, "!!int x", "!!float x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-13-45",
+        "0b_",
+        "9" * 5000,
+        "!!int x",
+        "!!float x",
+        "!!timestamp x",
+        "!!bool x",
+        "!!int ''",
+        "!!int []",
+    ],
+)
 def test_a_value_that_only_looks_like_one_is_refused(text: str) -> None:
     with pytest.raises(yaml_limits.BadYaml, match="not YAML"):
         yaml_limits.load(f"a: {text}", SAFE)

@@ -128,7 +128,7 @@ def test_a_folder_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path) 
     (data / "thesis.tex").write_text("precious")
     for options in ((), ("--fresh",)):
         cluster = c.Cluster(tmp_path, *options)
-        with pytest.raises(AssertionError, match=r"somebody else \(thesis.tex\)"):
+        with pytest.raises(AssertionError, match=r"Peloton did not make \(thesis.tex\)"):
             cluster.start()
         assert [path.name for path in data.iterdir()] == ["thesis.tex"]
 

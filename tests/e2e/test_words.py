@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -41,6 +45,17 @@ def test_the_readme(cluster: c.Cluster, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(commands) >= 3
     for words in commands:
         cluster.cli(*words)
+
+
+def test_the_python_of_the_readme(cluster: c.Cluster) -> None:
+    text = (c.ROOT / "README.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PELOTON_API": cluster.address},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("0 ")
 
 
 def test_hello_world(cluster: c.Cluster) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from peloton.actors.job.messages import JobStates, JobSummary, job_key
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2
-from peloton.gateway.job_query import question
+from peloton.gateway.job_query import list_query
 from peloton.kinds import kinds
 from peloton.runtime.core.listing import Best, Listed, ListViews, best, matching, onwards
 from peloton.runtime.core.packing import Packing
@@ -48,7 +48,7 @@ class Meter:
         self.turn_s = self.batch_bytes = self.letters = 0
 
     def ask(self, answer: Callable[[], Any]) -> Any:
-        """One question: what it takes of the shard's thread, and what travels."""
+        """One list_query: what it takes of the shard's thread, and what travels."""
         began = time.thread_time()
         found = answer()
         self.turn_s = max(self.turn_s, time.thread_time() - began)
@@ -98,7 +98,7 @@ def main(jobs: int, shard_count: int) -> None:
     print(f"{jobs} jobs in {shard_count} shards")
     print(f"{'query':8}{'way':8}{'total ms':>9}{'turn ms':>9}{'letter KB':>11}{'peak MB':>9}")
     for name, request in (("newest", newest), ("filter", few), ("deep", deep)):
-        query = question(request, now_s=time.time())
+        query = list_query(request, now_s=time.time())
         for way in (before, after):
             meter = Meter()
             began = time.thread_time()

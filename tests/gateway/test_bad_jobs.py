@@ -76,7 +76,8 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("spread", field("placementStrategy", job.PLACEMENT_STRATEGY_SPREAD_JOB),
      "config.placementStrategy"),
     ("no command", lambda config: config.defaultConfig.ClearField("command"),
-     "config.defaultConfig.command: missing command info for instance 1"),
+     "config.defaultConfig.command: missing command info for instance 1: the default config "
+     "has none"),
     ("no config", lambda config: config.ClearField("defaultConfig"),
      "missing task config for instance 0"),
     ("port without a name", lambda config: config.defaultConfig.ports.add(value=80),

@@ -30,6 +30,19 @@ def test_a_wrong_field_is_named_in_the_details(deployment: Deployment) -> None:
     assert caught.value.details() == f"key: {violation.description}"
 
 
+@pytest.mark.parametrize("letter", ["x", "é", "日", "\N{ROCKET}"])
+@pytest.mark.parametrize("length", [900, 1000, 100_000])
+def test_a_long_text_reaches_a_client(deployment: Deployment, letter: str, length: int) -> None:
+    sent = ops.WatchRequest(pool="/" + letter * length)
+    with pytest.raises(grpc.RpcError) as caught:
+        next(deployment.ops.Watch(sent, timeout=20))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    assert caught.value.details().startswith("no pool /" + letter * 100)
+    with pytest.raises(grpc.RpcError) as caught:
+        deployment.ops.Story(ops.StoryRequest(key=letter * length), timeout=20)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
 class Ended(Exception):
     """What ends a call."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
@@ -19,15 +20,20 @@ from tests.gateway.fleet_fixture import Deployment
 
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> Path:
-    """One run with files, a folder, a link, a pipe; and a secret beside."""
+    """One run with files, folders, a link, a pipe; one of an earlier keeper; secrets beside."""
     runs = folder / "runs"
-    box = runs / "run-1" / "sandbox"
+    box = runs / "run-1"
     (box / "deep" / "er").mkdir(parents=True)
     (box / "stdout").write_text("hello\n")
     (box / "deep" / "er" / "file").write_bytes(bytes(range(256)) * 1000)
     (box / "empty").touch()
     (folder / "secret").write_text("secret")
-    (runs / "run-1" / "intent").write_text("secret")
+    (box / "sandbox").mkdir()
+    (box / "sandbox" / "mine").touch()
+    earlier = runs / "run-4" / "sandbox"
+    earlier.mkdir(parents=True)
+    (earlier / "stdout").write_text("old\n")
+    (runs / "run-4" / "intent").write_text("secret")
     (box / "link").symlink_to(folder / "secret")
     (box / "up").symlink_to(folder)
     (runs / "run-2").symlink_to(runs / "run-1")
@@ -42,7 +48,9 @@ NOT_SEEN = [
     "/run-1/up/secret",
     "/run-1/up",
     "/run-1/../../secret",
-    "/run-1/deep/../../intent",
+    "/run-1/deep/../../run-4/intent",
+    "/run-4/intent",
+    "/run-4/sandbox",
     "/run-1/./stdout",
     "/../secret",
     "/run-2/stdout",
@@ -73,7 +81,9 @@ def test_what_is_seen(runs: Path) -> None:
     boxes = SandboxFiles(runs, ("h", 1))
     assert boxes.names("run-1") == ["empty", "stdout"]
     listed = [entry.path for entry in boxes.listing("/run-1")]
-    assert listed == ["/run-1/deep", "/run-1/empty", "/run-1/pipe", "/run-1/stdout"]
+    assert listed == [f"/run-1/{name}" for name in ("deep", "empty", "pipe", "sandbox", "stdout")]
+    assert [entry.path for entry in boxes.listing("/run-1/sandbox")] == ["/run-1/sandbox/mine"]
+    assert boxes.names("run-4") == ["stdout"]
     before = len(os.listdir("/proc/self/fd"))
     with boxes.open("/run-1/stdout") as file:
         assert os.read(file, 100) == b"hello\n"
@@ -81,6 +91,17 @@ def test_what_is_seen(runs: Path) -> None:
         with pytest.raises(NoFile), boxes.open(path):
             pass
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_name_that_is_not_utf8_hides_no_other_file(folder: Path) -> None:
+    box = folder / "strange" / "run-1" / "sandbox"
+    box.mkdir(parents=True)
+    (box / "stdout").write_text("x")
+    (box / "café").write_text("x")
+    with open(os.fsencode(box) + b"/caf\xe9", "w"):
+        pass
+    names = SandboxFiles(folder / "strange", ("h", 1)).names("run-1")
+    assert task.BrowseSandboxResponse(paths=names).paths == ["café", "stdout"]
 
 
 def get(deployment: Deployment, path: str, host: str = "localhost") -> tuple[int, bytes, str]:
@@ -118,6 +139,18 @@ def test_files_over_http(deployment: Deployment, runs: Path) -> None:
     assert get(deployment, "/files/browse")[0] == 400
 
 
+def test_head_is_get_without_the_body(deployment: Deployment, runs: Path) -> None:
+    for path in ("/ready", "/files/run-1/stdout", "/files/browse?path=/run-1/deep", "/"):
+        status, body, kind = get(deployment, path)
+        link = http.client.HTTPConnection(deployment.http.host, deployment.http.port, timeout=60)
+        link.request("HEAD", path)
+        answer = link.getresponse()
+        assert (answer.status, answer.getheader("Content-Type")) == (status, kind)
+        assert (answer.getheader("Content-Length"), answer.read()) == (str(len(body)), b"")
+        link.close()
+    assert get(deployment, "/")[:2] == (404, b"nothing at /\n")
+
+
 def test_a_web_page_that_points_its_own_name_here_sees_nothing(
     deployment: Deployment, runs: Path
 ) -> None:
@@ -132,7 +165,8 @@ def test_health_version_and_metrics(deployment: Deployment) -> None:
     assert get(deployment, "/version")[0] == 200
     body = get(deployment, "/metrics")[1].decode()
     assert "peloton_healthy 1.0" in body
-    assert get(deployment, "/nothing")[0] == 404
+    assert get(deployment, "/nothing/")[:2] == (404, b"nothing at /nothing\n")
+    assert get(deployment, "/")[:2] == (404, b"nothing at /\n")
 
 
 class Ill:

@@ -13,8 +13,9 @@ import pytest
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.actor_keys import FORMS
 from peloton.gateway.cluster_client import ClusterClient
-from peloton.gateway.ops import Ops, signal_code
+from peloton.gateway.ops import NAMES, Ops, signal_code
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.story import StoryLine
@@ -57,7 +58,7 @@ def test_why_a_pool_is_waited_for(deployment: Deployment) -> None:
     (runs,) = deployment.ops.Why(ops.WhyRequest(job_id=job_id, instance=running)).reasons
     assert (runs.code, runs.state) == ("running", "RUNNING")
     assert runs.text.startswith("runs on ")
-    assert "; place " in waiting.message
+    assert "; queue position " in waiting.message
     stop(deployment, job_id)
 
 
@@ -101,8 +102,8 @@ def test_a_job_that_its_pool_could_never_admit_is_refused(deployment: Deployment
     config = default_config()
     config.resource.cpuLimit = 1.5
     assert refusal(deployment.request(2, defaultConfig=config)) == (
-        "config.defaultConfig.resource.cpuLimit: wants 1.5, but the limit of pool /one-cpu is 1: "
-        "it could never be admitted"
+        "config.defaultConfig.resource.cpuLimit: requested 1.5, the limit of pool /one-cpu is 1: "
+        "it can never be admitted"
     )
     own = {1: config}
     assert refusal(deployment.request(2, instanceConfig=own)).startswith(
@@ -215,7 +216,10 @@ def test_waiting_ends_with_the_time(deployment: Deployment) -> None:
     stop(deployment, job_id)
 
 
-@pytest.mark.parametrize("name", ["9f6b1c1e-0d5c-4b7e-8a6f-1f2e3d4c5b6a", "x", ""])
+NOBODY = "9f6b1c1e-0d5c-4b7e-8a6f-1f2e3d4c5b6a"
+
+
+@pytest.mark.parametrize("name", [NOBODY, "x", ""])
 def test_unknown_jobs(deployment: Deployment, name: str) -> None:
     for call, sent in (
         (deployment.ops.Why, ops.WhyRequest(job_id=name)),
@@ -234,10 +238,41 @@ def test_a_story(deployment: Deployment) -> None:
     assert "JobMade" in lines[0].facts
     lines = deployment.ops.Story(ops.StoryRequest(key=f"task/{job_id}/1")).lines
     assert any("RunEnded" in line.facts for line in lines)
-    for bad in ("", "x", "shoe/1", f"task/{job_id}/x", "task/x/0", "job/"):
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "x", "shoe/1", "job/", "job/x", f"job/{NOBODY}/0", f"slice/{NOBODY}",
+        f"slice/{NOBODY}/x", f"task/{NOBODY}/x", "task/x/0", f"task/{NOBODY}/{'9' * 5000}",
+        f"task/{NOBODY}/4294967296", f"lot/{NOBODY}/0", f"lot/{NOBODY}/0/zz", f"lot/{NOBODY}/x/0",
+        "inventory/x", "inventory/-1", "inventory/1/2", "inventory/\u0661", "host/a/b",
+        "respool/" + "x" * 5000,
+    ],
+)  # fmt: skip
+def test_a_key_that_no_actor_can_have(deployment: Deployment, key: str) -> None:
+    for call, sent in (
+        (deployment.ops.Story, ops.StoryRequest(key=key)),
+        (deployment.ops.Redrive, ops.RedriveRequest(key=key)),
+    ):
         with pytest.raises(grpc.RpcError) as caught:
-            deployment.ops.Story(ops.StoryRequest(key=bad))
+            call(sent)
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_every_kind_has_a_form_of_its_keys() -> None:
+    assert FORMS.keys() == NAMES.keys()
+
+
+def test_a_key_in_another_spelling_is_the_same_actor(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(1))
+    deployment.ended(job_id)
+    for name in ("job/{}", "slice/{}/0", "task/{}/0"):
+        lower, upper = (
+            deployment.ops.Story(ops.StoryRequest(key=name.format(spelled))).lines
+            for spelled in (job_id, job_id.upper())
+        )
+        assert [line.cause for line in lower] == [line.cause for line in upper] != []
 
 
 def test_the_story_of_a_job_ends_with_its_end(deployment: Deployment) -> None:
@@ -252,10 +287,9 @@ def test_who_does_not_exist_has_no_story(deployment: Deployment) -> None:
     there = (f"slice/{job_id}/0", f"task/{job_id}/1", "host/a", "respool/root", "inventory/0")
     for name in there:
         deployment.ops.Story(ops.StoryRequest(key=name))
-    nobody = str(uuid.uuid4())
     for name in (
-        f"job/{nobody}", f"task/{nobody}/0", f"task/{job_id}/2", f"slice/{job_id}/1",
-        f"slice/{job_id}/x", "host/nobody", "respool/nobody",
+        f"job/{NOBODY}", f"task/{NOBODY}/0", f"task/{job_id}/2", f"slice/{job_id}/1",
+        f"lot/{NOBODY}/0/0", f"lot/{job_id}/0/99", "host/nobody", "respool/nobody", "inventory/2",
     ):  # fmt: skip
         with pytest.raises(grpc.RpcError) as caught:
             deployment.ops.Story(ops.StoryRequest(key=name))

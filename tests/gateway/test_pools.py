@@ -96,6 +96,14 @@ def test_a_pool_is_read_back_with_every_kind(deployment: Deployment) -> None:
     ]
 
 
+def test_a_kind_of_no_type_is_read_back_with_the_type_that_it_has(deployment: Deployment) -> None:
+    config = pool_config("typeless")
+    assert config.resources[0].type == respool.UNKNOWN_TYPE
+    created = deployment.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value
+    found = get(deployment, created).poolinfo.config.resources
+    assert {one.type for one in found} == {respool.ELASTIC}
+
+
 def test_the_root_has_what_the_cluster_has(deployment: Deployment) -> None:
     root = deployment.pools.GetResourcePool(respool.GetRequest(includeChildPools=True))
     assert root.poolinfo.id.value == "root"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from typing import Any
 
@@ -16,6 +17,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_s
 from peloton.config import Address
 from peloton.gateway import cluster_client
 from peloton.gateway.server import build_server
+from peloton.gateway.serving import THREADS_MAX
 from peloton.gateway.unimplemented import MODULES, services
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
@@ -117,7 +119,10 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
             sent = job_pb2.GetRequest(id=named("00000000-0000-4000-8000-000000000000"))
             code, text = code_of(jobs.Get, sent)
             assert code == grpc.StatusCode.UNAVAILABLE
-            assert "no answer in time" in text
+            assert text.startswith("no answer in time from job/") and "change" not in text
+            code, text = code_of(jobs.Delete, job_pb2.DeleteRequest(id=sent.id))
+            assert code == grpc.StatusCode.UNAVAILABLE
+            assert "no answer in time from job/" in text and "a change may have happened" in text
             cluster.answer = Unavailable("moving house")
             assert code_of(jobs.Get, sent) == (grpc.StatusCode.UNAVAILABLE, "moving house")
             cluster.answer = ShardDamaged("shard jobmgr/3 is damaged: chain break")
@@ -135,6 +140,26 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
                 answer = health.Check(health_pb2.HealthCheckRequest(service=service))
                 assert answer.status == status, service
             assert task_pb2_grpc.TaskManagerStub(channel)
+    finally:
+        server.stop(0).wait(5)
+
+
+def test_a_health_check_does_not_wait_behind_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_client, "CALL_ASK_S_MAX", 600.0)
+    http = Address("127.0.0.1", 1)
+    server, (port,) = build_server(Silent(), ["127.0.0.1:0"], http=http)  # type: ignore[arg-type]
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            sent = job_pb2.GetRequest(id=named("00000000-0000-4000-8000-000000000000"))
+            get = job_pb2_grpc.JobManagerStub(channel).Get
+            calls = [get.future(sent, timeout=12) for _ in range(THREADS_MAX + 10)]
+            threading.Event().wait(1.0)
+            checked = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service="liveness"), timeout=8
+            )
+            assert checked.status == health_pb2.HealthCheckResponse.SERVING
+            assert not any(call.done() for call in calls)
     finally:
         server.stop(0).wait(5)
 

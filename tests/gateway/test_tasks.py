@@ -127,6 +127,32 @@ def test_every_run_is_told(deployment: Deployment) -> None:
     assert deployment.tasks.GetPodEvents(sent).result
 
 
+def test_instances_that_a_job_does_not_have_are_not_stopped(deployment: Deployment) -> None:
+    job_id = deployment.create(deployment.request(3, defaultConfig=default_config(seconds=60)))
+
+    def stopped(*ranges: tuple[int, int]) -> tuple[list[int], list[int]]:
+        sent = [task.InstanceRange(**{"from": start, "to": stop}) for start, stop in ranges]
+        answer = deployment.tasks.Stop(task.StopRequest(jobId=named(job_id), ranges=sent))
+        return list(answer.stoppedInstanceIds), list(answer.invalidInstanceIds)
+
+    assert stopped((7, 9)) == ([], [7, 8])
+    assert stopped((1, 2), (8, 9), (3, 4), (3, 5)) == ([1], [8, 3, 4])
+    many = stopped((3, 2**32 - 1), (3, 2**32 - 1))[1]
+    assert (len(many), many[0]) == (1000, 3)
+    assert stopped((2, 2**32 - 1)) == ([2], []), "to the last"
+    deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+    deployment.ended(job_id)
+
+
+@pytest.mark.parametrize("run", ["x", "9" * 5000, "4294967296", "-"])
+def test_a_run_that_cannot_be(deployment: Deployment, run: str) -> None:
+    job_id = deployment.create(deployment.request(1))
+    with pytest.raises(grpc.RpcError) as caught:
+        deployment.tasks.GetPodEvents(task.GetPodEventsRequest(jobId=named(job_id), runId=run))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    deployment.ended(job_id)
+
+
 def test_the_ports_of_a_run(deployment: Deployment) -> None:
     config = default_config(seconds=60)
     config.ports.add(name="web", envName="WEB")
@@ -159,7 +185,7 @@ def test_where_the_files_are(deployment: Deployment, long: str, folder: Path) ->
     answer = browse()
     assert (answer.hostname, answer.port) == (deployment.http.host, str(deployment.http.port))
     assert list(answer.paths) == [f"/{long}-0-1/stdout", f"/{long}-0-1/stderr"]
-    box = folder / "runs" / f"{long}-1-1" / "sandbox"
+    box = folder / "runs" / f"{long}-1-1"
     box.mkdir(parents=True)
     (box / "result.txt").write_text("x")
     assert list(browse(instanceId=1, taskId=f"{long}-1-1").paths) == [f"/{long}-1-1/result.txt"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,13 +16,14 @@ import pytest
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 
+from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
 from peloton.gateway import feed, serving, watch
 from peloton.gateway import ops as gateway_ops
 from peloton.gateway.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
 from peloton.gateway.server import build_server
-from peloton.gateway.serving import LongCall, Server
+from peloton.gateway.serving import LOOP, LongCall, Server
 from peloton.gateway.waits import JobWaits
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
@@ -196,6 +199,76 @@ def test_a_pool_is_watched_with_its_jobs_and_no_others(deployment: Deployment) -
     assert not any(other in key for key in keys)
 
 
+def test_a_job_that_was_deleted_meanwhile_is_a_gap_of_its_pool(deployment: Deployment) -> None:
+    stream, _ = watched(deployment, pool="/work")
+    job_id = deployment.create(deployment.request(2))
+    _, made = events_until(stream, "JobMade")
+    stream.cancel()
+    deployment.ended(job_id)
+    deployment.jobs.Delete(job.DeleteRequest(id=named(job_id)))
+    get = job.GetRequest(id=named(job_id))
+    deployment.until(lambda: deployment.jobs.Get(get).HasField("error"))
+    shards = {
+        deployment.region.shard_of(Key(f"{name}"))
+        for name in (f"job/{job_id}", f"slice/{job_id}/0")
+    }
+    gaps: dict[str, ops.Gap] = {}
+    again = deployment.ops.Watch(ops.WatchRequest(pool="/work", resume=made), timeout=60)
+    for message in again:
+        gaps |= {f"shard/{gap.shard}": gap for gap in message.gaps}
+        if shards <= gaps.keys():
+            break
+    assert all(gap.until >= gap.after for gap in gaps.values())
+    again.cancel()
+
+
+def test_jobs_that_were_refused_are_no_gap(deployment: Deployment) -> None:
+    stream, _ = watched(deployment, pool="/work")
+    request = deployment.request(1)
+    request.config.defaultConfig.ClearField("command")
+    for key in ("one", "two"):
+        assert deployment.jobs.Create(request, metadata=[("peloton-request-key", key)]).HasField(
+            "error"
+        )
+    deployment.create(deployment.request(1))
+    for message in stream:
+        assert not message.gaps
+        if message.events:
+            break
+    stream.cancel()
+
+
+def test_a_quiet_stream_gets_new_tokens(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "FOLLOW_S", 0.2)
+    monkeypatch.setattr(watch, "TOKEN_S", 0.1)
+    quiet = long_job(deployment)
+    stream, begin = watched(deployment, job_id=quiet)
+    seen = [ops.WatchResponse(resume=begin)]
+    reader = threading.Thread(target=lambda: seen.extend(_until_cancelled(stream)))
+    reader.start()
+    for _ in range(4):
+        deployment.ended(deployment.create(deployment.request(1)))
+    deployment.until(lambda: seen[-1].resume != begin and not seen[-1].events)
+    stream.cancel()
+    reader.join(20)
+    fresh = seen[-1].resume
+    again = deployment.ops.Watch(ops.WatchRequest(job_id=quiet, resume=fresh), timeout=60)
+    stop(deployment, quiet)
+    for message in again:
+        assert not message.gaps
+        if any("StopOrdered" in event.facts for event in message.events):
+            break
+    again.cancel()
+    deployment.ended(quiet)
+
+
+def _until_cancelled(stream: Any) -> Iterator[ops.WatchResponse]:
+    with contextlib.suppress(grpc.RpcError):
+        yield from stream
+
+
 @pytest.mark.parametrize(
     ("question", "code", "text"),
     [
@@ -205,7 +278,7 @@ def test_a_pool_is_watched_with_its_jobs_and_no_others(deployment: Deployment) -
         ({"job_id": "x"}, CODE.NOT_FOUND, "job not found"),
         ({"pool": "/nowhere"}, CODE.NOT_FOUND, "no pool /nowhere"),
         ({"kinds": ["job"], "resume": "x"}, CODE.INVALID_ARGUMENT, "resume: "),
-        ({"kinds": ["job"], "resume": "jobmgr/0@1"}, CODE.INVALID_ARGUMENT, "another question"),
+        ({"kinds": ["job"], "resume": "jobmgr/0@1"}, CODE.INVALID_ARGUMENT, "another query"),
     ],
 )
 def test_questions_that_cannot_be_meant(
@@ -323,6 +396,35 @@ def test_a_damaged_shard_ends_a_stream_for_good(pages: int) -> None:
         server.stop(0).wait(5)
 
 
+class Mute(Damaged):
+    """A cluster whose only shard answers so many pages, and then with something else."""
+
+    def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
+        page = super().follow(shard, query)
+        if self.pages < 0:
+            page = Future()
+            page.set_result(None)
+        return page
+
+
+@pytest.mark.parametrize("pages", [0, 3], ids=["at its beginning", "later"])
+def test_a_shard_that_gives_no_page_ends_a_stream(pages: int) -> None:
+    """With a code that clients repeat: an older owner may not know the query."""
+    address = Address("127.0.0.1", 1)
+    server, (port,) = build_server(Mute(pages), ["127.0.0.1:0"], http=address)  # type: ignore[arg-type]
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = ops_pb2_grpc.OpsStub(channel)
+            with pytest.raises(grpc.RpcError) as caught:
+                for _ in stub.Watch(ops.WatchRequest(kinds=["job"]), timeout=20):
+                    pass
+            assert caught.value.code() == CODE.UNAVAILABLE
+            assert caught.value.details() == "shard/jobmgr/0 did not answer with changes"
+    finally:
+        server.stop(0).wait(5)
+
+
 def test_a_damaged_shard_ends_a_wait_for_good() -> None:
     async def wait() -> None:
         feed = ClusterFeed(Waited())  # type: ignore[arg-type]
@@ -408,6 +510,21 @@ def test_a_slow_reader_is_cut_off_by_name(
     quick.cancel()
 
 
+def test_a_cancelled_stream_leaves_no_traceback(
+    fountain: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    streams = [fountain[1].Watch(ops.WatchRequest(pool="x"), timeout=60) for _ in range(8)]
+    for stream in streams:
+        next(stream)
+    threading.Event().wait(0.5)
+    for stream in streams:
+        stream.cancel()
+    threading.Event().wait(0.5)
+    gc.collect()
+    threading.Event().wait(0.1)
+    assert not caplog.records
+
+
 def test_a_rich_status_reaches_the_client_whole(fountain: Any) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         fountain[1].Why(ops.WhyRequest(), timeout=20)
@@ -458,7 +575,11 @@ def test_a_certificate_that_was_checked_names_the_principal(tmp_path: Path) -> N
     server = Server([])
     server.add(OPS, Fountain(), names=[OPS.full_name])
     credentials = grpc.ssl_server_credentials(pairs, root, require_client_auth=True)
-    port = server.listen_secure("127.0.0.1:0", credentials)
+
+    async def listen() -> int:
+        return int(server.server.add_secure_port("127.0.0.1:0", credentials))
+
+    port = LOOP.call(listen()).result(20)
     server.start()
     try:
         client = grpc.ssl_channel_credentials(

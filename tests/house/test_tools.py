@@ -6,7 +6,9 @@ Must not configure them: pyproject.toml and .importlinter do, for editors as wel
 from __future__ import annotations
 
 import ast
+import configparser
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +65,16 @@ def test_nothing_that_is_wired_may_be_anything(path: str) -> None:
 
 def test_imports_point_down() -> None:
     passes(str(BIN / "lint-imports"), "--no-logo")
+
+
+def test_every_layer_is_there() -> None:
+    """import-linter passes over a layer that is missing, such as one of a misspelled name."""
+    layers = configparser.ConfigParser()
+    layers.read(ROOT / ".importlinter")
+    names = re.findall(r"peloton[\w.]*", layers["importlinter:contract:floors"]["layers"])
+    assert len(names) > 20
+    files = [ROOT / name.replace(".", "/") for name in names]
+    assert [str(file) for file in files if not (file.is_dir() or Path(f"{file}.py").exists())] == []
 
 
 def test_an_import_that_points_up_is_noticed(tmp_path: Path) -> None:

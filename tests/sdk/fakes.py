@@ -7,6 +7,7 @@ metadata, and any call can be made to fail so often as a test says.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -47,7 +48,8 @@ class Cluster:
         self.reasons: list[ops.Reason] = []
         self.waits: list[ops.WaitJobResponse] = []
         self.counts: dict[str, int] = {}
-        self.streams: list[list[ops.WatchResponse]] = []  # each call of Watch takes the next one
+        # Each call of Watch takes the next one; after a None the stream is silent.
+        self.streams: list[list[ops.WatchResponse | None]] = []
         self.hosts: list[ops.Host] = []
         self.set_aside: list[ops.Quarantined] = []
         self.calls: list[Call] = []
@@ -294,7 +296,13 @@ class Ops(ops_pb2_grpc.OpsServicer):
         return waits.pop(0) if len(waits) > 1 else waits[0]
 
     def Watch(self, request: Any, context: Any) -> Iterator[ops.WatchResponse]:
-        yield from self.cluster.streams.pop(0)
+        for message in self.cluster.streams.pop(0):
+            if message is None:
+                ended = threading.Event()
+                context.add_callback(ended.set)
+                ended.wait()
+                return
+            yield message
         context.abort(grpc.StatusCode.UNAVAILABLE, "this daemon is stopping")
 
     def Story(self, request: Any, context: Any) -> ops.StoryResponse:

@@ -54,6 +54,26 @@ def test_every_call_says_who_calls_whom(cluster: Cluster) -> None:
     assert "peloton-request-key" not in metadata
 
 
+def test_the_variable_names_the_cluster_of_a_client_without_an_address(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(cluster) as address:
+        monkeypatch.setenv("PELOTON_API", f"127.0.0.1:1,{address}")
+        with Client(timeout_s=60) as client:
+            assert client.pools.lookup("/hello") == POOL
+        monkeypatch.setenv("PELOTON_API", "127.0.0.1:1")
+        with Client(address, timeout_s=60) as client:
+            assert client.pools.lookup("/hello") == POOL, "an argument comes first"
+
+
+@pytest.mark.parametrize("wrong", ["schl\u00fcssel", "a\nb"])
+def test_what_cannot_be_sent_as_metadata_is_refused(client: Client, wrong: str) -> None:
+    with pytest.raises(errors.BadSpec, match="request_key: must be printable ASCII"):
+        client.jobs.create("/hello", {"name": "a"}, request_key=wrong)
+    with pytest.raises(errors.BadSpec, match="password: must be printable ASCII"):
+        Client("127.0.0.1:1", login=Login("ann", wrong))
+
+
 def test_roles_have_addresses_of_their_own() -> None:
     jobmgr, resmgr = Cluster(), Cluster()
     with serving(jobmgr) as one, serving(resmgr) as other:
@@ -404,6 +424,41 @@ def test_a_watch_is_resumed_behind_what_was_heard(
     asked = [call.request for call in cluster.called("Watch")]
     assert [one.resume for one in asked] == ["", "", "", "t1"]
     assert all(list(one.kinds) == ["job"] for one in asked)
+
+
+def test_a_new_token_of_a_quiet_stream_reaches_the_caller(client: Client, cluster: Cluster) -> None:
+    cluster.streams = [[happened("t0"), happened("t1"), happened("t1"), happened("t2", "job/a")]]
+    found = client.ops.watch(kinds=["job"])
+    assert [next(found).resume for _ in range(3)] == ["t0", "t1", "t2"]
+    found.close()
+
+
+def test_a_server_with_too_many_calls_is_reported(
+    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
+    monkeypatch.setattr(sdk_ops, "CROWDED_PAUSE_S", 0.001)
+    crowded = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 3
+    lines: list[str] = []
+    cluster.streams = [[happened("t0")]]
+    cluster.fail("Watch", *crowded, text="full")
+    assert next(client.ops.watch(job=JOB, silent=lines.append)).resume == "t0"
+    assert lines == ["full; retrying for 60 s at most", "it answers again"]
+    cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
+    cluster.fail("WaitJob", *crowded, text="full")
+    assert client.ops.wait(JOB, silent=lines.append).done
+    assert lines[2:] == ["full; retrying", "it answers again"]
+
+
+def test_a_watch_of_a_server_with_too_many_streams_ends(
+    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_MAX_S", 0.05)
+    monkeypatch.setattr(sdk_ops, "CROWDED_PAUSE_S", 0.01)
+    cluster.fail("Watch", *[grpc.StatusCode.RESOURCE_EXHAUSTED] * 1000, text="full")
+    with pytest.raises(errors.TryLater, match="full"):
+        next(client.ops.watch(job=JOB))
+    cluster.fail("Watch")
 
 
 def test_a_watch_that_is_refused_is_not_repeated(client: Client, cluster: Cluster) -> None:

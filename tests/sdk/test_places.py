@@ -5,6 +5,7 @@ The servers are fakes; what a fleet of daemons makes of it is tested with daemon
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -85,13 +86,13 @@ class Late:
     def of(self, role: str) -> tuple[str, ...]:
         return self._turns[0]
 
-    def who(self, role: str) -> str:
+    def service(self, role: str) -> str:
         return role
 
     def answered(self, role: str, address: str) -> None:
         """It is where it is."""
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         if len(self._turns) > 1:
             self._turns.pop(0)
 
@@ -120,6 +121,17 @@ def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
         assert client._wire._addresses.of("api")[0] == address, "the one that answered is first"
         client.pools.lookup("/hello")
     assert len(cluster.calls) == 2
+
+
+def test_one_that_is_busy_is_not_called_absent() -> None:
+    """It may be connected: `is the minicluster running?` would be the wrong question."""
+    with contextlib.ExitStack() as stack:
+        deaf = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in deaf]
+        client = stack.enter_context(Client(addresses, timeout_s=1))
+        with pytest.raises(errors.ServiceUnavailable, match="did not answer a health check") as got:
+            client.pools.lookup("/hello")
+    assert got.value.kind == errors.NO_ANSWER
 
 
 @pytest.mark.parametrize("say", ["lookup", "start"])
@@ -179,10 +191,10 @@ def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:
 
 def test_written_and_found_places() -> None:
     assert addresses_of(" a:1 ,b:2,") == ("a:1", "b:2")
-    places = Written("a:1", {"jobmgr": "j:1,j:2"})
-    places.answered("jobmgr", "j:2")
-    assert places.of("jobmgr") == ("j:2", "j:1") and places.of("resmgr") == ("a:1",)
-    assert (places.who("jobmgr"), places.who("resmgr")) == ("jobmgr", "api")
+    addresses = Written("a:1", {"jobmgr": "j:1,j:2"})
+    addresses.answered("jobmgr", "j:2")
+    assert addresses.of("jobmgr") == ("j:2", "j:1") and addresses.of("resmgr") == ("a:1",)
+    assert (addresses.service("jobmgr"), addresses.service("resmgr")) == ("jobmgr", "api")
     with pytest.raises(ValueError, match="no address for api"):
         Written(" , ", {})
     asked = []
@@ -196,5 +208,5 @@ def test_written_and_found_places() -> None:
     assert found.of("jobmgr") == ("one:1",)
     assert found.of("api") == found.of("resmgr") == ("one:1", "two:2")
     assert len(asked) == 1
-    found.look_again()
+    found.refresh()
     assert found.of("jobmgr") == ("one:1",) and len(asked) == 2

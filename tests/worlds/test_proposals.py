@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 
+from peloton.chaos.cluster.checked import CheckedCluster
+from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
-from tests.worlds.harness import World, spec
 
 
 def test_proposals_land_by_what_hosts_show_and_not_by_a_timer() -> None:
-    world = World(hosts=3, fates=lambda run: Fate(None))
-    index = world.placers[0].index
+    cluster = CheckedCluster(hosts=3, setup=ClusterSetup(fates=lambda run: Fate(None)))
+    index = cluster.placers["d1"].placer.index
     index._flights.keep_s = math.inf
-    job = world.create(spec(world.make_pool(), 9))
-    world.run_until(lambda: dict(world.job(job).summary.counts) == {"RUNNING": 9}, within_s=5.0)
-    world.run_until(lambda: not index._in_flight.any(), within_s=0.001)
-    for name, host in world.cells("host").items():
+    job = cluster.create_job(job_spec(9))
+    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 9}, within_s=5.0)
+    cluster.run_until(lambda: not index._in_flight.any(), within_s=0.001)
+    for name, host in cluster.cells("host").items():
         assert index.free[:4, index.rows[name]].tolist() == [*host.free.amounts()]

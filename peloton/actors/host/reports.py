@@ -36,7 +36,7 @@ from peloton.actors.host.ledger import (
 )
 from peloton.actors.host.state import Host, HostStates, lost_outcome
 from peloton.actors.task import messages as t
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
 STOP_GRACE_S = 30.0
 LATE_S = 2.0
@@ -111,7 +111,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     if message.ends:
         ended = tuple(end.run for end in message.ends)
         orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
-    because = f"{len(orphans)} unowned runs are killed first" if orphans else "reconciled"
+    killed = counted(len(orphans), "unowned run is killed", many="unowned runs are killed")
+    because = f"{killed} first" if orphans else "reconciled"
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
 
 

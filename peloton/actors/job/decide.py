@@ -25,7 +25,7 @@ from peloton.actors.job.spec import check_instances, check_spec
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
-from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send
+from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Due, Fact, Refused, Send, counted
 
 EXISTS, NOT_FOUND, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_FOUND", "NOT_TERMINAL"
 INCOMPLETE = "INCOMPLETE"
@@ -171,7 +171,7 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
     return Decision(
         facts=(fact, raised),
         sends=_goals(_evolve(folded, raised), Bits.of(*(number for number, _ in more))),
-        because=f"{len(more)} slices may have more instances under way",
+        because=counted(len(more), "slice", many="slices") + " may have more instances under way",
     )
 
 

@@ -17,6 +17,7 @@ from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
 INVALID = "INVALID_CONFIG"
+DEFAULT = "defaultConfig"
 
 
 class JobSpec(Value, frozen=True, gc=False, array_like=True):
@@ -81,14 +82,17 @@ def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -
     if own >= spec.instances:
         return None
     if not spec.has_default:
-        return _invalid("defaultConfig", f"missing task config for instance {own}")
-    return _check_config(spec.default, "defaultConfig", instance=1 if spec.instances > 1 else 0)
+        return _invalid(DEFAULT, f"missing task config for instance {own}")
+    return _check_config(spec.default, DEFAULT, instance=1 if spec.instances > 1 else 0)
 
 
 def _check_config(config: TaskConfig, field: str, *, instance: int) -> Refused | None:
     prefix = f"Invalid config for instance {instance}, "
     if config.command is None:
-        return _invalid(f"{field}.command", f"missing command info for instance {instance}")
+        text = f"missing command info for instance {instance}"
+        if field == DEFAULT:  # other instances lack it too; the first half is the original's text
+            text += ": the default config has none"
+        return _invalid(f"{field}.command", text)
     for port in config.ports:
         if not port.name:
             return _invalid(f"{field}.ports", prefix + "Port name is missing")

@@ -12,7 +12,7 @@ from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.lot.messages import Admit
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import Pool
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, counted
 
 
 class PoolGoals(enum.Enum):
@@ -36,7 +36,8 @@ def serve(at: At) -> Decision | Rest:
     if not found:
         return WAITING
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)
-    return Decision(sends=sends, because=f"{len(found)} lots are admitted")
+    because = counted(len(found), "lot is admitted", many="lots are admitted")
+    return Decision(sends=sends, because=because)
 
 
 def settled(at: At) -> Decision | Rest:

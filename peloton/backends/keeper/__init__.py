@@ -13,7 +13,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     kinds      the records: runs, ends, the reasons of an end
     journal    the durable lines
     identity   who the keeper is, and which cluster it serves
-    processes  fork, /proc, signals
+    processes  spawning, /proc, signals
     watch      periodic checks
     sandboxes  the folders of the runs
     calling    the daemon's side: reach it, start it

@@ -1,7 +1,8 @@
 """Adoption: how a keeper takes over the runs of one that was killed.
 
 Turns journaled runs into those still alive, to watch and kill, and those that are over; kills
-what ended runs left behind. It must not invent an exit status: only a parent receives it.
+what ended runs left behind, and processes that were spawned and not recorded any more. It must
+not invent an exit status: only a parent receives it.
 """
 
 from __future__ import annotations
@@ -35,12 +36,23 @@ def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
             run.end = _lost(run, same_boot=same_boot, now=now)
             run.end_safe = True
     keep = {run.run_id for run in alive}
+    if any(run.end is not None and not run.pid for run in memory.runs.values()):
+        _await_execs()
     kill_marked(folder, lambda run_id: run_id not in keep)
     return alive
 
 
+def _await_execs() -> None:
+    """The keeper may have been killed in the middle of a spawn. Its lock is released by the exec
+    of that child, a moment before the child's new environment, with its mark, is to be seen."""
+    for _ in range(_KILL_PASSES_MAX):
+        if not any(processes.in_exec(pid, found) for pid, found in processes.all_processes()):
+            return
+        time.sleep(_KILL_PAUSE_S)
+
+
 def _lost(run: KeeperRun, *, same_boot: bool, now: float) -> kinds.Record:
-    message = "" if run.pid else "the run had not been started"
+    message = "" if run.pid else "it was just being started"
     reason = kinds.KEEPER_DIED if same_boot else kinds.MACHINE_RESTARTED
     return kinds.end_of(kinds.LOST, reason=reason, message=message, at=now)
 

@@ -19,6 +19,9 @@ from typing import Any
 
 JournalRecord = dict[str, Any]
 
+# `json.dumps` with separators builds an encoder at every call.
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class KeeperJournalFailed(Exception):
     """Perhaps not written: nothing that depends on these records may be reported."""
@@ -94,9 +97,7 @@ def sync_folder(path: str) -> None:
 
 
 def _lines(records: Iterable[JournalRecord]) -> bytes:
-    return b"".join(
-        json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records
-    )
+    return "".join(f"{_ENCODE(record)}\n" for record in records).encode()
 
 
 def _write_all(fd: int, data: bytes) -> None:

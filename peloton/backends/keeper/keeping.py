@@ -14,7 +14,7 @@ import time
 from .adoption import adopt
 from .journal import KeeperJournal
 from .kinds import Memory
-from .processes import become_subreaper, boot_id
+from .processes import become_subreaper, boot_id, reset_signals
 from .runs import Runs
 from .sandboxes import SandboxFolders
 from .service import Service, ServiceSettings
@@ -33,6 +33,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     if lock_fd < 0:
         os.write(status_fd, bytes([HELD_STATUS]))
         return
+    reset_signals()
     become_subreaper()
     journal = KeeperJournal("journal")
     memory = Memory(boot_id())
@@ -46,7 +47,7 @@ def keep(folder: str, arguments: list[str], *, status_fd: int) -> None:
     service = Service(runs, settings, lock_fd=lock_fd)
     os.write(status_fd, bytes([READY_STATUS]))
     os.close(status_fd)
-    # Fewer pages to copy per fork, and nothing here makes cycles.
+    # Nothing here makes cycles.
     gc.collect()
     gc.freeze()
     gc.disable()

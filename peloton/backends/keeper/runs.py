@@ -8,7 +8,6 @@ the disk.
 from __future__ import annotations
 
 import heapq
-import json
 import os
 import signal
 import time
@@ -16,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from . import kinds, processes
-from .journal import KeeperJournal, KeeperJournalFailed, sync_folder
+from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .sandboxes import SandboxFolders
 
@@ -24,7 +23,6 @@ from .sandboxes import SandboxFolders
 LAUNCH_BATCH_MAX = 64
 # What a task inherits from the keeper's environment: enough to find a shell, and no secret.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
-_PIPE_READ_BYTES = 65536
 
 
 class EpochRefused(Exception):
@@ -56,11 +54,10 @@ class Runs:
         self._journal = journal
         self._queue: deque[KeeperRun] = deque()
         self._ending: list[KeeperRun] = []
-        self._notes: list[Record] = []
+        self._acks: list[Record] = []
         self._kills: list[tuple[float, str]] = []
-        self._exec_errors: dict[int, str] = {}
-        self.exec_errors_fd, self._exec_errors_write_fd = os.pipe()
-        os.set_blocking(self.exec_errors_fd, False)
+        self._spawner = processes.Spawner()
+        self._inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
     # Requests of the daemon.
 
@@ -104,12 +101,13 @@ class Runs:
                 heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
 
     def ack(self, run_ids: Iterable[str]) -> None:
-        """Delete ended runs; their folders stay, so their ids stay taken."""
+        """Delete ended runs; their folders stay, so their ids stay taken. A lost acknowledgement
+        is repeated after the next listing, so nobody waits until it is on disk."""
         for run_id in run_ids:
             run = self.memory.runs.get(run_id)
             if run is not None and run.end_safe:
                 del self.memory.runs[run_id]
-                self._notes.append(kinds.ack_record(run_id))
+                self._acks.append(kinds.ack_record(run_id))
                 self.sandboxes.finish(run_id)
 
     def listing(self, host: str) -> list[Record]:
@@ -129,8 +127,10 @@ class Runs:
         return bool(self.by_pid or self.adopted or self._queue or self._ending)
 
     @property
-    def queued(self) -> bool:
-        return bool(self._queue)
+    def unfinished(self) -> bool:
+        """Whether `commit` is to be called again at once. Ends that a broken journal does not
+        take wait for the next event, or a round."""
+        return bool(self._queue or (self._ending and not self._journal.broken))
 
     def next_kill(self) -> float | None:
         return self._kills[0][0] if self._kills else None
@@ -150,16 +150,34 @@ class Runs:
         run.over_memory = message
         self._signal(run, signal.SIGKILL)
 
-    def start_some(self) -> None:
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), LAUNCH_BATCH_MAX))]
-        if batch:
-            self._fork(self._record_launches(batch))
+    def commit(self) -> None:
+        """Make ends and the next launches safe with one sync; then report and start them."""
+        batch = self._next_batch()
+        if not (batch or self._ending or self._journal.broken):
+            return
+        try:
+            if self._journal.broken:
+                self._rewrite()
+            else:
+                records = [kinds.launch_record(run) for run in batch]
+                records += [kinds.end_record(run) for run in self._ending]
+                self._journal.append(records, sync=True)
+        except KeeperJournalFailed as trouble:
+            for run in batch:
+                self._not_started(run, f"journal: {trouble}")
+            return
+        ended, self._ending = self._ending, []
+        for run in ended:
+            run.end_safe = True
+            self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
+        self._start(batch)
 
-    def _record_launches(self, batch: list[KeeperRun]) -> list[KeeperRun]:
-        """The folders, then their records, then one sync for all: from here on no keeper can
+    def _next_batch(self) -> list[KeeperRun]:
+        """The next launches, with folders. From the sync of their records on, no keeper can
         start these ids again."""
-        made: list[KeeperRun] = []
-        for run in batch:
+        batch: list[KeeperRun] = []
+        for _ in range(min(len(self._queue), LAUNCH_BATCH_MAX)):
+            run = self._queue.popleft()
             try:
                 self.sandboxes.make(run.run_id)
             except FileExistsError:
@@ -169,68 +187,60 @@ class Runs:
             except OSError as trouble:
                 self._not_started(run, f"sandbox: {trouble}")
             run.recorded = True
-            made.append(run)
-        try:
-            self._journal.append(map(kinds.launch_record, made), sync=True)
-            sync_folder("runs")
-        except (KeeperJournalFailed, OSError) as trouble:
-            for run in made:
-                self._not_started(run, f"journal: {trouble}")
-        for run in made:
-            if run.kill_requested and run.end is None:
-                self._finish(
-                    run, kinds.KILLED, reason=kinds.KILL_REQUESTED, message="not started yet"
-                )
-        return [run for run in made if run.end is None]
+            batch.append(run)
+        return batch
 
-    def _fork(self, batch: list[KeeperRun]) -> None:
-        if not batch:
-            return
-        try:
-            forks = processes.ForkBatch(self._exec_errors_write_fd)
-        except OSError as trouble:
+    def _start(self, batch: list[KeeperRun]) -> None:
+        """Spawn them, then record their pids. A keeper killed in between leaves processes that
+        only their environment tells; its successor ends them."""
+        born: list[KeeperRun] = []
+        with self._spawner:
             for run in batch:
-                self._not_started(run, str(trouble))
+                if run.kill_requested and run.end is None:
+                    message = "not started yet"
+                    self._finish(run, kinds.KILLED, reason=kinds.KILL_REQUESTED, message=message)
+                if run.end is None and self._spawn(run):
+                    born.append(run)
+                run.command.pop("environment", None)
+        if not born:
             return
-        try:
-            self._fork_behind_gate(batch, forks)
-        finally:
-            forks.close()
-
-    def _fork_behind_gate(self, batch: list[KeeperRun], forks: processes.ForkBatch) -> None:
-        born = []
-        for run in batch:
-            try:
-                run.pid = forks.fork(self._program(run))
-            except OSError as trouble:
-                self._not_started(run, f"fork: {trouble}")
-                continue
-            found = processes.stat(run.pid)
-            run.birth = found.birth if found else 0
-            run.started_at = time.time()
-            born.append(run)
         try:
             # No sync: it outlives a killed keeper, and a power cut ends the processes as well.
             self._journal.append(map(kinds.start_record, born), sync=False)
-        except KeeperJournalFailed as trouble:
-            for run in born:
-                run.pid = 0
-                self._not_started(run, f"journal: {trouble}")
-            return
-        forks.open()
-        for run in born:
-            self.by_pid[run.pid] = run
-            self._exec_errors.pop(run.pid, None)  # of an earlier process with this pid
-            self.events.append((run.host, kinds.started_event(run)))
-            run.command.pop("environment", None)
+        except KeeperJournalFailed:
+            return  # the next commit writes a new file, with their pids
+
+    def _spawn(self, run: KeeperRun) -> bool:
+        """Whether it runs now. A command that cannot be run has been started all the same, as
+        far as a daemon is concerned: nothing else of it differs from one that fails at once."""
+        run.started_at = time.time()
+        try:
+            run.pid = self._spawner.spawn(self._program(run))
+        except processes.SpawnFailed as failure:
+            if failure.status is None:
+                self._not_started(run, str(failure))
+            else:
+                self.events.append((run.host, kinds.started_event(run)))
+                self._finish(
+                    run, kinds.FAILED,
+                    reason=kinds.NOT_RUNNABLE, message=str(failure), status=failure.status,
+                )  # fmt: skip
+            return False
+        found = processes.stat(run.pid)
+        run.birth = found.birth if found else 0
+        self.by_pid[run.pid] = run
+        self.events.append((run.host, kinds.started_event(run)))
+        return True
 
     def _program(self, run: KeeperRun) -> processes.Program:
         sandbox = self.sandboxes.path(run.run_id)
-        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        environment["MESOS_SANDBOX"] = sandbox
-        environment.update(run.command["environment"])
-        environment[processes.RUN_MARK] = run.run_id
-        environment[processes.KEEPER_MARK] = self.folder
+        environment = {
+            **self._inherited,
+            "MESOS_SANDBOX": f"{self.folder}/{sandbox}",
+            **run.command["environment"],
+            processes.RUN_MARK: run.run_id,
+            processes.KEEPER_MARK: self.folder,
+        }
         value, arguments = run.command["value"], run.command["arguments"]
         if run.command["shell"]:
             return processes.Program("/bin/sh", ["sh", "-c", value], environment, sandbox)
@@ -261,38 +271,38 @@ class Runs:
         message = "killed on request" if run.kill_requested else run.over_memory
         self._finish(run, kinds.LOST, reason=kinds.KEEPER_DIED, message=message)
 
-    def commit(self) -> None:
-        """Make ends safe, then report them. A failed write is retried with a new file."""
-        if not (self._ending or self._notes or self._journal.broken):
-            return
-        try:
-            if self._journal.broken:
-                self._journal.rewrite(self.memory.records())
-            else:
-                ends = [kinds.end_record(run) for run in self._ending]
-                self._journal.append([*self._notes, *ends], sync=bool(ends))
-        except KeeperJournalFailed:
-            return
-        for run in self._ending:
-            run.end_safe = True
-            self.events.append((run.host, kinds.ended_event(run.run_id, run.end or {})))
-        self._ending, self._notes = [], []
+    def write_acks(self) -> None:
+        """Afterwards only the folders know that these ids are taken, so they are synced first."""
+        if self._acks:
+            try:
+                self._sync_folders()
+                self._journal.append(self._acks, sync=False)
+            except KeeperJournalFailed:
+                return  # what a commit writes then is without these runs
+            self._acks = []
 
     def compact(self, bytes_min: int) -> None:
         if self._journal.size_bytes > max(bytes_min, 4 * self._journal.rewritten_bytes):
             try:
-                self._journal.rewrite(self.memory.records())
+                self._rewrite()
             except KeeperJournalFailed:
                 return  # the next commit tries again
+
+    def _rewrite(self) -> None:
+        self._sync_folders()
+        self._journal.rewrite(self.memory.records())
+        self._acks = []
+
+    def _sync_folders(self) -> None:
+        try:
+            self.sandboxes.sync()
+        except OSError as trouble:
+            raise KeeperJournalFailed(str(trouble)) from trouble
 
     # Ends.
 
     def _exited(self, run: KeeperRun, status: int) -> None:
-        self.read_exec_errors()
-        exec_error = self._exec_errors.pop(run.pid, "")
-        if exec_error:
-            outcome, reason, message = kinds.FAILED, kinds.NOT_RUNNABLE, exec_error
-        elif run.over_memory:
+        if run.over_memory:
             outcome, reason, message = kinds.FAILED, kinds.OVER_MEMORY, run.over_memory
         else:
             outcome = kinds.SUCCEEDED if status == 0 else kinds.FAILED
@@ -301,16 +311,6 @@ class Runs:
             if run.kill_requested:
                 outcome, reason = kinds.KILLED, kinds.KILL_REQUESTED
         self._finish(run, outcome, reason=reason, message=message, status=status)
-
-    def read_exec_errors(self) -> None:
-        """Whole lines only: each was written at once and is shorter than PIPE_BUF."""
-        try:
-            while data := os.read(self.exec_errors_fd, _PIPE_READ_BYTES):
-                for line in data.splitlines():
-                    pid, text = json.loads(line)
-                    self._exec_errors[pid] = text
-        except BlockingIOError:
-            return
 
     def _not_started(self, run: KeeperRun, message: str) -> None:
         if run.end is None:

@@ -1,20 +1,25 @@
 """Sandboxes: the folders of the runs, made once, kept for a while, removed by a helper.
 
-Turns a run id into `runs/<run id>/sandbox`. The folder records the id: as long as it exists the
-id cannot be started again, even if the journal has lost it. It must never remove the
-folder of a run whose end is not acknowledged.
+Turns a run id into `runs/<run id>`, the working folder of the run. The folder records the id: as
+long as it exists the id cannot be started again, even if the journal has lost it. It must never
+remove the folder of a run whose end is not acknowledged.
+
+Keepers of an earlier version made another folder `sandbox` in it, for the run. A file system may
+need most of a launch's time for a new folder.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Container
+from collections.abc import Collection
+
+from .journal import sync_folder
 
 _RUNS = "runs"
 _TRASH = "trash"
 # Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait.
-_TRASH_BATCH_MAX = 256
+_TRASH_BATCH_MAX = 1024
 
 
 class SandboxFolders:
@@ -22,25 +27,41 @@ class SandboxFolders:
         self._folder = folder
         self._kept_max = kept_max
         self._finished: deque[str] = deque()
+        self._synced = False
         self.helper_pid = 0
 
-    def open(self, unfinished: Container[str]) -> None:
-        """Take over the folders of runs that were acknowledged to an earlier keeper."""
+    def open(self, unfinished: Collection[str]) -> None:
+        """Take over the folders of an earlier keeper.
+
+        Those of runs that were acknowledged may be removed one day. Those of other runs that a
+        power cut has undone are made again: their ids must stay taken.
+        """
         os.makedirs(_RUNS, mode=0o700, exist_ok=True)
         ages = []
+        missing = set(unfinished)
         with os.scandir(_RUNS) as entries:
             for entry in entries:
+                missing.discard(entry.name)
                 if entry.name not in unfinished:
                     ages.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+        for run_id in missing:
+            self.make(run_id)
         self._finished.extend(name for _, name in sorted(ages))
 
     def make(self, run_id: str) -> None:
         """Raises FileExistsError: this id is in use, or was."""
         os.mkdir(f"{_RUNS}/{run_id}", 0o700)
-        os.mkdir(f"{_RUNS}/{run_id}/sandbox", 0o700)
+        self._synced = False
 
     def path(self, run_id: str) -> str:
-        return f"{self._folder}/{_RUNS}/{run_id}/sandbox"
+        """Within the keeper's folder."""
+        return f"{_RUNS}/{run_id}"
+
+    def sync(self) -> None:
+        """Make the folders safe on disk."""
+        if not self._synced:
+            sync_folder(_RUNS)
+            self._synced = True
 
     def finish(self, run_id: str) -> None:
         self._finished.append(run_id)

@@ -57,7 +57,6 @@ class Service:
         self._next_adopted_round = now
         self._alarm = self._catch_signals()
         self._listener = self._listen()
-        self._selector.register(runs.exec_errors_fd, selectors.EVENT_READ)
 
     def _catch_signals(self) -> int:
         """The handlers do nothing: the wake-up descriptor makes the selector return, and the
@@ -93,6 +92,7 @@ class Service:
     def serve(self) -> None:
         while not self._done():
             self._step(self._selector.select(self._timeout()))
+        self._runs.write_acks()
         if not self._folder_gone:
             os.unlink(SOCKET_NAME)
 
@@ -104,12 +104,9 @@ class Service:
                 self._accept()
             elif key.fd == self._alarm:
                 _drain(self._alarm)
-            elif key.fd == self._runs.exec_errors_fd:
-                self._runs.read_exec_errors()
             elif mask & selectors.EVENT_READ:
                 self._read(key.data)
         now = time.monotonic()
-        self._runs.start_some()
         self._runs.kill_overdue(now)
         self._rounds(now)
         self._runs.commit()
@@ -138,7 +135,7 @@ class Service:
         return (seen.st_dev, seen.st_ino) == (held.st_dev, held.st_ino)
 
     def _timeout(self) -> float:
-        if self._runs.queued:
+        if self._runs.unfinished:
             return 0.0
         until = self._next_adopted_round if self._runs.adopted else self._next_round
         kill_at = self._runs.next_kill()

@@ -21,6 +21,7 @@ JOURNAL_COMPACT_BYTES_MIN = 4 * 1024 * 1024
 def check_all(runs: Runs) -> None:
     _watch_memory(runs)
     _end_strays(runs)
+    runs.write_acks()
     runs.sandboxes.prune()
     runs.compact(JOURNAL_COMPACT_BYTES_MIN)
 

@@ -11,6 +11,9 @@ from typing import Any
 
 KeeperMessage = dict[str, Any]
 
+# `json.dumps` with separators builds an encoder at every call.
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
 # No peer of ours sends more than this without a newline.
 LINE_BYTES_MAX = 32 * 1024 * 1024
 
@@ -20,7 +23,7 @@ class BadLine(Exception):
 
 
 def encode(message: KeeperMessage) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return f"{_ENCODE(message)}\n".encode()
 
 
 class Lines:

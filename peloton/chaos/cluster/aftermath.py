@@ -17,6 +17,8 @@ from peloton.actors.task.messages import End
 from peloton.chaos.cluster import history
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.history import Operation
+from peloton.runtime.ports import EndedRow
+from peloton.runtime.vocabulary import Key
 
 WantedJobs = Mapping[str, tuple[JobStates, int]]
 """The final state and instance count of jobs, by the last letter of their ids."""
@@ -30,7 +32,7 @@ def faults_of(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
     yield from _ledger(cluster)
     gone = [each.job for each in cluster.clients.history if _is_gone(cluster, each)]
     for job in dict.fromkeys(gone):
-        yield from _traces(cluster, job.partition("/")[2])
+        yield from traces(cluster, job)
 
 
 def _is_gone(cluster: SimulatedCluster, operation: Operation) -> bool:
@@ -85,15 +87,15 @@ def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
         if core.deferred.dead_letters or core.deferred.retrying or core.deferred.quarantined:
             yield f"{shard} has deferred mail or dead letters: {core.deferred.dump()}"
         for line in core.turns.story._lines:
-            if "failed:" in line.because or "not said" in line.because:
+            if "failed:" in line.because:
                 yield f"{shard}: {line.key}: {line.because}"
     if cluster.machines.ended:
         yield f"machines keep ends that no host fetched: {[*cluster.machines.ended]}"
 
 
-def _traces(cluster: SimulatedCluster, name: str) -> Iterator[str]:
-    """After a deletion the job is found in the journal only."""
-    world = cluster.world
+def traces(cluster: SimulatedCluster, job: Key) -> Iterator[str]:
+    """After its deletion a job is found in the journal only; each other trace of it, as a line."""
+    world, name = cluster.world, job.partition("/")[2]
     for shard, core in world.shards().items():
         for key in [
             *core.population.cells,
@@ -102,7 +104,15 @@ def _traces(cluster: SimulatedCluster, name: str) -> Iterator[str]:
         ]:
             if name in key:
                 yield f"{key} is left in {shard}"
-    for key, host in world.cells("host").items():
+    for host_key, host in world.cells("host").items():
         for run in host.runs:
             if name in run:
-                yield f"{run} is left in {key}"
+                yield f"{run} is left in {host_key}"
+    for run in cluster.machines.running:
+        if name in run:
+            yield f"{run} still runs"
+    for where, rows in world.store.cells.rows.items():
+        if where.table == "ended" and name in str(where.key[1]):
+            row = rows[max(rows)].row
+            if isinstance(row, EndedRow) and not row.deleted:
+                yield f"the store has the final state of {row.key}"

@@ -1,8 +1,8 @@
 """What must hold in a cluster: always, by the committed facts; and at a quiet point.
 
-Turns a cluster into a `Contradiction` or nothing. The checks of a quiet point take anything that
-has cells, crowds and machines (`ClusterView`), so the world of single cores uses them too. They
-must not change the cluster, nor believe a parent what can be computed from its children.
+Turns a cluster into a `Contradiction` or nothing. Most checks of a quiet point take anything that
+has cells, crowds and machines (`ClusterView`). They must not change the cluster, nor believe a
+parent what can be computed from its children.
 
     checks = ClusterChecks(cluster)   before the first step
     checks.quiet()                    when no fault strikes and nothing more is to happen
@@ -10,27 +10,35 @@ must not change the cluster, nor believe a parent what can be computed from its 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import JobCreated, StopJob
+from peloton.actors.job.messages import GetJob, JobCreated, JobView, StopJob
+from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
 from peloton.actors.job.slice.tally import client_state
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
+from peloton.chaos.cluster.aftermath import traces
 from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.cluster.processes import ProcessCheck
 from peloton.chaos.cluster.shadow_ledger import ShadowLedger
 from peloton.chaos.cluster.view import ClusterView
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import Checkers
 from peloton.runtime.simulation.scan import Contradiction
-from peloton.runtime.vocabulary import Key, members_of
+from peloton.runtime.vocabulary import Key, Query, members_of
+
+ANSWER_S_MAX = 60.0
 
 
 class ClusterChecks:
@@ -41,6 +49,9 @@ class ClusterChecks:
         self.ledger = ShadowLedger(cluster.machines)
         self._cluster = cluster
         self.core.on_frame.append(self.ledger.apply)
+        self.processes = ProcessCheck(cluster.machines)
+        self.core.on_frame.append(self.processes.apply)
+        self.core.on_closer.append(_hosts_of_a_shard)
         self._open: list[tuple[int, Operation]] = []
         self._noted = 0
         cluster.world.checks.append(self.step)
@@ -48,6 +59,7 @@ class ClusterChecks:
     def step(self) -> None:
         """Check what one step may have broken. Raises `Contradiction`."""
         self.ledger.step()
+        self.processes.step()
         self._acknowledged_is_journaled()
 
     def _acknowledged_is_journaled(self) -> None:
@@ -70,6 +82,10 @@ class ClusterChecks:
         self.core.quiet()
         quiet(self._cluster)
         ledger_equals_the_actors(self.ledger, self._cluster)
+        pools_use_what_their_lots_hold(self._cluster)
+        for job in self.ledger.deleted:
+            if job not in self._cluster.cells("job"):
+                nothing_is_left(self._cluster, job)
         history = self._cluster.clients.history
         answers_equal_the_journal(self.ledger, history)
         may_leave = self._cluster.setup.finished_jobs_max < FINISHED_JOBS_MAX
@@ -134,11 +150,22 @@ def held_by(host: Host) -> Resources:
 def hosts_keep_their_capacity(view: ClusterView) -> None:
     """R9: the ledger of each host adds up, and is within its capacity."""
     for key, host in view.cells("host").items():
-        used = held_by(host)
-        if used != host.used:
-            raise Contradiction(f"R9 {key}: its runs hold {used}, its sum is {host.used}")
-        if not used.within(host.capacity):
-            raise Contradiction(f"R9 {key} is over its capacity: {used}")
+        _keeps_its_capacity(key, host)
+
+
+def _hosts_of_a_shard(shard: ShardId, core: Shard) -> None:  # noqa: ARG001
+    """R9: likewise for one shard, every few frames."""
+    for key, state in core.population.cells.items():
+        if isinstance(state, Host):
+            _keeps_its_capacity(key, state)
+
+
+def _keeps_its_capacity(key: Key, host: Host) -> None:
+    used = held_by(host)
+    if used != host.used:
+        raise Contradiction(f"R9 {key}: its runs hold {used}, its sum is {host.used}")
+    if not used.within(host.capacity):
+        raise Contradiction(f"R9 {key} is over its capacity: {used}")
 
 
 def lots_equal_the_tasks(view: ClusterView) -> None:
@@ -255,6 +282,71 @@ def parts_of(run: str) -> tuple[str, int, int, int]:
     instance, _, count = rest.rpartition("-")
     number, member = divmod(int(instance), SLICE_SIZE)
     return job, number, member, int(count)
+
+
+# ---- of a whole cluster ----
+
+
+def pools_use_what_their_lots_hold(cluster: SimulatedCluster) -> None:
+    """R10: the use of a pool without children, as its tree has it, is what its lots hold."""
+    held: dict[Key, Resources] = {}
+    for lot in cluster.cells("lot").values():
+        pool, need = lot.shape.pool, lot.shape.resources
+        held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
+    for core in cluster.world.shards().values():
+        for index in core.population.indexes.values():
+            if not isinstance(index, Tree):
+                continue
+            for pool in index.pools:
+                used = index.use(pool)
+                if not index.children.get(pool) and used != held.get(pool, Resources()):
+                    raise Contradiction(f"R10 {pool} uses {used}, its lots hold {held.get(pool)}")
+
+
+def nothing_is_left(cluster: SimulatedCluster, job: Key) -> None:
+    """R11: a deleted job is found in the journal only."""
+    left = [*traces(cluster, job)]
+    if left:
+        raise Contradiction(f"R11 {job} is deleted: {left[:3]}")
+
+
+def outcomes_are_true(cluster: SimulatedCluster) -> None:
+    """R8b: a job counts its instances, and each ended as its last run really did.
+
+    Asked as clients do, also of what has left memory. Nothing else may be going on.
+    """
+    history = cluster.clients.history
+    for job in dict.fromkeys(each.job for each in history if each.what is Asked.CREATE):
+        shown = _answer(cluster, job, query=GetJob())
+        if not isinstance(shown, JobView):
+            continue
+        views: list[InstanceView] = []
+        for number in range(slices_of(shown.summary.instances)):
+            every = ListInstances(0, shown.summary.instances)
+            part = _answer(cluster, slice_key(job.partition("/")[2], number), query=every)
+            views += part if isinstance(part, tuple) else ()
+        states = Counter(view.state for view in views)
+        if dict(shown.summary.counts) != dict(states):
+            text = f"it counts {shown.summary.counts}, its instances are {dict(states)}"
+            raise Contradiction(f"R11 {job}: {text}")
+        for view in views:
+            _ended_in_truth(cluster, job, view=view)
+
+
+def _answer(cluster: SimulatedCluster, to: Key, *, query: Query) -> Any:
+    operation = cluster.clients.command("checks", to, message=query)
+    cluster.world.run_until(lambda: operation.known, within_s=ANSWER_S_MAX)
+    return operation.answer
+
+
+def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) -> None:
+    if view.state not in ("SUCCEEDED", "FAILED"):
+        return
+    run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"
+    shown = view.outcome.end.name if view.outcome is not None else view.state
+    result = cluster.machines.results.get(run)
+    if result is None or result.end.name != shown:
+        raise Contradiction(f"R8b {run} is shown as {shown}, it ended as {result}")
 
 
 # ---- with the shadow ledger ----

@@ -70,10 +70,10 @@ class Clients:
         """List all jobs of all daemons."""
         return self._send(Operation(client, Asked.LIST, begun_s=self._now), None)
 
-    def delete(self, client: str, job: Key) -> Operation:
-        """Delete a job, ended or not."""
+    def delete(self, client: str, job: Key, *, force: bool = True) -> Operation:
+        """Delete a job, by default also one that has not ended."""
         operation = Operation(client, Asked.DELETE, job=job, begun_s=self._now)
-        return self._send(operation, DeleteJob(force=True))
+        return self._send(operation, DeleteJob(force=force))
 
     def get(self, client: str, job: Key) -> Operation:
         """Get the state of a job."""
@@ -84,14 +84,15 @@ class Clients:
         client: str,
         to: Key,
         *,
-        message: Message,
+        message: Message | Query,
         answered: Callable[[Any], None] | None = None,
         keyed: bool = True,
-    ) -> None:
-        """Any other command; it is no part of the history."""
+    ) -> Operation:
+        """Any other command or query; it is no part of the history."""
         operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
         name = f"{client}+{len(self.requests)}" if keyed else ""
         self._begin(PendingRequest(operation, message, _request(name, message), answered))
+        return operation
 
     @property
     def waiting(self) -> int:

@@ -51,6 +51,9 @@ class ClusterSetup(NamedTuple):
     """After so long out of reach a host counts as lost."""
     finished_jobs_max: int = FINISHED_JOBS_MAX
     furnish_s_max: float = 0.0
+    host_capacity: Resources = HOST_CAPACITY
+    checked: bool = True
+    """Whether a `CheckedCluster` makes its checks."""
 
 
 class SimulatedCluster:
@@ -71,11 +74,14 @@ class SimulatedCluster:
         self.setup = setup
         self.world.furnish = self._furnish
         self.world.services = SERVICE_MESSAGES
+        self.world.sends.spared = (kind_of(MACHINE_BACKEND),)  # `BackendFaults` are for orders
         self.machines = Machines(setup.fates)
         self.backend = MachineLink(self.world, self.machines)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.jobs: list[Key] = []
+        self.placers: dict[str, PlacerService] = {}
+        """The placer of each daemon, in its present life, by the daemon's name."""
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         for number in range(daemons):
             self.world.start(f"d{number + 1}", roles=ROLES)
@@ -88,21 +94,18 @@ class SimulatedCluster:
     ) -> Operation:
         """Create a job; its id is chosen by the client, as on a repeat of a lost creation."""
         job = self.draw_job(name)
-        config.setdefault("resources", NEED)
-        default = TaskConfig(command=Command("x"), **config)  # type: ignore[arg-type]
-        spec = JobSpec("j", "me", STORM_POOL, instances, default)
-        return self.clients.create(client, job, message=CreateJob(spec))
+        return self.clients.create(client, job, message=CreateJob(job_spec(instances, **config)))
 
     def draw_job(self, name: str = "") -> Key:
         """The id of a new job."""
-        job = job_key(f"{name or f'j{len(self.jobs) + 1}':0>36}")
+        job = job_id(name or f"j{len(self.jobs) + 1}")
         self.jobs.append(job)
         return job
 
     @property
     def nobody(self) -> Key:
         """The id of a job that is never created."""
-        return job_key(f"{'none':0>36}")
+        return job_id("none")
 
     def pool_config(self, limit: Resources) -> PoolConfig:
         """The config of the one pool."""
@@ -135,7 +138,7 @@ class SimulatedCluster:
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
         daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
-        placer = PlacerService(self._inventories)
+        placer = self.placers[daemon.name] = PlacerService(self._inventories)
         daemon.region.register_service("placer", placer, role="placement")
 
     def _set_up(self) -> None:
@@ -148,13 +151,14 @@ class SimulatedCluster:
         self.world.later.at(self.world.now + SETUP_EVERY_S, self._set_up)
 
     def _configs(self) -> list[Envelope]:
+        capacity = self.setup.host_capacity
         configured = host_messages.ConfigureHost(
-            HOST_CAPACITY,
+            capacity,
             (),
             MACHINE_BACKEND,
             unreachable_timeout_s=self.setup.unreachable_timeout_s,
         )
-        config = self.pool_config(HOST_CAPACITY.times(len(self.hosts)))
+        config = self.pool_config(capacity.times(len(self.hosts)))
         return [
             Envelope(ROOT, OpenRoot()),
             *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
@@ -170,3 +174,14 @@ class SimulatedCluster:
         if isinstance(config.message, host_messages.BackendUp):
             return state is not None and state.state == HostStates.UP
         return state is not None
+
+
+def job_id(name: str) -> Key:
+    """The key of a job; its name is filled to the length that run ids count on."""
+    return job_key(f"{name:0>36}")
+
+
+def job_spec(instances: int = 1, *, pool: Key = STORM_POOL, **config: Any) -> JobSpec:
+    """A job of equal instances; `config` are fields of their `TaskConfig`."""
+    config.setdefault("resources", NEED)
+    return JobSpec("j", "me", pool, instances, TaskConfig(command=Command("x"), **config))

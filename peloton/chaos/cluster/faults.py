@@ -12,7 +12,7 @@ from functools import partial
 from peloton.chaos.cluster import larger, workload
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
-from peloton.runtime.simulation import outages, shocks
+from peloton.runtime.simulation import outages, shocks, single
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
@@ -119,7 +119,8 @@ def _backend_rows() -> list[Fault]:
 def rows() -> dict[str, Fault]:
     """Every fault there is, by name."""
     mine = [
-        *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES
+        *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
+        *single.FAULTS,
     ]  # fmt: skip
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
@@ -134,4 +135,6 @@ def calm(cluster: SimulatedCluster) -> None:
 ALL_FAULTS = rows()
 ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 """Drawn separately from all others, so that older seeds keep their storms."""
+SINGLE = [fault.name for fault in single.FAULTS]
+"""Drawn by `single.drawn`, likewise."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {**workload.WORK, **larger.WORK}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.task.messages import RunOutcome
 from peloton.chaos.cluster.machines import Machines
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -67,6 +68,11 @@ class MachineLink:
         """The machine fails with all its runs; `mend` brings it back empty."""
         self.cut(host)
         self.machines.vanish(host)
+
+    def end(self, run: str, outcome: RunOutcome) -> None:
+        """A run ends now, whatever its fate was."""
+        self.machines.end(run, outcome, self.world.now)
+        self._wake()
 
     def freeze(self, host: Key) -> None:
         """The machine is frozen: orders and reports wait, and no fault is reported."""

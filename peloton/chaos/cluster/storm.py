@@ -17,11 +17,12 @@ from typing import NamedTuple
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import larger, tiny, workload
-from peloton.chaos.cluster.checks import ClusterChecks
+from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
-from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS, CLUSTER_ACTIONS, calm
+from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS, CLUSTER_ACTIONS, SINGLE, calm
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
+from peloton.runtime.simulation import single
 from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import LastingFault, Storm, drawn_moments
@@ -85,7 +86,7 @@ def draw(seed: int) -> ClusterPlan:
     """The plan of a seed: first which faults, then their strengths, then their times."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
-    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in ADDED])]
+    names = [*some_of(chance, [name for name in ALL_FAULTS if name not in (*ADDED, *SINGLE)])]
     faults, actions = _faults(chance, names, storm_s=storm_s)
     actions += workload.drawn(chance, actions=chance.randint(3, 14), storm_s=storm_s)
     # What was added later has a generator of its own: older seeds keep their storms.
@@ -108,7 +109,7 @@ def draw(seed: int) -> ClusterPlan:
         checkpoint_bytes_min=chance.choice(CHECKPOINTS),
         limits=limits,
         furnish_s_max=_late(seed),
-        faults={**faults, **added[0]},
+        faults={**faults, **added[0], **single.drawn(seed)},
         actions=tuple(sorted(actions, key=lambda action: action.at_s)),
         storm_s=storm_s,
         duration_s=chance.choice((0.5, 2.0, 15.0)),
@@ -207,6 +208,7 @@ class StormRun:
         # A daemon that was unfit for a while takes its shards back now, which takes a moment.
         world.run_until(self.cluster.over, within_s=MOVING_S_MAX)
         self.checks.quiet()
+        outcomes_are_true(self.cluster)
         assert not self.storm.broken, f"{self.storm.broken[0]}"
         return calm_s
 

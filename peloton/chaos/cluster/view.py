@@ -1,8 +1,7 @@
 """The read-only view that checks have of a cluster, and whether all its jobs are over.
 
 Turns cells, crowds and machines into a yes or no. A `ClusterView` is anything that has those
-three: a fleet of daemons, or a few single cores. It must not import any of them, so that all may
-import it.
+three. It must not import any of them, so that all may import it.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class Noted(NamedTuple):
 
 def _noted(runs: Path) -> Iterator[Noted]:
     for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
-        mark = folder / "sandbox" / MARK
+        mark = folder / MARK
         lines = mark.read_text().split() if mark.exists() else []
         yield Noted(folder.name, tuple(map(float, lines)))
 

@@ -8,6 +8,7 @@ a statement, and must not send anything a second time.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -49,6 +50,8 @@ CONNECT_TIMEOUT_S = 5.0
 HEARTBEAT_INTERVAL_S = 1.0
 HEARTBEAT_TIMEOUT_S = 1.0
 RECONNECT_DELAY_S = 0.5
+TRIED = re.compile(r"^\[Errno -?\d+\] Tried connecting to \[.*?\]\. Last error: ")
+"""How the driver begins the reason of one server: with the address, once more."""
 CONDITIONAL = "conditional"
 """Name of the profile whose rows are dicts by column name."""
 
@@ -187,8 +190,10 @@ def _where(settings: CassandraSettings) -> str:
 def _reasons(error: Exception) -> str:
     """Why each server could not be reached, if the error has a list of them."""
     errors = getattr(error, "errors", None) or {}
-    reasons = [f"{_name(host)}: {why}" for host, why in errors.items()]
-    return "; ".join(reasons) or str(error)
+    reasons = [(_name(host), TRIED.sub("", str(why))) for host, why in errors.items()]
+    if len(reasons) == 1:
+        return reasons[0][1]  # its address is named already
+    return "; ".join(f"{host}: {why}" for host, why in reasons) or str(error)
 
 
 def _name(host: Any) -> str:

@@ -57,7 +57,7 @@ def check_ours(path: Path) -> None:
         rest = len(foreign) - FOREIGN_SHOWN_MAX
         shown += f" and {rest} more" if rest > 0 else ""
         raise ForeignFolder(
-            f"data folder {path} holds files of somebody else ({shown}) and no journal: "
+            f"data folder {path} holds files that Peloton did not make ({shown}) and no journal: "
             "name a folder that is empty or does not exist"
         )
 

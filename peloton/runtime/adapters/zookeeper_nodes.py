@@ -13,6 +13,7 @@ it. It creates no member or owner node (`zookeeper_session`, `zookeeper_owners`)
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -307,7 +308,11 @@ def read_cluster_nodes(hosts: str, paths: Paths, *, timeout_s: float) -> Cluster
 
     Does not join, watch or change anything. Raises Unreachable.
     """
-    client = KazooClient(hosts=hosts, timeout=timeout_s)
+    # The exceptions report lost connections in one line.
+    quiet = logging.getLogger("peloton.zookeeper_nodes")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=quiet)
     try:
         client.start(timeout=timeout_s)
         found: dict[str, MemberNode | None] = {}

@@ -88,6 +88,8 @@ class Checkers:
     ) -> None:
         self.scan = Scan(world.store)
         self.on_frame: list[Callable[[DecodedFrame], None]] = []
+        self.on_closer: list[Callable[[ShardId, Shard], None]] = []
+        """Called with a shard whenever the expensive checks of it are made."""
         self.checked: Counter[str] = Counter()
         """How often each check was made: a check that was never made proves nothing."""
         self.poisoned = False
@@ -197,6 +199,8 @@ class Checkers:
         self.indexes_equal_their_rebuild(shard, core)
         self.queues_are_bounded(shard, core)
         self.no_turn_failed(shard, core)
+        for call in self.on_closer:
+            call(shard, core)
 
     def cells_and_crowds_are_apart(self, shard: ShardId, core: Shard) -> None:
         """R5: no cell under the key of a crowd, no crowd without its parent; otherwise a recovery

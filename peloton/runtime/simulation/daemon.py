@@ -29,6 +29,7 @@ from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
+from peloton.runtime.shells.shell_messages import Drop, send
 from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.process import SimulatedProcess
@@ -177,6 +178,17 @@ class SimulatedDaemon:
             if type(shell) is ShardShell and shell.core is not None:
                 found[shell.shard] = shell.core
         return found
+
+    def drop(self, shard: ShardId) -> bool:
+        """End one shard at once; False if it is not open here. It is recovered as after any loss.
+
+        All other shards continue. What is not in the journal is lost, and so is what was committed
+        and is not sent yet.
+        """
+        for shell in self.process.shells if self.process is not None else ():
+            if type(shell) is ShardShell and shell.shard == shard and shell.core is not None:
+                return send(shell.ref, Drop((shard,)))
+        return False
 
     def _intercept(self, region: Region) -> None:
         """Let all messages that are sent in this process pass the outlet."""

@@ -65,6 +65,10 @@ def save(plan: StormPlan, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(plan, order="deterministic")) + b"\n")
 
 
+BAD_PLAN = (msgspec.MsgspecError, UnicodeDecodeError)
+"""What `load_plan` raises where a file holds no plan."""
+
+
 def load_plan(cls: type[P], path: Path) -> P:
     """What `save` wrote, in this version or an earlier one. Raises `msgspec.ValidationError`.
 

@@ -95,6 +95,11 @@ class Stepper:
             shell.driver.mail_waiting(shell)
         return True
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody has mail: the next step jumps to the next time."""
+        return not self._ready
+
     def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:
         """Step until the condition holds; raises `Stuck` if it never does."""
         for _ in range(steps_max):

@@ -27,6 +27,7 @@ from peloton.runtime.simulation.daemon import Died, PortCall, SimulatedDaemon
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.scheduled import ScheduledShell, begun
+from peloton.runtime.simulation.sends import FaultySends
 from peloton.runtime.simulation.stepper import BEGIN_S, Stepper
 from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Key, Kind, kind_of
@@ -63,6 +64,8 @@ class World:
         self.store = SimulatedStore(random.Random(f"{seed} store"), self.stepper.clock)
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
         self.later = begun(ScheduledShell("fate", self.stepper))
+        sends = random.Random(f"{seed} sends")
+        self.sends = FaultySends(self.later, sends, route_of=self._route_of)
         self.daemons: dict[str, SimulatedDaemon] = {}
         self.parting: list[SimulatedDaemon] = []  # leaving for good, and not gone yet
         self.services: Mapping[str, Mapping[int, type]] = {}
@@ -89,6 +92,7 @@ class World:
         daemon = self.daemons.get(name)
         if daemon is None:
             daemon = self.daemons[name] = SimulatedDaemon(self, name, roles=roles)
+            self.sends.attach(daemon)
         self.restart(daemon)
         return daemon
 
@@ -143,6 +147,7 @@ class World:
         self.ensemble.calm()
         self.network.heal()
         self.network.faults = type(self.network.faults)()
+        self.sends.faults = type(self.sends.faults)()
         self.store.faults = type(self.store.faults)()
         for daemon in [*self.daemons.values(), *self.parting]:
             self.store.mend(daemon.name)
@@ -269,6 +274,9 @@ class World:
         """Sixteen bytes that no process before had."""
         self._processes += 1
         return self._processes.to_bytes(16, "big")
+
+    def _route_of(self, to: Key) -> ShardId | Key:
+        return self.sharding.shard_of(to) if kind_of(to) in self.kinds else to
 
     def _has_exited(self, daemon: SimulatedDaemon) -> bool:
         root = daemon.root

@@ -78,7 +78,7 @@ class Daemon:
         return (self.sandbox(run_id) / name).read_text()
 
     def sandbox(self, run_id: str) -> Path:
-        return self.runs.folder / "runs" / run_id / "sandbox"
+        return self.runs.folder / "runs" / run_id
 
 
 def keeper_pid(folder: Path) -> int:

@@ -18,7 +18,7 @@ from peloton.actors.job.slice.state import Slice, SpecRow, WishNotes
 from peloton.actors.task.messages import SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Bits, Decision, Rest, Send
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Bits, Decision, Rest, Send, counted
 
 WISH_TIMEOUT_S = 5.0
 """A wish that was not answered for so long is considered lost."""
@@ -101,7 +101,7 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
         wished_at=notes.wished_at if after.wished else at.now,
         number=number,
     )
-    because = f"{len(fresh)} instances wait for a host"
+    because = counted(len(fresh), "instance waits for a host", many="instances wait for a host")
     return Decision(sends=tuple(sends), because=because, notes=after)
 
 
@@ -125,7 +125,8 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     if not some:
         return None
     sends = create(slice_, slice_.version, goal=slice_.goal, some=some)
-    because = f"{len(some)} instances may begin: {active} of at most {grant} are active"
+    because = counted(len(some), "instance may begin", many="instances may begin")
+    because += f": {active} of at most {grant} are active"
     return Decision(facts=(MembersBegun(some),), sends=tuple(sends), because=because)
 
 

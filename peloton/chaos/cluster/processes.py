@@ -1,0 +1,50 @@
+"""R8c: no instance has two processes on hosts that are up, whatever became of its earlier runs.
+
+Turns committed facts of hosts and the truth about what runs into a `Contradiction` or nothing. A
+run that was given up with its host may still run there, beside the next one: it must be killed
+before the host is up again. The module must not ask an actor whether a host is up.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host import facts as hf
+from peloton.chaos.cluster.machines import Machines
+from peloton.runtime.simulation.checkers import DecodedFrame
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.vocabulary import Key
+
+DOWN = (hf.HostUnreachable, hf.HostReachable, hf.HostLost, hf.HostRemoved)
+"""After `HostReachable` the host compares its ledger first: `HostReconciled` is the end of that."""
+
+
+class ProcessCheck:
+    """Looks at all processes when one has started or a host has come up, not at every step."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.up: dict[Key, None] = {}
+        self._machines = machines
+        self._started = 0
+        self._is_due = False
+
+    def apply(self, frame: DecodedFrame) -> None:
+        """A frame was committed."""
+        for entry in frame.entries:
+            for fact in entry.facts:
+                if isinstance(fact, hf.HostReconciled):
+                    self.up[entry.key] = None
+                    self._is_due = True
+                elif isinstance(fact, DOWN):
+                    self.up.pop(entry.key, None)
+
+    def step(self) -> None:
+        """Raises `Contradiction`."""
+        started = len(self._machines.started)
+        if started == self._started and not self._is_due:
+            return
+        self._started, self._is_due = started, False
+        seen: dict[str, str] = {}
+        for run, process in self._machines.running.items():
+            if process.host in self.up and process.host not in self._machines.cut_off:
+                other = seen.setdefault(run.rpartition("-")[0], run)
+                if other != run:
+                    raise Contradiction(f"R8c {run} runs beside {other}")

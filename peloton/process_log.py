@@ -1,0 +1,159 @@
+"""The log of a long-lived process: stderr, which must never block or fail its writers.
+
+Turns log events, and all else that is printed on `sys.stderr`, into lines that one thread writes.
+What reads stderr may be slow, stuck or gone: then lines are dropped and counted, and nobody waits.
+A traceback is logged without the values of local variables, which hold secrets of jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+import structlog
+
+PENDING_BYTES_MAX = 256 * 1024
+WAIT_S_MAX = 0.2
+"""How long a writer waits for its line, so that lines are written in order with those on stdout."""
+LEAVE_S_MAX = 1.0
+TRACEBACK_LENGTH_MAX = 16 * 1024
+
+
+@contextlib.contextmanager
+def nonblocking_stderr() -> Iterator[StderrWriter]:
+    """Replace `sys.stderr` by a writer that never blocks, and send structlog there."""
+    plain = sys.stderr
+    writer = StderrWriter(plain)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _as_text,
+        ],
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, writer)),
+    )
+    sys.stderr = writer
+    try:
+        yield writer
+    finally:
+        writer.drain(LEAVE_S_MAX)
+        sys.stderr = plain
+
+
+class StderrWriter(io.TextIOBase):
+    """Lines for stderr; `stream` is the real one, or None in a process without one."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._changed = threading.Condition()
+        self._pending: deque[bytes] = deque()
+        self._bytes = 0  # of the pending lines and of the one that is being written
+        self._begun = ""  # a line without its end
+        self._stuck = False
+        self._thread: threading.Thread | None = None
+        self.dropped = 0  # lines that are not reported yet
+
+    def write(self, text: str) -> int:
+        """Write a line, or drop it if too many wait; a text without an end waits for the rest."""
+        if not isinstance(text, str):  # click finds out in this way what a stream takes
+            raise TypeError(f"a text is needed, not {type(text).__name__}")
+        with self._changed:
+            self._begun += text
+            whole, end, rest = self._begun.rpartition("\n")
+            if end:
+                self._begun = rest
+                self._add(whole + end)
+            elif len(rest) > TRACEBACK_LENGTH_MAX:
+                self._begun = ""
+                self._add(rest)
+        if end and not self._stuck:
+            self._stuck = not self.drain(WAIT_S_MAX)
+        return len(text)
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until all is written, for so long at most; whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._bytes, timeout_s)
+
+    def writable(self) -> bool:
+        """As every log."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether a person reads it."""
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The descriptor, for child processes."""
+        if self._stream is None:
+            raise io.UnsupportedOperation("there is no stderr")
+        return self._stream.fileno()
+
+    def _add(self, text: str) -> None:
+        data = text.encode(self.encoding, self.errors)
+        if self._bytes + len(data) > PENDING_BYTES_MAX:
+            self.dropped += data.count(b"\n")
+            return
+        self._bytes += len(data)
+        self._pending.append(data)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending)
+                data, dropped = self._pending.popleft(), self.dropped
+            notice = f"{dropped} lines of this log were dropped: stderr was full or closed\n"
+            written = self._put(notice.encode() + data if dropped else data)
+            with self._changed:
+                if written:
+                    self.dropped -= dropped
+                else:
+                    self.dropped += data.count(b"\n")
+                self._bytes -= len(data)
+                self._stuck = self._stuck and bool(self._pending)
+                self._changed.notify_all()
+
+    def _put(self, data: bytes) -> bool:
+        """Write it, however long that takes; False where stderr is closed or its disk is full."""
+        if self._stream is None:
+            return False
+        try:
+            try:
+                descriptor = self._stream.fileno()
+            except io.UnsupportedOperation:  # replaced by a stream in memory
+                self._stream.write(data.decode(self.encoding))
+                self._stream.flush()
+                return True
+            # Not through the stream, whose lock Python needs at the exit of the process.
+            while data:
+                try:
+                    data = data[os.write(descriptor, data) :]
+                except BlockingIOError:  # another process has made the pipe non-blocking
+                    select.select([], [descriptor], [])
+        except (OSError, ValueError):  # ValueError: the stream was closed by this process
+            return False
+        return True
+
+
+def _as_text(*processed: Any) -> str:
+    """An event as one line, and the lines of its traceback; structlog gives it last."""
+    event = processed[-1]
+    known = {key: event.pop(key, "") for key in ("timestamp", "level", "event", "exception")}
+    values = "".join(f" {key}={value!r}" for key, value in event.items())
+    line = f"{known['timestamp']} {known['level']} {known['event']}{values}"
+    return line + ("\n" + known["exception"][-TRACEBACK_LENGTH_MAX:] if known["exception"] else "")

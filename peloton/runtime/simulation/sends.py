@@ -1,0 +1,119 @@
+"""Faults of single messages between shards, on the same daemon or another: lost, repeated, late.
+
+Turns the envelopes that leave a shard or a service into fewer, more or later ones. `Network` has
+the faults of whole frames between daemons; what goes from one shard to another of the same daemon
+passes no network. Two promises of the runtime are kept: messages of one sender to one receiver do
+not overtake each other, and those under way end with the process of their sender. It must not read
+a message.
+
+    world.sends.faults = SendFaults(drop=0.2, repeat=0.2, delay_s=0.5)
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+import msgspec
+
+from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.scheduled import ScheduledShell
+from peloton.runtime.vocabulary import Key, kind_of
+
+
+class SendFaults(msgspec.Struct, frozen=True, gc=False):
+    """Which faults are on, and how strong. All off is a calm."""
+
+    drop: float = 0.0  # share of messages that are lost
+    repeat: float = 0.0  # share of messages that come twice
+    delay_s: float = 0.0  # of every message, at most
+
+
+CALM_SENDS = SendFaults()
+
+
+class FaultySends:
+    """What all daemons of a world send. `struck` counts how often each fault struck."""
+
+    def __init__(
+        self, later: ScheduledShell, chance: random.Random, *, route_of: Callable[[Key], Hashable]
+    ) -> None:
+        self.faults = CALM_SENDS
+        self.spared: tuple[str, ...] = ()
+        """Kinds of receivers whose messages are left alone."""
+        self.struck: Counter[str] = Counter()
+        self._later = later
+        self._chance = chance
+        self._route_of = route_of  # messages of one sender to one route keep their order
+        self._under_way: dict[Hashable, _UnderWay] = {}
+        self._delivering = False
+
+    def attach(self, daemon: SimulatedDaemon) -> None:
+        """From now on all that this daemon sends passes here, in all its lives."""
+        daemon.outlet = lambda envelopes, stamp: self._passed(daemon, envelopes, stamp=stamp)
+
+    def _passed(
+        self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
+    ) -> list[Envelope]:
+        """What is sent now."""
+        faults = self.faults
+        if self._delivering or (faults == CALM_SENDS and not self._under_way):
+            return envelopes
+        sent: list[Envelope] = []
+        for envelope in envelopes:
+            # Neither stamp nor sender: a report of a backend, or what an operator sends.
+            if (stamp is None and envelope.sender is None) or kind_of(envelope.to) in self.spared:
+                sent.append(envelope)
+                continue
+            if self._strikes("drop", faults.drop):
+                continue
+            for _ in range(2 if self._strikes("repeat", faults.repeat) else 1):
+                if not self._is_late(daemon, envelope, stamp=stamp):
+                    sent.append(envelope)
+        return sent
+
+    def _is_late(self, daemon: SimulatedDaemon, envelope: Envelope, *, stamp: Stamp | None) -> bool:
+        """Whether it is sent later: it is delayed itself, or must not overtake one that is."""
+        assert daemon.process is not None
+        source = stamp if stamp is not None else envelope.sender
+        route = (daemon.process.name, source, self._route_of(envelope.to))
+        delay_s = self._chance.random() * self.faults.delay_s if self.faults.delay_s else 0.0
+        before = self._under_way.get(route)
+        if not delay_s and before is None:
+            return False
+        if before is None:
+            before = self._under_way[route] = _UnderWay()
+        before.count += 1
+        before.last_s = max(before.last_s, self._later.now + delay_s)
+        self.struck["delay"] += 1
+        life = daemon.lives
+
+        def deliver() -> None:
+            before.count -= 1
+            if not before.count:
+                del self._under_way[route]
+            if daemon.alive and daemon.lives == life:
+                self._delivering = True
+                daemon.region.tell((envelope,), stamp)
+                self._delivering = False
+
+        self._later.at(before.last_s, deliver)
+        return True
+
+    def _strikes(self, fault: str, share: float) -> bool:
+        if not share or self._chance.random() >= share:
+            return False
+        self.struck[fault] += 1
+        return True
+
+
+class _UnderWay:
+    """The late messages of one sender to one route: how many, and when the last arrives."""
+
+    __slots__ = ("count", "last_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last_s = 0.0
