@@ -62,16 +62,18 @@ def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
     it frees is granted to other slices by its tally, so each end is reported at once.
     """
-    states = index.classes if index is not None else ()
-    if not any(task.state == TaskStates.RUNNING or task.state in ENDED for task in states):
+    begun, active = False, 0
+    for task, raw in index.classes.items() if index is not None else ():
+        if task.state in ENDED:
+            begun = True
+        else:
+            begun = begun or task.state == TaskStates.RUNNING
+            active += raw.bit_count()
+    if not begun:
         return None
-    active = Bits(index.where(_is_active))
-    frees = slice_.grant is not None and not slice_.waiting
-    return not active and not slice_.waiting, len(active) if frees else 0
-
-
-def _is_active(task: Task) -> bool:
-    return task.state not in ENDED
+    waiting = bool(slice_.closed and slice_.waiting)
+    frees = slice_.grant is not None and not waiting
+    return not (active or waiting), active if frees else 0
 
 
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:
