@@ -49,8 +49,13 @@ def spread(values: Sequence[float], *, unit: str = "ms", factor: float = 1e3) ->
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> str:
-    """Of pairs measured side by side: the median of the ratios, with the least and the largest."""
-    ratios = [above / below for above, below in pairs]
+    """Of pairs measured side by side: the median of the ratios, with the least and the largest.
+
+    Pairs too short for the clock, which counts CPU in ticks of 10 ms, are left out.
+    """
+    ratios = [above / below for above, below in pairs if below > 0]
+    if not ratios:
+        return "too short to measure"
     if len(ratios) == 1:
         return f"{ratios[0]:.2f}"
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
