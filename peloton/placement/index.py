@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -210,7 +210,7 @@ class HostIndex:
         risen = (reported > self.free[:, rows]).any(axis=0)
         self.free[:, rows] = reported
         if risen.any():
-            self.news.reported(np.array(rows)[risen].tolist())
+            self.news.more_reported(np.array(rows)[risen].tolist())
         self._touch(rows)
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
@@ -218,7 +218,7 @@ class HostIndex:
         if host.running is not None or self.knows_tasks[row]:
             self.task_labels.replace(row, host.running or ())
             self.knows_tasks[row] = host.running is not None
-            self.news.reported([row])  # a constraint may hold now
+            self.news.more_reported([row])  # a constraint may hold now
             for flight in self._flights.of(row):
                 self._label(flight.what, row, count=flight.members)
             self._any_knows_tasks = self._any_knows_tasks or host.running is not None
@@ -254,7 +254,7 @@ class HostIndex:
 
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
-        self.news.reported(rows)
+        self.news.more_reported(rows)
         self._touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -312,7 +312,7 @@ class HostIndex:
         for host, count in Counter(hosts).items():
             row = self.rows.get(host)
             if row is not None:
-                found = self._flights.cancel(need, row, count=count)
+                found = self._flights.cancel(row, _of_shape(need.shape), count=count)
                 if found:
                     self._arrived(need, row, count=found)
 
@@ -343,7 +343,7 @@ class HostIndex:
                 self.free[column, row] += amount * count
                 self._in_flight[column, row] -= amount * count
         self._label(need, row, count=-count)
-        self.news.freed([row])
+        self.news.own_proposals_over([row])
         self._touch([row])
 
     def _touch(self, rows: list[int]) -> None:
@@ -380,6 +380,10 @@ class HostIndex:
         if -EPSILON < gpu < 0:
             gpu = 0  # within the epsilon of none; what is less fits no member, and must not seem to
         return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row
+
+
+def _of_shape(shape: Shape) -> Callable[[Need], bool]:
+    return lambda need: need.shape == shape
 
 
 def _add(columns: Ints, need: Need, *, rows: Ints, counts: Ints) -> None:

@@ -1,17 +1,19 @@
 """Wishes without a host, which a placer keeps until a host has room for them.
 
 Turns "these rows may fit more than before" into the groups of wishes that are worth another try:
-those of higher priority first, of equal priority those that came first. A cluster that is full is
-worked off in this way at the pace of its tasks; no wish waits for a timer.
+those of higher priority first, of equal priority those whose oldest wish came first. A cluster that
+is full is worked off in this way at the pace of its tasks; no wish waits for a timer.
 
 It must not decide where anything runs, and it is soft and bounded: a wish that is not kept, or that
-is lost with its placer, is repeated by its slice.
+is lost with its placer, is repeated by its slice; one that is not repeated is dropped, because its
+slice has gone elsewhere.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +23,22 @@ from peloton.placement.messages import Wish
 from peloton.placement.shapes import KnownShape
 from peloton.runtime.vocabulary import Bits, Key
 
-KEPT_WISHES_MAX = 10_000
-"""Wishes that one placer keeps. Those of alike members are one wish for each slice."""
+KEPT_WISHES_MAX = 20_000
+"""Wishes that one placer keeps; members that a slice wishes for one after the other are one wish,
+unless others came between."""
+
+KEPT_LOST_S = 35.0
+"""A wish that was not repeated for so long, three times as long as slices take, is dropped."""
+
+CELLS_MAX = 4_000_000
+"""Pairs of a group and a row compared at once: bounds the memory that it takes."""
+
+GroupKey = tuple[int, int]
+"""Priority and number of the shape."""
+
+Turn = tuple[int, int]
+"""When a group is tried: its priority, negative so that the highest is the least, and the serial of
+its oldest wish."""
 
 
 class KeptWish:
@@ -34,25 +50,27 @@ class KeptWish:
         self.number = wish.number
         self.members = wish.members
         self.known = known
-        self.never = never  # as its slice was told
-        self.priority = wish.priority
+        self.told_never = never
+        self.group = (wish.priority, known.number)
+        self.seen_at = 0.0
         self.refused: dict[int, int] = {}
-        """Rows that refused it, by what was known of them then (`HostNews`): until they
-        report more, they would refuse it again."""
+        """Rows that refused it, by the number of their last report (`HostNews`): until they report
+        more, they would refuse it again."""
 
     def excluded(self, index: HostIndex) -> list[int]:
         """The rows that refused it and have not reported more since."""
         if self.refused:
             news = index.news
-            self.refused = {r: at for r, at in self.refused.items() if news.number(r) == at}
+            self.refused = {r: at for r, at in self.refused.items() if news.report_number(r) == at}
         return [*self.refused]
 
 
-CELLS_MAX = 4_000_000
-"""Pairs of a group and a row compared at once: bounds the memory that it takes."""
+class _Order(NamedTuple):
+    """All groups in the order of their turns, and the least that a member of each needs."""
 
-GroupKey = tuple[int, int]
-"""Priority, negative so that the highest is the least, and number of the shape."""
+    turns: list[Turn]
+    groups: list[GroupKey]
+    needs: Ints  # by resource and group
 
 
 class KeptWishes:
@@ -61,103 +79,142 @@ class KeptWishes:
     def __init__(self, most: int = KEPT_WISHES_MAX) -> None:
         self._most = most
         self._by_slice: dict[Key, dict[int, KeptWish]] = {}
-        self._groups: dict[GroupKey, dict[int, KeptWish]] = {}
-        self._least: tuple[list[GroupKey], Ints] | None = None
-        self._count = 0
+        self._groups: dict[GroupKey, dict[int, KeptWish]] = {}  # each by serial, oldest first
+        self._by_age: dict[int, KeptWish] = {}  # the one that was not repeated for longest first
+        self._order: _Order | None = None
         self._serial = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._by_age)
 
-    def add(self, wish: Wish, known: KnownShape, *, never: bool) -> KeptWish | None:
-        """Keep a wish behind those of its group; None where there are too many."""
-        if self._count >= self._most:
+    def add(self, wish: Wish, known: KnownShape, *, never: bool, now: float) -> KeptWish | None:
+        """Keep a wish behind those of its group; None where there are too many.
+
+        Joined to the last of its group, if that is of the same slice and no host has refused it.
+        """
+        group = self._groups.setdefault((wish.priority, known.number), {})
+        last = group[next(reversed(group))] if group else None
+        if last is not None and last.slice == wish.slice and not last.refused:
+            last.members, last.number = last.members | wish.members, wish.number
+            self._seen(last, now)
+            return last
+        if len(self) >= self._most:
+            if not group:
+                del self._groups[wish.priority, known.number]
             return None
         self._serial += 1
         kept = KeptWish(wish, known, never=never, serial=self._serial)
         self._by_slice.setdefault(wish.slice, {})[kept.serial] = kept
-        group = self._groups.get(_group_key(kept))
-        if group is None:
-            group = self._groups[_group_key(kept)] = {}
-            self._least = None
+        if not group:
+            self._order = None
         group[kept.serial] = kept
-        self._count += 1
+        self._seen(kept, now)
         return kept
 
-    def subtract(self, slice_: Key, members: Bits) -> None:
-        """These members are wished for anew, or not any more."""
-        for kept in [*self._by_slice.get(slice_, {}).values()]:
-            self.placed(kept, members)
+    def renew(self, wish: Wish, known: KnownShape, *, now: float) -> Bits:
+        """The wish came (again): the members that are kept already, and keep their turn.
+
+        Members that were kept as another shape or under another priority are kept no longer.
+        """
+        renewed = Bits()
+        for kept in [*self._by_slice.get(wish.slice, {}).values()]:
+            if kept.group != (wish.priority, known.number):
+                self.remove(kept, wish.members)
+            elif kept.members & wish.members:
+                renewed = renewed | (kept.members & wish.members)
+                self._seen(kept, now)
+        return renewed
+
+    def members(self, slice_: Key) -> Bits:
+        """The members of a slice that are kept."""
+        found = Bits()
+        for kept in self._by_slice.get(slice_, {}).values():
+            found = found | kept.members
+        return found
 
     def retain(self, slice_: Key, wanted: Bits) -> None:
         """Of this slice only these members are still wanted."""
         for kept in [*self._by_slice.get(slice_, {}).values()]:
-            self.placed(kept, kept.members - wanted)
+            self.remove(kept, kept.members - wanted)
 
-    def placed(self, kept: KeptWish, members: Bits) -> None:
+    def expire(self, now: float) -> None:
+        """Drop the wishes that their slices did not repeat in time."""
+        while self._by_age:
+            oldest = next(iter(self._by_age.values()))
+            if now < oldest.seen_at + KEPT_LOST_S:
+                return
+            self.remove(oldest, oldest.members)
+
+    def remove(self, kept: KeptWish, members: Bits) -> None:
         """Remove members of a wish, and the wish with its last member."""
         kept.members = kept.members - members
         if kept.members:
             return
-        of_slice = self._by_slice[kept.slice]
-        del of_slice[kept.serial]
+        of_slice, group = self._by_slice[kept.slice], self._groups[kept.group]
+        del of_slice[kept.serial], self._by_age[kept.serial]
         if not of_slice:
             del self._by_slice[kept.slice]
-        name = _group_key(kept)
-        group = self._groups[name]
+        if next(iter(group)) == kept.serial:
+            self._order = None  # the group's turn changes
         del group[kept.serial]
         if not group:
-            del self._groups[name]
-            self._least = None
-        self._count -= 1
+            del self._groups[kept.group]
 
     def candidates(
-        self, index: HostIndex, rows: Ints, *, after: GroupKey | None = None
-    ) -> list[GroupKey]:
-        """The groups of which a member may fit one of these rows, in the order of their turn.
+        self, index: HostIndex, rows: Ints, *, after: Turn | None = None
+    ) -> list[tuple[Turn, GroupKey]]:
+        """The groups of which a member may fit one of these rows, in the order of their turns.
 
-        `after`: only those whose turn comes later than that of this group.
+        `after`: only those whose turn comes later than this one.
         """
         if not self._groups or not len(rows):
             return []
-        names, least = self._matrix()
-        first = bisect_right(names, after) if after is not None else 0
-        found = np.zeros(len(names) - first, np.bool_)
+        order = self._in_order()
+        first = bisect_right(order.turns, after) if after is not None else 0
+        found = np.zeros(len(order.turns) - first, np.bool_)
         step = max(1, CELLS_MAX // max(len(found), 1))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             fits = np.broadcast_to(index.up[some], (len(found), len(some)))
-            for column, lowest in zip(index.free[:, some], least[:, first:], strict=True):
-                fits = fits & (column >= lowest[:, None])
+            for column, least in zip(index.free[:, some], order.needs[:, first:], strict=True):
+                fits = fits & (column >= least[:, None])
             found |= fits.any(axis=1)
-        return [names[first + at] for at in np.flatnonzero(found).tolist()]
+        numbers = (np.flatnonzero(found) + first).tolist()
+        return [(order.turns[at], order.groups[at]) for at in numbers]
 
-    def group(self, name: GroupKey, most: int) -> list[KeptWish]:
+    def of_group(self, group: GroupKey, most: int) -> list[KeptWish]:
         """The wishes of a group for `most` members, in the order in which they came."""
         found: list[KeptWish] = []
-        for kept in self._groups.get(name, {}).values():
+        for kept in self._groups.get(group, {}).values():
             if most <= 0:
                 break
             found.append(kept)
             most -= len(kept.members)
         return found
 
-    def shape(self, name: GroupKey) -> KnownShape:
-        """The shape of a group."""
-        return next(iter(self._groups[name].values())).known
+    def groups(self) -> list[GroupKey]:
+        """Every group."""
+        return [*self._groups]
 
-    def shapes(self) -> Iterator[tuple[KnownShape, list[KeptWish]]]:
-        """Every group with the shape of its members."""
-        for group in [*self._groups.values()]:
-            wishes = [*group.values()]
-            yield wishes[0].known, wishes
+    def shape(self, group: GroupKey) -> KnownShape | None:
+        """The shape of a group; None once nothing of it is kept."""
+        wishes = self._groups.get(group)
+        return next(iter(wishes.values())).known if wishes else None
 
-    def _matrix(self) -> tuple[list[GroupKey], Ints]:
-        if self._least is None:
-            names = sorted(self._groups)
-            rows = [next(iter(self._groups[name].values())).known.need.least for name in names]
-            self._least = names, np.array(rows, np.int64).reshape(len(names), -1).T
-        return self._least
+    def _seen(self, kept: KeptWish, now: float) -> None:
+        kept.seen_at = now
+        self._by_age.pop(kept.serial, None)
+        self._by_age[kept.serial] = kept
+
+    def _in_order(self) -> _Order:
+        if self._order is None:
+            firsts = {group: next(iter(wishes.values())) for group, wishes in self._groups.items()}
+            turns = sorted((-group[0], kept.serial, group) for group, kept in firsts.items())
+            groups = [group for *_, group in turns]
+            needs = [firsts[group].known.need.least for group in groups]
+            columns = np.array(needs, np.int64).reshape(len(groups), -1).T
+            self._order = _Order([(first, second) for first, second, _ in turns], groups, columns)
+        return self._order
 
 
 def split(
@@ -176,7 +233,3 @@ def split(
             together.append(kept)
     if together:
         yield together, []
-
-
-def _group_key(kept: KeptWish) -> GroupKey:
-    return -kept.priority, kept.known.number

@@ -90,7 +90,9 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
 
     `number` identifies the wish in the answer. `refused` are hosts that have just refused a member
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
-    placer keeps, those of higher `priority` are tried first.
+    placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
+    any time after; those of earlier versions take only the first answer, so that nothing of theirs
+    is kept.
     """
 
     slice: Key
@@ -99,6 +101,7 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     shape: Shape
     refused: tuple[HostSummary, ...] = ()
     priority: int = 0
+    keeps: bool = False
 
 
 class Placed(Message, frozen=True, gc=False, array_like=True):

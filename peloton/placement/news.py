@@ -25,16 +25,16 @@ class HostNews:
         """There are so many more rows."""
         self._numbers = np.concatenate((self._numbers, np.zeros(extra, np.int64)))
 
-    def reported(self, rows: list[int]) -> None:
+    def more_reported(self, rows: list[int]) -> None:
         """Their hosts report more of something, or another status or label."""
         self._numbers[rows] += 1
-        self.freed(rows)
+        self.own_proposals_over(rows)
 
-    def freed(self, rows: Iterable[int]) -> None:
-        """They may fit more, though their hosts report nothing new: proposals of ours are over."""
+    def own_proposals_over(self, rows: Iterable[int]) -> None:
+        """They may fit more, though their hosts report nothing new."""
         self._rows.update(dict.fromkeys(rows))
 
-    def number(self, row: int) -> int:
+    def report_number(self, row: int) -> int:
         """Rises with every report of more."""
         return int(self._numbers[row])
 

@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from peloton.actors.resources import COUNT_MAX
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.kept_wishes import (
     KEPT_WISHES_MAX,
     GroupKey,
     KeptWishes,
+    Turn,
     split,
 )
 from peloton.placement.labels import Ints
@@ -40,6 +42,10 @@ from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
 TRIES_MAX = 64
 """Groups of kept wishes tried in one call; the next call follows at once."""
+FREED_MAX = 16
+"""Sets of freed rows that wait for their turn; further ones are joined."""
+EXPLAINED_MAX = 16
+"""Groups of kept wishes explained anew in one call; the next call follows at once."""
 
 
 class PlacerSettings(Value, frozen=True):
@@ -52,19 +58,31 @@ class PlacerSettings(Value, frozen=True):
     kept_max: int = KEPT_WISHES_MAX  # wishes that are kept until a host has room
 
 
+class AskedWish(NamedTuple):
+    """One wish of a call, and its members that are kept already."""
+
+    wish: Wish
+    renewed: Bits
+
+    @property
+    def fresh(self) -> Bits:
+        """The members that are to be placed now."""
+        return self.wish.members - self.renewed
+
+
 class WishGroup(NamedTuple):
     """Wishes that are decided as one, and the rows that have just refused them."""
 
     known: KnownShape
-    wishes: list[Wish]
+    wishes: list[AskedWish]
     excluded: list[int]
 
 
-class Tries(NamedTuple):
-    """Rows with more room than before, and the last group of kept wishes that was tried for it."""
+class FreedRows(NamedTuple):
+    """Rows with more room than before, and the turn of kept wishes that was tried last for it."""
 
     rows: Ints
-    after: GroupKey | None = None
+    after: Turn | None = None
 
 
 class Placer:
@@ -85,24 +103,25 @@ class Placer:
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
-        self._tries: deque[Tries] = deque()
-        self._layout = self.index.layout, self._feeds.complete  # as of the last explanations
+        self._freed: deque[FreedRows] = deque()
+        self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
+        self._to_explain: list[GroupKey] = []
 
     @property
     def wake_at(self) -> float | None:
-        """When to call `receive` even without messages: kept wishes are left to try, or a snapshot
-        has to be requested again."""
-        return 0.0 if self._tries else self._feeds.wake_at
+        """When to call `receive` even without messages: kept wishes are left to try or to explain,
+        or a snapshot has to be requested again."""
+        return 0.0 if self._freed or self._to_explain else self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
         self.index.expire(now)
+        self.kept.expire(now)
         wishes: list[Wish] = []
         for _, message in messages:
             if isinstance(message, Wish):
                 if message.members:
                     wishes.append(message)
-                    self.kept.subtract(message.slice, message.members)
             elif isinstance(message, HostDeltas):
                 self._receive(message, now)
             elif isinstance(message, Declined):
@@ -110,8 +129,9 @@ class Placer:
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         sends: list[Send] = []
-        groups = self._groups(wishes)
+        groups = self._groups(wishes, now)
         self._try_kept(now, sends=sends)
+        self._try_renewed(groups, now, sends=sends)
         for group in groups:
             self._place(group, now, sends=sends)
         self._explain_again(sends=sends)
@@ -130,7 +150,7 @@ class Placer:
             self.index.decline(known.need, declined.hosts)
         self.kept.retain(declined.slice, declined.wanted)
 
-    def _groups(self, wishes: list[Wish]) -> list[WishGroup]:
+    def _groups(self, wishes: list[Wish], now: float) -> list[WishGroup]:
         """Wishes decided as one, in the order in which the first of each came.
 
         Refusals of all wishes are applied first, so that no member is sent to a host that has just
@@ -148,7 +168,8 @@ class Placer:
                 groups.append(group)
                 if not apart:
                     alike[known.number] = group
-            group.wishes.append(wish)
+            renewed = self.kept.renew(wish, known, now=now)
+            group.wishes.append(AskedWish(wish, renewed))
         return groups
 
     def _refusals(self, wish: Wish) -> list[int]:
@@ -169,39 +190,54 @@ class Placer:
             name = known.need.shape.strategy
             text = f"unknown placement strategy {name!r}"
             why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
-            for wish in wishes:
+            for wish, _ in wishes:
                 sends.append(_unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
-        count = sum(len(wish.members) for wish in wishes)
+        count = sum(len(asked.fresh) for asked in wishes)
         rows, hosts = self._propose(known, excluded, count=count, now=now)
         at = 0
-        left: list[tuple[Wish, Bits]] = []
-        for wish in wishes:
-            got = tuple(hosts[at : at + len(wish.members)])
+        left: list[tuple[AskedWish, Bits]] = []
+        for asked in wishes:
+            got = tuple(hosts[at : at + len(asked.fresh)])
             at += len(got)
-            members = wish.members.lowest(len(got))
+            wish, members = asked.wish, asked.fresh.lowest(len(got))
             if got:
                 sends.append(Send(wish.slice, Placed(wish.number, members, got, known.number)))
-            if len(got) < len(wish.members):
-                left.append((wish, wish.members - members))
+            without = asked.fresh - members
+            if without or asked.renewed & self.kept.members(wish.slice):
+                left.append((asked, without))
         if left:
             self._feeds.refresh_quiet_feeds(now)
             why = self._why(known, excluded, used=[] if known.strategy.shares else rows.tolist())
-            sends += [self._keep(wish, members, group=group, why=why) for wish, members in left]
+            for asked, members in left:
+                kept = self._keep(asked.wish, members, group=group, why=why, now=now)
+                slice_, number, without = asked.wish.slice, asked.wish.number, members
+                if kept:
+                    without = members | (asked.renewed & self.kept.members(slice_))
+                sends.append(_unplaced(slice_, number, members=without, why=why, kept=kept))
 
-    def _keep(self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable) -> Send:
-        """Keep the wish for these members, and tell its slice why they have no host."""
+    def _keep(
+        self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable, now: float
+    ) -> bool:
+        """Keep the wish for these members; whether there was space for it."""
+        if not members:
+            return True  # all of them are kept already
+        if not wish.keeps:
+            return False
         rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
-        kept = self.kept.add(rest, group.known, never=why.never)
+        kept = self.kept.add(rest, group.known, never=why.never, now=now)
         if kept is not None:
-            kept.refused = {row: self.index.news.number(row) for row in group.excluded}
-        return _unplaced(wish.slice, wish.number, members=members, why=why, kept=kept is not None)
+            number = self.index.news.report_number
+            kept.refused = {row: number(row) for row in group.excluded}
+        return kept is not None
 
     def _propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> tuple[Ints, list[Key]]:
         """Rows for up to `count` members, and a host for each member that has one."""
         assert known.strategy is not None
+        if not count:
+            return np.zeros(0, np.int64), []
         rows, counts = self._decide(known, known.strategy, count=count, excluded=excluded)
         if len(rows):
             self.index.propose(known.need, rows, counts=counts, now=now)
@@ -245,28 +281,45 @@ class Placer:
         """Propose hosts that report more room to the wishes that wait for it."""
         freed = self.index.news.take()
         if freed:
-            self._tries.append(Tries(np.array(freed, np.int64)))
-        if len(self._tries) > TRIES_MAX:  # so many kinds of wishes fit nowhere: begin anew
-            self._tries = deque([Tries(np.unique(np.concatenate([t.rows for t in self._tries])))])
+            self._freed.append(FreedRows(np.array(freed, np.int64)))
+        if len(self._freed) > FREED_MAX:
+            # Behind the turn that was reached, or those whose turn comes late were never tried;
+            # and then once more from the first on.
+            rows = np.unique(np.concatenate([each.rows for each in self._freed]))
+            self._freed = deque((FreedRows(rows, self._freed[0].after), FreedRows(rows)))
         left = TRIES_MAX
-        while self._tries and left:
-            rows, after = self._tries.popleft()
-            turn = deque(self.kept.candidates(self.index, rows, after=after))
-            while turn and left:
+        while self._freed and left:
+            rows, after = self._freed.popleft()
+            turns = deque(self.kept.candidates(self.index, rows, after=after))
+            while turns and left:
                 left -= 1
-                after = turn.popleft()
-                if self._place_kept(after, rows, now=now, sends=sends):
+                after, group = turns.popleft()
+                if self._place_kept(group, rows, now=now, sends=sends):
                     # Less is free now, mostly nothing: most others are not worth a try any more.
-                    turn = deque(self.kept.candidates(self.index, rows, after=after))
-            if turn:
-                self._tries.appendleft(Tries(rows, after))
+                    turns = deque(self.kept.candidates(self.index, rows, after=after))
+            if turns:
+                self._freed.appendleft(FreedRows(rows, after))
 
-    def _place_kept(self, name: GroupKey, rows: Ints, *, now: float, sends: list[Send]) -> bool:
+    def _try_renewed(self, groups: list[WishGroup], now: float, *, sends: list[Send]) -> None:
+        """Try wishes that were repeated on all hosts: the report of more room may have been lost
+        with others."""
+        renewed = {
+            (asked.wish.priority, group.known.number): None
+            for group in groups
+            for asked in group.wishes
+            if asked.renewed
+        }
+        for name in renewed:
+            self._place_kept(name, np.arange(self.index.size), now=now, sends=sends)
+
+    def _place_kept(self, group: GroupKey, rows: Ints, *, now: float, sends: list[Send]) -> bool:
         """Propose hosts to a group, to no more members than these rows can take; True if any."""
-        known = self.kept.shape(name)
+        known = self.kept.shape(group)
+        if known is None:
+            return False
         room = int(fits(known.need, self.index.free[:, rows]).sum())
         placed = False
-        for wishes, excluded in split(self.kept.group(name, room), self.index):
+        for wishes, excluded in split(self.kept.of_group(group, room), self.index):
             count = min(sum(len(kept.members) for kept in wishes), room)
             _, hosts = self._propose(known, excluded, count=count, now=now)
             placed = placed or bool(hosts)
@@ -275,21 +328,25 @@ class Placer:
                 if not got:
                     break
                 members = kept.members.lowest(len(got))
-                self.kept.placed(kept, members)
+                self.kept.remove(kept, members)
                 sends.append(Send(kept.slice, Placed(kept.number, members, got, known.number)))
         return placed
 
     def _explain_again(self, *, sends: list[Send]) -> None:
         """Other hosts are known than before: some could now run what none could, or the reverse."""
-        layout = self.index.layout, self._feeds.complete
-        if layout == self._layout:
-            return
-        self._layout = layout
-        for known, wishes in self.kept.shapes():
+        hosts = self.index.layout, self._feeds.complete
+        if hosts != self._explained:
+            self._explained = hosts
+            self._to_explain = self.kept.groups()
+        for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):
+            group = self._to_explain.pop()
+            known = self.kept.shape(group)
+            if known is None:
+                continue
             why = self._why(known, [], used=[])
-            for kept in wishes:
-                if kept.never != why.never:
-                    kept.never = why.never
+            for kept in self.kept.of_group(group, COUNT_MAX):
+                if kept.told_never != why.never:
+                    kept.told_never = why.never
                     sends.append(
                         _unplaced(kept.slice, kept.number, members=kept.members, why=why, kept=True)
                     )

@@ -348,8 +348,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of actor, as registered with the runtime. Every field is pure.
 
     `absent` is the table for keys that do not exist: message class → decision without a state.
-    `phase` is how far the children of a parent are: None while nothing has begun that those who get
-    its reports do not know, another value when they should learn of it at once.
+    `phase` is how far the children of a parent are: None before anything has begun; a change of it
+    is reported at once.
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
     since the first; `upcasters` converts from older ones: class → {older schema: step}.

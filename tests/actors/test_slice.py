@@ -220,12 +220,13 @@ def test_a_wish_that_is_kept_is_repeated_only_in_case_the_placer_was_lost() -> N
 
 
 def test_only_one_placer_keeps_a_wish() -> None:
-    notes = WishNotes(Bits.of(1), 0.0, 2, placer=PLACER)
+    notes = WishNotes(Bits.of(1), 0.0, 2, kept=Bits.of(2, 3), placer=PLACER)
     full = Unplaced(2, Bits.of(1), (), kept=True)
-    tasks = crowd(ready=Bits.of(1))
+    tasks = crowd(ready=Bits.of(1, 2, 3))
     turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes, sender=Key("placer/2")))
     (declined,) = turn.sends
-    assert (declined.to, declined.message) == (PLACER, Declined(SLICE, Bits()))
+    others = Declined(SLICE, Bits.of(2, 3))
+    assert (declined.to, declined.message) == (PLACER, others), "the first goes on keeping those"
 
 
 def limited(grant: int, goal: TaskGoals = TaskGoals.SUCCEEDED, *stopped: int) -> TurnOutcome:

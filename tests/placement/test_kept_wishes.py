@@ -14,12 +14,14 @@ from peloton.placement.messages import (
     Declined,
     HostDeltas,
     HostSummary,
+    Label,
     Placed,
     Shape,
     Unplaced,
     Wish,
 )
 from peloton.placement.placer import Placer, PlacerSettings
+from peloton.placement.shapes import SHAPES_MAX
 from peloton.runtime.vocabulary import Bits, Key, Message, Send
 from tests.placement.hosts import INVENTORY, SLICE, host, label, res
 
@@ -35,10 +37,11 @@ class Bench:
         self.placer = Placer(Key("placer/0"), PlacerSettings(kept_max=kept_max), inventories=names)
         self.sequence = 0
         self.numbers = 0
+        self.now = 0.0
         self.report(*hosts, snapshot=True)
 
     def receive(self, *messages: Message) -> list[Send]:
-        return self.placer.receive([(None, message) for message in messages], 0.0)
+        return self.placer.receive([(None, message) for message in messages], self.now)
 
     def report(self, *hosts: HostSummary, snapshot: bool = False) -> list[Send]:
         self.sequence += 1
@@ -54,7 +57,7 @@ class Bench:
     ) -> list[Send]:
         self.numbers += 1
         number, some = self.numbers, Bits.of(*members)
-        return self.receive(Wish(slice_, number, some, shape, refused, priority))
+        return self.receive(Wish(slice_, number, some, shape, refused, priority, keeps=True))
 
 
 def placed(sends: Sequence[Send]) -> list[tuple[str, list[int], list[str]]]:
@@ -107,7 +110,7 @@ def test_a_new_wish_does_not_overtake_one_that_is_kept() -> None:
     bench = Bench(host("a", res(0), capacity=res(4)))
     bench.wish(1)
     room = HostDeltas(INVENTORY, 2, (host("a", res(1), 2, capacity=res(4)),))
-    sends = bench.receive(Wish(OTHER, 9, Bits.of(7), ONE), room)
+    sends = bench.receive(Wish(OTHER, 9, Bits.of(7), ONE, keeps=True), room)
     assert placed(sends) == [(SLICE, [1], ["a"])] and kept(sends) == [[7]]
 
 
@@ -116,6 +119,97 @@ def test_the_small_are_placed_where_the_large_do_not_fit() -> None:
     bench.wish(1, shape=TWO, priority=9)
     bench.wish(1, slice_=OTHER)
     assert placed(bench.report(host("a", res(1), 2, capacity=res(4)))) == [(OTHER, [1], ["a"])]
+
+
+def order_of(bench: Bench, count: int) -> list[str]:
+    """Whose members are proposed as one slot after the other becomes free."""
+    found = []
+    for position in range(100, 100 + 2 * count, 2):
+        room = host("a", res(1), position, capacity=res(4), launches=position)
+        found += [to for to, _, _ in placed(bench.report(room))]
+        bench.report(host("a", res(0), position + 1, capacity=res(4), launches=position + 1))
+    return found
+
+
+def test_of_two_shapes_the_one_that_came_first_is_first_whichever_was_met_first() -> None:
+    bench = Bench(host("a", res(4), capacity=res(4)))
+    small = Shape(res(0.5))
+    bench.wish(1, shape=small, slice_=Key("slice/gone/0"))  # met first, and placed
+    bench.report(host("a", res(0), 2, capacity=res(4), launches=1))
+    bench.wish(1, shape=ONE, slice_=Key("slice/first/0"))
+    bench.wish(*range(8), shape=small, slice_=Key("slice/second/0"))
+    assert order_of(bench, 2)[0] == "slice/first/0"
+
+
+def test_a_repeated_wish_keeps_its_turn() -> None:
+    bench = Bench(host("a", res(0), capacity=res(4)))
+    bench.wish(1, slice_=Key("slice/first/0"))
+    bench.wish(1, slice_=Key("slice/second/0"))
+    assert kept(bench.wish(1, slice_=Key("slice/first/0"))) == [[1]], "and is told so again"
+    assert order_of(bench, 2) == ["slice/first/0", "slice/second/0"]
+
+
+def test_members_that_are_wished_for_one_by_one_are_one_wish() -> None:
+    bench = Bench(host("a", res(0), capacity=res(4)), kept_max=3)
+    for member in range(20):
+        assert kept(bench.wish(member)) == [[member]]
+    assert len(bench.placer.kept) == 1
+    assert kept(bench.wish(50, slice_=OTHER)) == [[50]]
+
+
+def test_a_wish_that_is_not_repeated_is_dropped() -> None:
+    bench = Bench(host("a", res(0), capacity=res(4)))
+    bench.wish(1)
+    bench.wish(1, slice_=OTHER)
+    for bench.now in (10.0, 20.0, 30.0, 40.0):
+        bench.wish(1, slice_=OTHER)
+    assert len(bench.placer.kept) == 1, "its slice was stopped, deleted, or has another placer"
+    assert order_of(bench, 1) == [OTHER]
+    bench.now = 100.0
+    bench.receive()
+    assert not len(bench.placer.kept)
+
+
+def test_a_repeat_finds_room_whose_report_was_overlooked() -> None:
+    bench = Bench(host("a", res(0), capacity=res(4)))
+    bench.wish(1)
+    bench.placer.index.free[0, :] = UNIT
+    assert placed(bench.wish(1)) == [(SLICE, [1], ["a"])]
+
+
+def test_nothing_is_kept_for_slices_of_earlier_versions() -> None:
+    bench = Bench(host("a", res(0), capacity=res(4)))
+    (send,) = bench.receive(Wish(SLICE, 1, Bits.of(1), ONE))
+    assert isinstance(send.message, Unplaced) and not send.message.kept
+    assert not len(bench.placer.kept)
+
+
+def test_a_decline_finds_its_shape_though_the_placer_had_forgotten_it() -> None:
+    bench = Bench(host("a", res(4), capacity=res(4)))
+    labelled = [Shape(res(0), labels=(Label("n", str(n)),)) for n in range(SHAPES_MAX + 1)]
+    (old,) = bench.wish(1, shape=ONE)
+    for number, shape in enumerate(labelled):
+        bench.wish(number, shape=shape, slice_=OTHER)
+    (again,) = bench.wish(2, shape=ONE)
+    assert isinstance(again.message, Placed) and isinstance(old.message, Placed)
+    assert again.message.shape != old.message.shape
+    bench.receive(Declined(SLICE, Bits(), again.message.hosts, again.message.shape))
+    assert bench.placer.index.free[0].max() == 3 * UNIT
+
+
+def test_the_last_of_very_many_kinds_gets_its_turn_though_there_is_always_news() -> None:
+    """Groups that fit nowhere for a label's sake stand before it, more than one call tries."""
+    bench = Bench(host("a", res(0), capacity=res(8)), kept_max=10_000)
+    count = placer_module.TRIES_MAX * (placer_module.FREED_MAX + 4)
+    for number in range(count):
+        needs = Shape(Resources(UNIT + number), constraint=label("host", "rack", "1"))
+        bench.wish(1, shape=needs, slice_=Key(f"slice/{number}/0"))
+    bench.wish(1, shape=Shape(Resources(2 * UNIT)))
+    for call in range(10 * count // placer_module.TRIES_MAX):
+        amount = 4 + (call % 2)
+        if placed(bench.report(host("a", res(amount), call + 2, capacity=res(8)))):
+            return
+    raise AssertionError("it was never tried")
 
 
 def test_a_wish_that_is_repeated_is_kept_once() -> None:

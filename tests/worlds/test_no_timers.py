@@ -22,7 +22,8 @@ from peloton.runtime.vocabulary import Key
 
 TIMES = 100
 TIMERS = (
-    "ACK_S", "COLD_CHECK_S", "KEPT_REPEAT_S", "PING_S", "PLACE_RETRY_S", "PROPOSAL_KEEP_S",
+    "ACK_S", "COLD_CHECK_S", "KEPT_LOST_S", "KEPT_REPEAT_S", "PING_S", "PLACE_RETRY_S",
+    "PROPOSAL_KEEP_S",
     "QUIET_S", "REFUSED_REST_S", "REPORT_RETRY_S", "RESEND_TICK_S", "SNAPSHOT_RETRY_S",
     "STALL_S_MAX", "TALLY_INTERVAL_S", "WISH_TIMEOUT_S",
 )  # fmt: skip
@@ -32,7 +33,7 @@ SLACK_S = 0.5
 
 
 @pytest.fixture(autouse=True)
-def _slow_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+def _planted_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, wherever they were imported to."""
     found = set()
     for name, module in [*sys.modules.items()]:

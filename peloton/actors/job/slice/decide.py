@@ -127,7 +127,8 @@ def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     else:
         sends = _clear_unschedulable(slice_, members & Bits(at.index.where(_is_unschedulable)))
     if message.kept and at.sender != notes.placer and notes.placer is not None:
-        sends = (*sends, Send(notes.placer, Declined(at.key, Bits())))  # one is enough
+        # Only one placer is to keep them.
+        sends = (*sends, Send(notes.placer, Declined(at.key, notes.kept - members)))
     after = msgspec.structs.replace(
         notes,
         wished=notes.wished - members,

@@ -91,9 +91,8 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     for row, members in _by_shape(slice_, fresh, at):
         number += 1
         priority = row.lot_shape.priority
-        sends.append(
-            Send(PLACER_ANY, Wish(at.key, number, members, row.shape, notes.refused, priority))
-        )
+        wish_ = Wish(at.key, number, members, row.shape, notes.refused, priority, keeps=True)
+        sends.append(Send(PLACER_ANY, wish_))
     after = msgspec.structs.replace(
         after,
         wished=after.wished | fresh,

@@ -79,7 +79,7 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     never: bool = False  # no host could run it, even if it were empty
     kept: Bits = Bits()  # members whose wish the placer keeps until a host has room
     kept_at: float = 0.0
-    placer: Key | None = None  # which placer that is
+    placer: Key | None = None  # the one that was the last to keep members
 
 
 def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:

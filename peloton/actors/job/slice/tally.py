@@ -57,7 +57,8 @@ def tally(slice_: Slice, at: At) -> Tally:
 
 
 def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
-    """None before any instance runs; then whether all have ended, and how many could run elsewhere.
+    """None before any instance runs; then whether all have ended, and how many are active where
+    each end frees a grant for other slices.
 
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
     it frees is granted to other slices by its tally, so each end is reported at once.
@@ -72,8 +73,8 @@ def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
     if not begun:
         return None
     waiting = bool(slice_.closed and slice_.waiting)
-    frees = slice_.grant is not None and not waiting
-    return not (active or waiting), active if frees else 0
+    ends_free_grants = slice_.grant is not None and not waiting
+    return not (active or waiting), active if ends_free_grants else 0
 
 
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:
