@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 
+from peloton.backends.keeper.calling import KeeperUnavailable
+from peloton.backends.keeper_folder import OwnedByAnother
 from peloton.backends.port import Backend
 from peloton.runtime.shells.root import Root
 
@@ -33,6 +35,8 @@ class BackendSwitch:
             except OSError as error:
                 where = f"{error.filename}: " if error.filename is not None else ""
                 self._root.give_up(f"backend: {where}{error.strerror or error}")
+            except (OwnedByAnother, KeeperUnavailable) as error:
+                self._root.give_up(f"backend: {error}")
             else:
                 self._started = True
 

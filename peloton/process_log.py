@@ -1,7 +1,8 @@
 """The log of a long-lived process: stderr, which must never block or fail its writers.
 
 Turns log events, and all else that is printed on `sys.stderr`, into lines that one thread writes.
-What reads stderr may be slow, stuck or gone: then lines are dropped and counted, and nobody waits.
+What reads stderr may be slow, stuck or gone: then lines are dropped and counted, and nobody waits
+longer than `WAIT_S_MAX`.
 A traceback is logged without the values of local variables, which hold secrets of jobs.
 """
 
@@ -23,7 +24,7 @@ PENDING_BYTES_MAX = 256 * 1024
 WAIT_S_MAX = 0.2
 """How long a writer waits for its line, so that lines are written in order with those on stdout."""
 LEAVE_S_MAX = 1.0
-TRACEBACK_LENGTH_MAX = 16 * 1024
+TEXT_LENGTH_MAX = 16 * 1024
 
 
 @contextlib.contextmanager
@@ -74,7 +75,7 @@ class StderrWriter(io.TextIOBase):
             if end:
                 self._begun = rest
                 self._add(whole + end)
-            elif len(rest) > TRACEBACK_LENGTH_MAX:
+            elif len(rest) > TEXT_LENGTH_MAX:
                 self._begun = ""
                 self._add(rest)
         if end and not self._stuck:
@@ -156,4 +157,4 @@ def _as_text(*processed: Any) -> str:
     known = {key: event.pop(key, "") for key in ("timestamp", "level", "event", "exception")}
     values = "".join(f" {key}={value!r}" for key, value in event.items())
     line = f"{known['timestamp']} {known['level']} {known['event']}{values}"
-    return line + ("\n" + known["exception"][-TRACEBACK_LENGTH_MAX:] if known["exception"] else "")
+    return line + ("\n" + known["exception"][-TEXT_LENGTH_MAX:] if known["exception"] else "")

@@ -63,7 +63,7 @@ class OwnedByAnother(Exception):
 
 
 def claim(folder: Path, owner: KeeperOwner) -> None:
-    """Bind the folder to this cluster. Raises ServesAnother, OSError."""
+    """Bind the folder to this cluster. Raises OwnedByAnother, OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     known = KeeperOwner.read(identity.cluster_of(str(folder), owner.mark))
     # A name may be given to a cluster later; its journal's id is for good.

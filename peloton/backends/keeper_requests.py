@@ -31,7 +31,7 @@ class ListTimes:
     def __init__(self) -> None:
         self._under_way: dict[str, deque[tuple[int, float]]] = {}
 
-    def begin(self) -> None:
+    def new_connection(self) -> None:
         """A new connection: what was under way on the last one is not answered any more."""
         self._under_way.clear()
 

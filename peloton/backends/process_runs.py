@@ -286,7 +286,7 @@ class ProcessRuns:
             self._sock = dial(self._folder)
         self._lines, self._unsent = wire.Lines(), bytearray()
         self._heartbeat.begin()
-        self._list_times.begin()
+        self._list_times.new_connection()
         for message in self._unanswered.repeats():
             self._list_times.sent(message)
             self._unsent += wire.encode(message)

@@ -108,6 +108,7 @@ def with_pauses(stream: Iterator[Any]) -> Iterator[Any | None]:
         try:
             for message in stream:
                 came.put((message, None))
+            came.put((None, StopIteration()))
         except PelotonError as error:  # raised again where the stream is consumed
             came.put((None, error))
         except BaseException as error:
@@ -121,6 +122,8 @@ def with_pauses(stream: Iterator[Any]) -> Iterator[Any | None]:
         except queue.Empty:
             yield None
             continue
+        if isinstance(error, StopIteration):
+            return
         if error is not None:
             raise error
         yield message

@@ -108,7 +108,7 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
             elif path.startswith("/files/"):
                 self._download(urllib.parse.unquote(path[len("/files") :]))
             else:
-                self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {path or '/'}\n")
+                self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {path}\n")
         except NoFile:
             self._send_text(HTTPStatus.NOT_FOUND, "no such file\n")
         except OSError:

@@ -11,7 +11,7 @@ Elapsed time must not count as a decision: `PROPOSAL_KEEP_S` only frees what los
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 PROPOSAL_KEEP_S = 5.0
@@ -61,6 +61,22 @@ class Flights(Generic[Kept]):
         if flights is not None and not flights:
             del self._by_row[row]
         return landed
+
+    def cancel(self, row: int, matches: Callable[[Kept], bool], *, count: int) -> int:
+        """Up to `count` such members will never arrive; returns how many were in flight."""
+        flights = self._by_row.get(row, deque())
+        kept: deque[Flight[Kept]] = deque()
+        left = count
+        for flight in flights:
+            some = min(flight.members, left) if matches(flight.what) else 0
+            left -= some
+            if some < flight.members:
+                kept.append(flight._replace(members=flight.members - some))
+        if kept:
+            self._by_row[row] = kept
+        else:
+            self._by_row.pop(row, None)
+        return count - left
 
     def lost(self, now: float) -> Iterator[tuple[int, Kept, int]]:
         """What was proposed too long ago and is considered lost, as (row, what, members)."""

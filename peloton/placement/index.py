@@ -8,7 +8,8 @@ the host does, and a stale view costs one refusal. It must not know constraints 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from peloton.actors.resources import EPSILON
 from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
+from peloton.placement.news import HostNews
 from peloton.placement.order import KeptOrder, OrderKey
 from peloton.runtime.vocabulary import Key, key
 
@@ -94,6 +96,8 @@ class HostIndex:
         self.rows: dict[Key, int] = {}
         self.host_labels, self.task_labels = LabelTable(), LabelTable()
         self.generation = 0  # rises when anything but free resources has changed
+        self.layout = 0  # rises when an empty cluster would fit other members than before
+        self.news = HostNews()
         self._kept: dict[object, KeptOrder] = {}  # least recently used first
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
@@ -198,10 +202,15 @@ class HostIndex:
             self._labels[row] = ()
             self._spare.append(row)
             self._changed([row])
+            self.layout += 1
         self._spare.sort(reverse=True)
 
     def _receive_free(self, rows: list[int], free: list[tuple[int, ...]]) -> None:
-        self.free[:, rows] = np.array(free, np.int64).T - self._in_flight[:, rows]
+        reported = np.array(free, np.int64).T - self._in_flight[:, rows]
+        risen = (reported > self.free[:, rows]).any(axis=0)
+        self.free[:, rows] = reported
+        if risen.any():
+            self.news.more_reported(np.array(rows)[risen].tolist())
         self._touch(rows)
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
@@ -209,11 +218,19 @@ class HostIndex:
         if host.running is not None or self.knows_tasks[row]:
             self.task_labels.replace(row, host.running or ())
             self.knows_tasks[row] = host.running is not None
+            self.news.more_reported([row])  # a constraint may hold now
             for flight in self._flights.of(row):
                 self._label(flight.what, row, count=flight.members)
             self._any_knows_tasks = self._any_knows_tasks or host.running is not None
         has_gpu = host.capacity.gpu > 0
-        self.capacity[:, row] = host.capacity.amounts()  # read only to explain what is missing
+        capacity = np.array(host.capacity.amounts(), np.int64)
+        if (
+            not self.has_host[row]
+            or host.labels != self._labels[row]
+            or np.any(capacity != self.capacity[:, row])
+        ):
+            self.layout += 1
+        self.capacity[:, row] = capacity  # read only to explain what is missing
         if (
             host.labels == self._labels[row]
             and host.up == self.up[row]
@@ -237,6 +254,7 @@ class HostIndex:
 
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
+        self.news.more_reported(rows)
         self._touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
@@ -260,6 +278,7 @@ class HostIndex:
         more_capacity = np.zeros((4, extra), np.int64)
         self.capacity = np.concatenate((self.capacity, more_capacity), axis=1)
         self.group = np.concatenate((self.group, np.zeros(extra, np.int64)))
+        self.news.grow(extra)
         more = np.zeros(extra, np.bool_)
         self.has_host = np.concatenate((self.has_host, more))
         self.up = np.concatenate((self.up, more))
@@ -288,6 +307,15 @@ class HostIndex:
                 self._label(need, row, count=count)
         self._flights.add(need, touched, counts=members, now=now)
 
+    def decline(self, need: Need, hosts: Sequence[Key]) -> None:
+        """Add back proposals that their receiver does not use; a host is named once a member."""
+        for host, count in Counter(hosts).items():
+            row = self.rows.get(host)
+            if row is not None:
+                found = self._flights.cancel(row, _of_shape(need.shape), count=count)
+                if found:
+                    self._arrived(need, row, count=found)
+
     def expire(self, now: float) -> None:
         """Add back proposals that are so old that they are considered lost."""
         for row, need, count in self._flights.lost(now):
@@ -315,6 +343,7 @@ class HostIndex:
                 self.free[column, row] += amount * count
                 self._in_flight[column, row] -= amount * count
         self._label(need, row, count=-count)
+        self.news.own_proposals_over([row])
         self._touch([row])
 
     def _touch(self, rows: list[int]) -> None:
@@ -351,6 +380,10 @@ class HostIndex:
         if -EPSILON < gpu < 0:
             gpu = 0  # within the epsilon of none; what is less fits no member, and must not seem to
         return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row
+
+
+def _of_shape(shape: Shape) -> Callable[[Need], bool]:
+    return lambda need: need.shape == shape
 
 
 def _add(columns: Ints, need: Need, *, rows: Ints, counts: Ints) -> None:

@@ -25,6 +25,7 @@ class InventoryFeed:
         self.sequence: int | None = None
         self.received_at = 0.0
         self.request_at: float | None = 0.0  # when to request a snapshot; None: not needed
+        self.whole = False  # it has sent a snapshot
 
 
 class InventoryFeeds:
@@ -38,6 +39,7 @@ class InventoryFeeds:
         feed = self._feeds.setdefault(inventory, InventoryFeed())
         if snapshot:
             feed.request_at = None
+            feed.whole = True
         elif (
             feed.request_at is None and feed.sequence is not None and sequence != feed.sequence + 1
         ):
@@ -58,6 +60,11 @@ class InventoryFeeds:
                 feed.request_at = now + SNAPSHOT_RETRY_S
                 inventories.append(inventory)
         return inventories
+
+    @property
+    def complete(self) -> bool:
+        """Whether all hosts were reported: every inventory has sent a snapshot."""
+        return all(feed.whole for feed in self._feeds.values())
 
     @property
     def wake_at(self) -> float | None:

@@ -1,8 +1,9 @@
 """Messages that placers receive and send.
 
-A slice wishes, a placer proposes, only the host grants. All of it is droppable: slices repeat
-their wishes, and no actor may depend on any of it for correctness. Inventories report hosts to
-placers in numbered deltas, so that a gap is noticed.
+A slice wishes, a placer proposes, only the host grants. A wish without a host is kept by its placer
+until there is one. All of it is droppable: slices repeat their wishes, and no actor may depend on
+any of it for correctness. Inventories report hosts to placers in numbered deltas, so that a gap is
+noticed.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     """Slice to placer: hosts for these members, all of one shape.
 
     `number` identifies the wish in the answer. `refused` are hosts that have just refused a member
-    of this slice, with what they had free at that time: newer than any delta.
+    of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
+    placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
+    any time after; those of earlier versions take only the first answer, so that nothing of theirs
+    is kept.
     """
 
     slice: Key
@@ -96,21 +100,40 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     members: Bits
     shape: Shape
     refused: tuple[HostSummary, ...] = ()
+    priority: int = 0
+    keeps: bool = False
 
 
 class Placed(Message, frozen=True, gc=False, array_like=True):
-    """Placer to slice: one host for each of `members`, ascending."""
+    """Placer to slice: one host for each of `members`, ascending.
+
+    `shape` is the placer's own number of their shape, which `Declined` returns.
+    """
 
     number: int
     members: Bits
     hosts: tuple[Key, ...]
+    shape: int = 0
+
+
+class Declined(Message, frozen=True, gc=False, array_like=True):
+    """Slice to placer: these proposals are not used, and of what is kept only `wanted` is wanted.
+
+    Without it the placer would count the resources as taken until the proposals are old.
+    """
+
+    slice: Key
+    wanted: Bits
+    hosts: tuple[Key, ...] = ()
+    shape: int = 0
 
 
 class Unplaced(Message, frozen=True, gc=False, array_like=True):
     """Placer to slice: no host for these; `reasons` counts hosts by the reason, approximately.
 
     `text` explains it for people, with what is missing. `never`: no host could run it even if it
-    were empty, so waiting alone does not help.
+    were empty, so waiting alone does not help. `kept`: the placer keeps the wish, and sends
+    `Placed` by itself once there is a host.
     """
 
     number: int
@@ -118,7 +141,8 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
     reasons: tuple[tuple[str, int], ...]
     text: str = ""
     never: bool = False
+    kept: bool = False
 
 
-PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas}
+PLACER_MESSAGES: dict[int, type] = {1: Wish, 2: HostDeltas, 3: Declined}
 """What placers receive, by the numbers that are used between daemons."""

@@ -1,38 +1,51 @@
 """The placer: receives host summaries and wishes, and proposes hosts.
 
-Turns the messages of one call into answers; equal wishes of a call are decided as one. Wishes are
-answered at once and forgotten: a slice repeats those without a host. Must not hold state that
-has to survive: a new placer gets all it needs from the inventories.
+Turns the messages of one call into proposals; equal wishes of a call are decided as one. A wish is
+answered at once; members without a host are kept (`kept_wishes.py`) and proposed as soon as a host
+reports room. Must not hold state that has to survive: a new placer gets the hosts from the
+inventories, and slices repeat the wishes.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from peloton.actors.resources import EPSILON
-from peloton.placement.constraints import depends_on_tasks
-from peloton.placement.index import GPU, PORTS, HostIndex, Need, need_of
+from peloton.actors.resources import COUNT_MAX
+from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
+from peloton.placement.kept_wishes import (
+    KEPT_WISHES_MAX,
+    GroupKey,
+    KeptWishes,
+    Turn,
+    split,
+)
 from peloton.placement.labels import Ints
 from peloton.placement.messages import (
+    Declined,
     HostDeltas,
     Placed,
-    Shape,
     SnapshotWanted,
     Unplaced,
     Wish,
 )
 from peloton.placement.order import FEW_MAX, Search
-from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks, open_key
-from peloton.placement.strategies import STRATEGIES, Strategy, choose
+from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
+from peloton.placement.shapes import KnownShape, KnownShapes
+from peloton.placement.strategies import STRATEGIES, Strategy, choose, fits
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
-SHAPES_MAX = 1024
-"""Shapes whose need is cached; the oldest is evicted."""
+TRIES_MAX = 64
+"""Groups of kept wishes tried in one call; the next call follows at once."""
+FREED_MAX = 16
+"""Sets of freed rows that wait for their turn; further ones are joined."""
+EXPLAINED_MAX = 16
+"""Groups of kept wishes explained anew in one call; the next call follows at once."""
 
 
 class PlacerSettings(Value, frozen=True):
@@ -42,24 +55,34 @@ class PlacerSettings(Value, frozen=True):
     parts: int = 1
     scarce_gpu: bool = False  # hosts with GPUs reject members that request none
     mend_rows: int | None = None  # rows updated in an order for one member; None: by size
+    kept_max: int = KEPT_WISHES_MAX  # wishes that are kept until a host has room
 
 
-class KnownShape(NamedTuple):
-    """What is cached about a shape."""
+class AskedWish(NamedTuple):
+    """One wish of a call, and its members that are kept already."""
 
-    number: int
-    need: Need
-    strategy: Strategy | None
-    among: object  # identifies the set of hosts open to it
-    search: Search | None  # if a few members may be looked up in a kept order
+    wish: Wish
+    renewed: Bits
+
+    @property
+    def fresh(self) -> Bits:
+        """The members that are to be placed now."""
+        return self.wish.members - self.renewed
 
 
 class WishGroup(NamedTuple):
     """Wishes that are decided as one, and the rows that have just refused them."""
 
     known: KnownShape
-    wishes: list[Wish]
+    wishes: list[AskedWish]
     excluded: list[int]
+
+
+class FreedRows(NamedTuple):
+    """Rows with more room than before, and the turn of kept wishes that was tried last for it."""
+
+    rows: Ints
+    after: Turn | None = None
 
 
 class Placer:
@@ -76,20 +99,24 @@ class Placer:
         self.key = key
         of = settings or PlacerSettings()
         self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
+        self.kept = KeptWishes(of.kept_max)
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
-        self._strategies = strategies
-        self._shapes: dict[Shape, KnownShape] = {}
-        self._numbers = 0
+        self._shapes = KnownShapes(strategies)
+        self._freed: deque[FreedRows] = deque()
+        self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
+        self._to_explain: list[GroupKey] = []
 
     @property
     def wake_at(self) -> float | None:
-        """When to call `receive` even without messages: to request a snapshot again."""
-        return self._feeds.wake_at
+        """When to call `receive` even without messages: kept wishes are left to try or to explain,
+        or a snapshot has to be requested again."""
+        return 0.0 if self._freed or self._to_explain else self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
-        """Apply all messages about hosts first, then answer the wishes."""
+        """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
         self.index.expire(now)
+        self.kept.expire(now)
         wishes: list[Wish] = []
         for _, message in messages:
             if isinstance(message, Wish):
@@ -97,12 +124,17 @@ class Placer:
                     wishes.append(message)
             elif isinstance(message, HostDeltas):
                 self._receive(message, now)
+            elif isinstance(message, Declined):
+                self._decline(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
         sends: list[Send] = []
-        if wishes:
-            for group in self._groups(wishes):
-                self._place(group, now, sends=sends)
+        groups = self._groups(wishes, now)
+        self._try_kept(now, sends=sends)
+        self._try_renewed(groups, now, sends=sends)
+        for group in groups:
+            self._place(group, now, sends=sends)
+        self._explain_again(sends=sends)
         wanted = SnapshotWanted(self.key)
         sends += [Send(inventory, wanted) for inventory in self._feeds.due(now)]
         return sends
@@ -112,7 +144,13 @@ class Placer:
         self.index.drop(deltas.gone)
         self._feeds.receive(deltas.inventory, deltas.sequence, snapshot=deltas.snapshot, now=now)
 
-    def _groups(self, wishes: list[Wish]) -> list[WishGroup]:
+    def _decline(self, declined: Declined) -> None:
+        known = self._shapes.numbered(declined.shape)
+        if known is not None:
+            self.index.decline(known.need, declined.hosts)
+        self.kept.retain(declined.slice, declined.wanted)
+
+    def _groups(self, wishes: list[Wish], now: float) -> list[WishGroup]:
         """Wishes decided as one, in the order in which the first of each came.
 
         Refusals of all wishes are applied first, so that no member is sent to a host that has just
@@ -122,7 +160,7 @@ class Placer:
         alike: dict[int, WishGroup] = {}
         groups: list[WishGroup] = []
         for wish, excluded in zip(wishes, refused, strict=True):
-            known = self._known(wish.shape)
+            known = self._shapes.of(wish.shape)
             apart = bool(excluded) or known.strategy is None or not known.strategy.shares
             group = None if apart else alike.get(known.number)
             if group is None:
@@ -130,7 +168,8 @@ class Placer:
                 groups.append(group)
                 if not apart:
                     alike[known.number] = group
-            group.wishes.append(wish)
+            renewed = self.kept.renew(wish, known, now=now)
+            group.wishes.append(AskedWish(wish, renewed))
         return groups
 
     def _refusals(self, wish: Wish) -> list[int]:
@@ -142,55 +181,68 @@ class Placer:
         rows = [self.index.receive_refusal(host) for host in wish.refused]
         return [row for row in rows if row is not None]
 
-    def _known(self, shape: Shape) -> KnownShape:
-        known = self._shapes.get(shape)
-        if known is None:
-            need = need_of(shape)
-            strategy = self._strategies.get(shape.strategy)
-            known = KnownShape(
-                self._numbers, need, strategy, open_key(shape), _search(need, strategy)
-            )
-            self._numbers += 1
-            if len(self._shapes) >= SHAPES_MAX:
-                del self._shapes[next(iter(self._shapes))]
-            self._shapes[shape] = known
-        return known
+    # ---- new wishes ----
 
     def _place(self, group: WishGroup, now: float, *, sends: list[Send]) -> None:
         """Decide a group and answer each of its wishes, in the order in which they came."""
         known, wishes, excluded = group
         if known.strategy is None:
-            name = group.wishes[0].shape.strategy
+            name = known.need.shape.strategy
             text = f"unknown placement strategy {name!r}"
-            self._refuse(
-                wishes, Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True), now, sends=sends
-            )
+            why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
+            for wish, _ in wishes:
+                sends.append(_unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
-        count = sum(len(wish.members) for wish in wishes)
+        count = sum(len(asked.fresh) for asked in wishes)
+        rows, hosts = self._propose(known, excluded, count=count, now=now)
+        at = 0
+        left: list[tuple[AskedWish, Bits]] = []
+        for asked in wishes:
+            got = tuple(hosts[at : at + len(asked.fresh)])
+            at += len(got)
+            wish, members = asked.wish, asked.fresh.lowest(len(got))
+            if got:
+                sends.append(Send(wish.slice, Placed(wish.number, members, got, known.number)))
+            without = asked.fresh - members
+            if without or asked.renewed & self.kept.members(wish.slice):
+                left.append((asked, without))
+        if left:
+            self._feeds.refresh_quiet_feeds(now)
+            why = self._why(known, excluded, used=[] if known.strategy.shares else rows.tolist())
+            for asked, members in left:
+                kept = self._keep(asked.wish, members, group=group, why=why, now=now)
+                slice_, number, without = asked.wish.slice, asked.wish.number, members
+                if kept:
+                    without = members | (asked.renewed & self.kept.members(slice_))
+                sends.append(_unplaced(slice_, number, members=without, why=why, kept=kept))
+
+    def _keep(
+        self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable, now: float
+    ) -> bool:
+        """Keep the wish for these members; whether there was space for it."""
+        if not members:
+            return True  # all of them are kept already
+        if not wish.keeps:
+            return False
+        rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
+        kept = self.kept.add(rest, group.known, never=why.never, now=now)
+        if kept is not None:
+            number = self.index.news.report_number
+            kept.refused = {row: number(row) for row in group.excluded}
+        return kept is not None
+
+    def _propose(
+        self, known: KnownShape, excluded: list[int], *, count: int, now: float
+    ) -> tuple[Ints, list[Key]]:
+        """Rows for up to `count` members, and a host for each member that has one."""
+        assert known.strategy is not None
+        if not count:
+            return np.zeros(0, np.int64), []
         rows, counts = self._decide(known, known.strategy, count=count, excluded=excluded)
         if len(rows):
             self.index.propose(known.need, rows, counts=counts, now=now)
         names = self.index.names
-        hosts = [names[row] for row in np.repeat(rows, counts).tolist()]
-        at = 0
-        left: list[Wish] = []
-        for wish in wishes:
-            wanted = len(wish.members)
-            got = tuple(hosts[at : at + wanted])
-            at += len(got)
-            members = wish.members.lowest(len(got))
-            if got:
-                sends.append(Send(wish.slice, Placed(wish.number, members, got)))
-            if len(got) < wanted:
-                left.append(wish if not got else _rest(wish, members))
-        if left:
-            used = rows.tolist() if not known.strategy.shares else []
-            failed = self._checks.failed(known.need, excluded, used=used)
-            fit_if_empty = self._checks.fit_if_empty(known.need)
-            unschedulable = unschedulable_reason(
-                self.index, known.need, failed=failed, fit_if_empty=fit_if_empty
-            )
-            self._refuse(left, unschedulable, now, sends=sends)
+        return rows, [names[row] for row in np.repeat(rows, counts).tolist()]
 
     def _decide(
         self, known: KnownShape, strategy: Strategy, *, count: int, excluded: list[int]
@@ -216,37 +268,91 @@ class Placer:
             return None
         return order.take(search, count, groups=index.groups, each_max=strategy.each_max)
 
-    def _refuse(
-        self,
-        wishes: Sequence[Wish],
-        unschedulable: Unschedulable,
-        now: float,
-        *,
-        sends: list[Send],
-    ) -> None:
-        self._feeds.refresh_quiet_feeds(now)
-        for wish in wishes:
-            answer = Unplaced(
-                wish.number,
-                wish.members,
-                unschedulable.reasons,
-                unschedulable.text,
-                unschedulable.never,
-            )
-            sends.append(Send(wish.slice, answer))
+    def _why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
+        """Why members have no host. A placer that has not met all hosts says `never` of none."""
+        failed = self._checks.failed(known.need, excluded, used=used)
+        fit_if_empty = self._checks.fit_if_empty(known.need)
+        why = unschedulable_reason(self.index, known.need, failed=failed, fit_if_empty=fit_if_empty)
+        return why._replace(never=why.never and self._feeds.complete)
+
+    # ---- kept wishes ----
+
+    def _try_kept(self, now: float, *, sends: list[Send]) -> None:
+        """Propose hosts that report more room to the wishes that wait for it."""
+        freed = self.index.news.take()
+        if freed:
+            self._freed.append(FreedRows(np.array(freed, np.int64)))
+        if len(self._freed) > FREED_MAX:
+            # Behind the turn that was reached, or those whose turn comes late were never tried;
+            # and then once more from the first on.
+            rows = np.unique(np.concatenate([each.rows for each in self._freed]))
+            self._freed = deque((FreedRows(rows, self._freed[0].after), FreedRows(rows)))
+        left = TRIES_MAX
+        while self._freed and left:
+            rows, after = self._freed.popleft()
+            turns = deque(self.kept.candidates(self.index, rows, after=after))
+            while turns and left:
+                left -= 1
+                after, group = turns.popleft()
+                if self._place_kept(group, rows, now=now, sends=sends):
+                    # Less is free now, mostly nothing: most others are not worth a try any more.
+                    turns = deque(self.kept.candidates(self.index, rows, after=after))
+            if turns:
+                self._freed.appendleft(FreedRows(rows, after))
+
+    def _try_renewed(self, groups: list[WishGroup], now: float, *, sends: list[Send]) -> None:
+        """Try wishes that were repeated on all hosts: the report of more room may have been lost
+        with others."""
+        renewed = {
+            (asked.wish.priority, group.known.number): None
+            for group in groups
+            for asked in group.wishes
+            if asked.renewed
+        }
+        for name in renewed:
+            self._place_kept(name, np.arange(self.index.size), now=now, sends=sends)
+
+    def _place_kept(self, group: GroupKey, rows: Ints, *, now: float, sends: list[Send]) -> bool:
+        """Propose hosts to a group, to no more members than these rows can take; True if any."""
+        known = self.kept.shape(group)
+        if known is None:
+            return False
+        room = int(fits(known.need, self.index.free[:, rows]).sum())
+        placed = False
+        for wishes, excluded in split(self.kept.of_group(group, room), self.index):
+            count = min(sum(len(kept.members) for kept in wishes), room)
+            _, hosts = self._propose(known, excluded, count=count, now=now)
+            placed = placed or bool(hosts)
+            for kept in wishes:
+                got, hosts = tuple(hosts[: len(kept.members)]), hosts[len(kept.members) :]
+                if not got:
+                    break
+                members = kept.members.lowest(len(got))
+                self.kept.remove(kept, members)
+                sends.append(Send(kept.slice, Placed(kept.number, members, got, known.number)))
+        return placed
+
+    def _explain_again(self, *, sends: list[Send]) -> None:
+        """Other hosts are known than before: some could now run what none could, or the reverse."""
+        hosts = self.index.layout, self._feeds.complete
+        if hosts != self._explained:
+            self._explained = hosts
+            self._to_explain = self.kept.groups()
+        for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):
+            group = self._to_explain.pop()
+            known = self.kept.shape(group)
+            if known is None:
+                continue
+            why = self._why(known, [], used=[])
+            for kept in self.kept.of_group(group, COUNT_MAX):
+                if kept.told_never != why.never:
+                    kept.told_never = why.never
+                    sends.append(
+                        _unplaced(kept.slice, kept.number, members=kept.members, why=why, kept=True)
+                    )
 
 
-def _rest(wish: Wish, placed: Bits) -> Wish:
-    return Wish(wish.slice, wish.number, wish.members - placed, wish.shape)
-
-
-def _search(need: Need, strategy: Strategy | None) -> Search | None:
-    """What to search for in a kept order; None if the answer depends on more than the order holds:
-    ports, tasks of hosts, or amounts so small that the epsilon decides.
-    """
-    if strategy is None or strategy.sign == 0:
-        return None
-    epsilon_decides = need.nothing or 0 < need.amounts[GPU] < EPSILON
-    if epsilon_decides or need.amounts[PORTS] or depends_on_tasks(need.shape.constraint):
-        return None
-    return Search(need.amounts[:4], need.least[:4])
+def _unplaced(
+    slice_: Key, number: int, *, members: Bits, why: Unschedulable, kept: bool = False
+) -> Send:
+    return Send(slice_, Unplaced(number, members, why.reasons, why.text, why.never, kept))

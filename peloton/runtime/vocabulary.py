@@ -72,6 +72,11 @@ class Bits:
         """The `count` lowest members, or all when there are fewer."""
         if count >= self.raw.bit_count():
             return self
+        if count <= 16:  # a set of a thousand is not listed for its first one
+            left = self.raw
+            for _ in range(count):
+                left &= left - 1
+            return Bits(self.raw & ~left)
         return Bits.of(*members_of(self.raw)[:count])
 
     def __or__(self, other: Bits) -> Bits:
@@ -305,6 +310,11 @@ def never_ends(state: Any, index: Any) -> bool:
     return False
 
 
+def no_phase(state: Any, index: Any) -> Any:
+    """For kinds whose changes may all be gathered for an interval."""
+    return None
+
+
 def no_parent(name: Key, state: Any) -> Key | None:
     """For kinds without a parent."""
     return None
@@ -338,6 +348,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of actor, as registered with the runtime. Every field is pure.
 
     `absent` is the table for keys that do not exist: message class → decision without a state.
+    `phase` is how far the children of a parent are: None before anything has begun; a change of it
+    is reported at once.
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
     since the first; `upcasters` converts from older ones: class → {older schema: step}.
@@ -366,6 +378,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     index: Callable[[], Any] | None = None
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
+    phase: Callable[[Any, Any], Any] = (
+        no_phase  # of (state, index): its changes are reported at once
+    )
     inspect: Mapping[type, Callable[..., Any]] = {}
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
     view: Callable[[Key, Any], Any] | None = None  # the summary of an entity for listings

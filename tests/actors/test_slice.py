@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from peloton.actors.job.slice import messages as m
-from peloton.actors.job.slice.goals import PLACE_RETRY_S, WISH_TIMEOUT_S, pursue, recall_s
+from peloton.actors.job.slice.decide import REFUSED_REST_S
+from peloton.actors.job.slice.goals import (
+    KEPT_REPEAT_S,
+    PLACE_RETRY_S,
+    WISH_TIMEOUT_S,
+    pursue,
+    recall_s,
+)
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import client_state, list_instances, tally, why
@@ -25,12 +33,12 @@ from peloton.actors.task.messages import (
     TaskGoals,
 )
 from peloton.actors.task.state import Admission, Task, TaskStates
-from peloton.placement.messages import HostSummary, Placed, Unplaced, Wish
+from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced, Wish
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue, counted
 
-JOB, SLICE, CROWD = Key("job/j"), Key("slice/j/0"), Key("task/j/0")
+JOB, SLICE, CROWD, PLACER = Key("job/j"), Key("slice/j/0"), Key("task/j/0"), Key("placer/1")
 DEFAULT = TaskConfig(resources=Resources(1), command=Command("x"))
 OPENING = m.SliceOpening("j", "name", Key("respool/p"), 10, DEFAULT)
 READY = Task(TaskGoals.SUCCEEDED, TaskStates.WAITING, Policy(), 1, 1, Admission.ADMITTED)
@@ -54,8 +62,15 @@ def crowd(**classes: Bits) -> Crowd:
     return found
 
 
-def at(tasks: Crowd, now: float = 0.0, notes: Any = None, members: Bits | None = None) -> At:
-    return At(now=now, key=SLICE, index=tasks, notes=notes, members=members)
+def at(
+    tasks: Crowd,
+    now: float = 0.0,
+    notes: Any = None,
+    members: Bits | None = None,
+    *,
+    sender: Key | None = None,
+) -> At:
+    return At(now=now, key=SLICE, index=tasks, notes=notes, members=members, sender=sender)
 
 
 def opened(goal: TaskGoals = TaskGoals.SUCCEEDED, stopped: Bits = Bits()) -> TurnOutcome:  # noqa: B008
@@ -67,7 +82,7 @@ SOME: Slice = opened().state
 
 
 def wishes(found: Any) -> list[tuple[int, list[int]]]:
-    assert isinstance(found, Decision)
+    assert isinstance(found, Decision | TurnOutcome)
     sends = [send.message for send in found.sends]
     return [(wish.number, [*wish.members]) for wish in sends if isinstance(wish, Wish)]
 
@@ -152,6 +167,8 @@ def test_the_first_answer_wins() -> None:
     )
     places = [s for s in turn.sends if isinstance(s.message, AssignHosts)]
     assert [(s.members, s.values) for s in places] == [(Bits.of(1), (hosts[0],))]
+    declined = [s.message for s in turn.sends if isinstance(s.message, Declined)]
+    assert declined == [Declined(SLICE, Bits.of(1, 2), hosts[1:])], "else the placer counts them"
 
 
 def test_a_refusal_travels_with_the_next_wish() -> None:
@@ -160,10 +177,56 @@ def test_a_refusal_travels_with_the_next_wish() -> None:
     message = m.HostRefused("insufficient resources", summary)
     notes = WishNotes(Bits.of(1), 0.0, 1)
     turn = take_turn(KIND, SOME, message=message, at=at(tasks, 0.1, notes, Bits.of(1)))
-    assert turn.notes.resting == Bits.of(1), "not at once: the placer must know of it first"
-    found = pursue(SOME, at(tasks, 1.0, turn.notes))
-    assert isinstance(found, Decision) and found.sends[0].message.refused == (summary,)
-    assert found.notes.refused == ()
+    (wish,) = [send.message for send in turn.sends if isinstance(send.message, Wish)]
+    assert wish.refused == (summary,), "at once"
+    launched = pursue(SOME, at(crowd(running=Bits.of(1)), 1.0, turn.notes))
+    assert isinstance(launched, Decision) and launched.notes.refused == ()
+
+
+def test_who_refuses_again_without_news_is_not_asked_again_at_once() -> None:
+    tasks = crowd(ready=Bits.of(1))
+    summary = HostSummary(Key("host/a"), 7, Resources(1), Resources())
+    notes = WishNotes(Bits.of(1), 0.0, 1, refused=(summary,))
+
+    def refused(by: HostSummary | None) -> TurnOutcome:
+        message = m.HostRefused("insufficient resources", by)
+        return take_turn(KIND, SOME, message=message, at=at(tasks, 0.1, notes, Bits.of(1)))
+
+    again = msgspec.structs.replace(summary, position=8)
+    turn = refused(again)
+    assert not wishes(turn) and turn.notes.resting == Bits.of(1)
+    assert recall_s(turn.notes) == 0.1 + REFUSED_REST_S
+    assert wishes(pursue(SOME, at(tasks, 0.1 + REFUSED_REST_S, turn.notes)))
+    more = msgspec.structs.replace(again, free=Resources(1))
+    assert wishes(refused(more)), "it has more free than when it refused"
+    assert not wishes(refused(None)), "it does not say what it has"
+
+
+def test_a_wish_that_is_kept_is_repeated_only_in_case_the_placer_was_lost() -> None:
+    tasks = crowd(ready=Bits.of(1, 2))
+    notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
+    full = Unplaced(1, Bits.of(1, 2), (("insufficient resources", 3),), kept=True)
+    turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes, sender=PLACER))
+    assert (turn.notes.kept, turn.notes.wished) == (Bits.of(1, 2), Bits()) and not turn.sends
+    assert recall_s(turn.notes) == 0.5 + KEPT_REPEAT_S
+    assert pursue(SOME, at(tasks, 5.0, turn.notes)) is WAITING
+    room = Placed(1, Bits.of(1), (Key("host/a"),), 3)
+    placed = take_turn(KIND, SOME, message=room, at=at(tasks, 6.0, turn.notes, sender=PLACER))
+    (launch,) = placed.sends
+    assert isinstance(launch.message, AssignHosts) and launch.members == Bits.of(1)
+    left = pursue(SOME, at(crowd(ready=Bits.of(2)), 7.0, placed.notes))
+    assert isinstance(left, Decision) and left.notes.kept == Bits.of(2)
+    assert wishes(pursue(SOME, at(crowd(ready=Bits.of(2)), 10.5, left.notes))) == [(2, [2])]
+
+
+def test_only_one_placer_keeps_a_wish() -> None:
+    notes = WishNotes(Bits.of(1), 0.0, 2, kept=Bits.of(2, 3), placer=PLACER)
+    full = Unplaced(2, Bits.of(1), (), kept=True)
+    tasks = crowd(ready=Bits.of(1, 2, 3))
+    turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes, sender=Key("placer/2")))
+    (declined,) = turn.sends
+    others = Declined(SLICE, Bits.of(2, 3))
+    assert (declined.to, declined.message) == (PLACER, others), "the first goes on keeping those"
 
 
 def limited(grant: int, goal: TaskGoals = TaskGoals.SUCCEEDED, *stopped: int) -> TurnOutcome:
@@ -284,22 +347,11 @@ def never(members: Bits) -> Unplaced:
     return Unplaced(1, members, (("insufficient resources", 3),), "no host fits", True)
 
 
-def test_who_can_never_run_gives_its_room_back_at_the_second_word() -> None:
+def test_a_member_that_can_never_run_releases_its_ticket() -> None:
     tasks = crowd(ready=Bits.of(1, 2))
     notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
-    first = take_turn(KIND, SOME, message=never(Bits.of(2)), at=at(tasks, 0.5, notes))
-    assert shelves(first) == [], "a placer that has just started knows few hosts"
-    again = pursue(SOME, at(tasks, 1.5, first.notes)).notes  # type: ignore[union-attr]
-    second = take_turn(KIND, SOME, message=never(Bits.of(2)), at=at(tasks, 1.6, again))
-    assert shelves(second) == [(True, [2])]
-
-
-def test_a_word_between_that_it_could_run_begins_anew() -> None:
-    tasks = crowd(ready=Bits.of(2))
-    notes = WishNotes(Bits.of(2), 0.0, 1, unschedulable=Bits.of(2))
-    full = Unplaced(1, Bits.of(2), (("insufficient resources", 3),))
-    turn = take_turn(KIND, SOME, message=full, at=at(tasks, 0.5, notes))
-    assert shelves(turn) == [] and not turn.notes.unschedulable
+    turn = take_turn(KIND, SOME, message=never(Bits.of(2)), at=at(tasks, 0.5, notes))
+    assert shelves(turn) == [(True, [2])]
 
 
 def test_who_holds_no_room_goes_on_looking_for_a_host() -> None:
@@ -320,9 +372,9 @@ def test_who_holds_no_room_goes_on_looking_for_a_host() -> None:
     ],
 )
 def test_when_a_host_could_run_it_it_asks_for_room_and_is_not_launched(answer: Any) -> None:
-    notes = WishNotes(Bits.of(3), 0.0, 1, unschedulable=Bits.of(3))
+    notes = WishNotes(Bits.of(3), 0.0, 1)
     turn = take_turn(KIND, SOME, message=answer, at=at(shelf(3), 0.5, notes))
-    assert shelves(turn) == [(False, [3])] and not turn.notes.unschedulable
+    assert shelves(turn) == [(False, [3])]
     assert not [send for send in turn.sends if isinstance(send.message, AssignHosts)]
 
 
@@ -331,13 +383,13 @@ def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None
     tasks.classes[SHELVED] = Bits.of(3).raw
     tasks.columns.add(Bits.of(3).raw)
     tasks.columns.write("spec", Bits.of(3).raw, value=0)
-    notes = WishNotes(Bits.of(1, 3), 0.0, 1, unschedulable=Bits.of(1, 3))
+    notes = WishNotes(Bits.of(1, 3), 0.0, 1)
     answer = Placed(1, Bits.of(1, 3), (Key("host/a"), Key("host/b")))
     turn = take_turn(KIND, SOME, message=answer, at=at(tasks, 0.5, notes))
     assert shelves(turn) == [(False, [3])]
     places = [send for send in turn.sends if isinstance(send.message, AssignHosts)]
     assert [(send.members, send.values) for send in places] == [(Bits.of(1), (Key("host/a"),))]
-    assert 1 in turn.notes.wished and not turn.notes.unschedulable, "else it were wished for twice"
+    assert 1 in (turn.notes or notes).wished, "else it were wished for twice"
 
 
 def test_it_is_pending_and_says_that_it_can_never_run() -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
+from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.decide import ABSENT, deadline, owed
 from peloton.actors.task.kind import KIND
@@ -102,6 +104,17 @@ def test_what_counts_as_a_failure(
 ) -> None:
     after = KIND.evolve[type(_run_ended(outcome))](running(goal), _run_ended(outcome))
     assert (after.failures, after.system_failures) == (failures, system_failures)
+
+
+@pytest.mark.parametrize("state", [TaskStates.LAUNCHING, TaskStates.LAUNCHED])
+def test_a_run_whose_end_overtook_its_start_has_started(state: TaskStates) -> None:
+    task = msgspec.structs.replace(running(), state=state)
+    ended = receive(task, m.Ended(1, SUCCEEDED, 7.0))
+    assert [type(fact) for fact in ended.facts[:2]] == [f.TaskStarted, f.RunEnded]
+    assert KIND.crowd is not None
+    assert KIND.crowd.write[f.TaskStarted](ended.facts[0], 9.0) == {"started_at": 7.0}
+    lost = receive(task, m.Ended(1, LOST))
+    assert f.TaskStarted not in [type(fact) for fact in lost.facts], "nobody knows whether it did"
 
 
 def _run_ended(outcome: RunOutcome) -> Any:

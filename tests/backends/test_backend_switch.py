@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from peloton.backend_switch import BackendSwitch
+from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
 
 
 class Backend:
     """Counts what it is told; `error` is raised by its start."""
 
-    def __init__(self, error: OSError | None = None) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.calls: list[str] = []
         self._error = error
 
@@ -75,3 +77,11 @@ def test_a_daemon_without_hosts_has_none() -> None:
     made.start()
     assert made.stop_all(2.0)
     made.close()
+
+
+def test_a_folder_that_another_cluster_has_taken_ends_the_daemon_with_the_reason() -> None:
+    known, wanted = KeeperOwner("01", "west"), KeeperOwner("02", "east")
+    root = Root()
+    switch(Backend(OwnedByAnother(Path("/k"), known=known, wanted=wanted)), root).start()
+    (reason,) = root.reasons
+    assert reason.startswith("backend: keeper folder /k serves cluster west (id 01), this is ")

@@ -39,8 +39,8 @@ def label(kind: str, key: str, value: str, condition: str = "greater", n: int = 
 
 
 def placer_of(hosts: Sequence[HostSummary], settings: PlacerSettings | None = None) -> Placer:
-    """A placer that knows these hosts."""
-    placer = Placer(Key("placer/0"), settings)
+    """A placer that knows these hosts, and keeps no wish."""
+    placer = Placer(Key("placer/0"), settings or PlacerSettings(kept_max=0))
     report(placer, hosts, 1, snapshot=True)
     return placer
 

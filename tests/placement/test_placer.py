@@ -65,7 +65,7 @@ def test_the_lowest_members_are_placed_first() -> None:
     placer = placer_of([host("a", res(2))])
     wish = Wish(SLICE, 7, Bits.of(3, 5, 900), ONE)
     placed, unplaced = [send.message for send in placer.receive([(SLICE, wish)], 0.0)]
-    assert placed == Placed(7, Bits.of(3, 5), (Key("host/a"), Key("host/a")))
+    assert placed == Placed(7, Bits.of(3, 5), (Key("host/a"), Key("host/a")), placed.shape)
     lacks = "no host fits: 1 of 1 hosts lacks cpu (requested 1, at most 0 free)"
     assert unplaced == Unplaced(7, Bits.of(900), (("no_offer", 1),), lacks)
 

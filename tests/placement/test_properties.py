@@ -202,7 +202,12 @@ def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
         for n in range(count)
     ]
     lives = [
-        drive(placer_of(hosts, PlacerSettings(mend_rows=mend)), random.Random(5), count, steps)
+        drive(
+            placer_of(hosts, PlacerSettings(mend_rows=mend, kept_max=0)),
+            random.Random(5),
+            count,
+            steps,
+        )
         for mend in (0, 1_000_000, None)
     ]
     for step in zip(*lives, strict=True):

@@ -29,7 +29,7 @@ def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
         return Decision(facts=(fact,), because="added to the cluster again")
     if fact == configuration(host):
         return Decision()
-    if _keeps_backend(host, message.backend):
+    if _must_keep_backend(host, message.backend):
         return _other_backend(host, message.backend, at)
     return Decision(facts=(fact,), because="configuration changed")
 
@@ -41,7 +41,7 @@ def appear(message: m.ConfigureHost, at: At) -> Decision:
 
 def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
     """The machine is present: list its runs. A repeat is answered, and changes nothing."""
-    if _keeps_backend(host, message.backend):
+    if _must_keep_backend(host, message.backend):
         return _other_backend(host, message.backend, at)
     facts: tuple[Fact, ...] = ()
     configured = f.HostConfigured(
@@ -95,7 +95,7 @@ def _configured(message: m.ConfigureHost) -> f.HostConfigured:
     )
 
 
-def _keeps_backend(host: Host, backend: Key) -> bool:
+def _must_keep_backend(host: Host, backend: Key) -> bool:
     return backend != host.backend and bool(held_runs(host))
 
 

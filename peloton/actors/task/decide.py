@@ -17,7 +17,7 @@ from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
-from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Send
+from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
 START, THROTTLE = "start", "throttle"
 _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
@@ -125,7 +125,11 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         return Decision(sends=seen, because="end of another run")
     outcome = message.outcome
     because = outcome.message or outcome.reason
-    return Decision(facts=(f.RunEnded(outcome, message.at),), sends=seen, because=because)
+    facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
+    if task.state in _WAITS_FOR_START and (outcome.exit_code is not None or outcome.signal):
+        # So short that the end overtook the report of its start: it has started nevertheless.
+        facts = (f.TaskStarted(message.at), *facts)
+    return Decision(facts=facts, sends=seen, because=because)
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:

@@ -60,7 +60,9 @@ class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The run's process has started."""
+    """The run's process has started; `at` is when, where this is journaled long after it."""
+
+    at: float | None = None
 
 
 class TaskKilling(Fact, frozen=True, gc=False, array_like=True):

@@ -176,14 +176,16 @@ COLUMNS: Mapping[str, Any] = {
 
 _FRESH = {"launched_at": None, "started_at": None, "ended_at": None, "outcome": None, "host": None}
 
+
+def _time_of(fact: f.TaskStarted | f.RunEnded, now: float) -> float:
+    return now if fact.at is None else min(fact.at, now)
+
+
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskCreated: lambda fact, now: {"spec": fact.spec, "lot": fact.lot, "created_at": now},
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
-    f.TaskStarted: lambda fact, now: {"started_at": now},
-    f.RunEnded: lambda fact, now: {
-        "ended_at": now if fact.at is None else min(fact.at, now),
-        "outcome": fact.outcome,
-    },
+    f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
+    f.RunEnded: lambda fact, now: {"ended_at": _time_of(fact, now), "outcome": fact.outcome},
     f.TaskRetried: lambda fact, now: _FRESH,
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},

@@ -43,8 +43,10 @@ _FILE_ACTIONS = [
     (os.POSIX_SPAWN_OPEN, 1, "stdout", _OUTPUT, 0o600),
     (os.POSIX_SPAWN_OPEN, 2, "stderr", _OUTPUT, 0o600),
 ]
-# The machine has no room for a process: another attempt may succeed.
-_SYSTEM_ERRORS = (errno.EAGAIN, errno.ENOMEM)
+# The machine lacks something that is not the program's: another attempt may succeed.
+_SYSTEM_ERRORS = (
+    errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.ENFILE, errno.EMFILE, errno.EIO,
+)  # fmt: skip
 
 
 class Program(NamedTuple):

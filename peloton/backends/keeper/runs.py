@@ -193,20 +193,20 @@ class Runs:
     def _start(self, batch: list[KeeperRun]) -> None:
         """Spawn them, then record their pids. A keeper killed in between leaves processes that
         only their environment tells; its successor ends them."""
-        born: list[KeeperRun] = []
+        started: list[KeeperRun] = []
         with self._spawner:
             for run in batch:
                 if run.kill_requested and run.end is None:
                     message = "not started yet"
                     self._finish(run, kinds.KILLED, reason=kinds.KILL_REQUESTED, message=message)
                 if run.end is None and self._spawn(run):
-                    born.append(run)
+                    started.append(run)
                 run.command.pop("environment", None)
-        if not born:
+        if not started:
             return
         try:
             # No sync: it outlives a killed keeper, and a power cut ends the processes as well.
-            self._journal.append(map(kinds.start_record, born), sync=False)
+            self._journal.append(map(kinds.start_record, started), sync=False)
         except KeeperJournalFailed:
             return  # the next commit writes a new file, with their pids
 

@@ -221,7 +221,10 @@ class Shard:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         safe = self.changes.commit()
-        self.views.drop(self.endings.committed())
+        evicted = self.endings.committed()
+        for key in evicted:
+            self.reports.forget(key)
+        self.views.drop(evicted)
         self.checkpointer.committed(more_to_cut)
         return self.followers.framed(*safe) if safe is not None else []
 
@@ -352,6 +355,8 @@ class Shard:
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
             self.endings.check(envelope.to)
+            if envelope.to not in self.population.cells:
+                self.reports.forget(envelope.to)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:
@@ -366,7 +371,7 @@ class Shard:
             step = attempt_pursue(kind, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 self.deliver(Envelope(key, Pursue(step)))
-        self.reports.schedule(key, kind)
+            self.reports.schedule(key, kind, state=self.population.cells.get(key, state))
         self.endings.check(key)
 
     def _deliver_due(self) -> None:
@@ -484,6 +489,6 @@ class Shard:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        times = (tick, *wheels, *waits, *self.reports.due.values())
+        times = (tick, *wheels, *waits, self.reports.next_s)
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._clock_lag_s or 0.0)

@@ -63,7 +63,7 @@ class FaultySends:
             return envelopes
         sent: list[Envelope] = []
         for envelope in envelopes:
-            # Neither stamp nor sender: a report of a backend, or what an operator sends.
+            # Neither stamp nor sender: a report of a simulated machine, or what an operator sends.
             if (stamp is None and envelope.sender is None) or kind_of(envelope.to) in self.spared:
                 sent.append(envelope)
                 continue

@@ -6,14 +6,19 @@ members that still wait for a host. Must not decide for a single task: it addres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
-from peloton.actors.job.slice.goals import PLACE_RETRY_S, create, ready_for_host
+from peloton.actors.job.slice.goals import (
+    PLACE_RETRY_S,
+    create,
+    looks_for_host,
+    ready_for_host,
+)
 from peloton.actors.job.slice.state import Slice, WishNotes, spec_rows
 from peloton.actors.task.messages import (
     AssignHosts,
@@ -24,11 +29,12 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import Task
-from peloton.placement.messages import Placed, Unplaced
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
+from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
 
 REFUSED_KEPT_MAX = 16
 REFUSED_REST_S = 0.2
+"""Before members wish again whose hosts refuse again and again without news."""
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -80,79 +86,110 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
 def placed(slice_: Slice, message: Placed, at: At) -> Decision:
     """Hosts were found: launch the members that still wait for one; the first answer wins."""
     notes = _notes(at)
-    members = message.members & notes.wished
+    members = message.members & (notes.wished | notes.kept)
     wanted = members & Bits(at.index.where(ready_for_host))
     unschedulable = members & Bits(at.index.where(_is_unschedulable))
-    after = None
-    if unschedulable or members & notes.unschedulable:
-        # There is a host that could run them, but first they must be admitted again.
-        after = msgspec.structs.replace(
-            notes, wished=notes.wished - unschedulable, unschedulable=notes.unschedulable - members
-        )
-    cleared = _clear_unschedulable(slice_, unschedulable)
-    if not wanted:
-        because = "" if cleared else "none of them waits for a host any more"
-        return Decision(sends=cleared, because=because, notes=after)
-    hosts = tuple(
-        host
-        for member, host in zip(message.members, message.hosts, strict=True)
-        if member in wanted
+    # They stay in `wished` until they launch, or are to be admitted again: else this very turn
+    # would wish for them once more.
+    after = msgspec.structs.replace(
+        notes,
+        wished=notes.wished | wanted | unschedulable,
+        wished_at=notes.wished_at if notes.wished else at.now,
+        kept=notes.kept - members,
     )
-    # They stay in `wished` until they launch, or this very turn would wish for them again.
-    place = Send(_crowd(slice_), AssignHosts(), wanted, hosts)
-    return Decision(sends=(*cleared, place), notes=after)
+    sends = _clear_unschedulable(slice_, unschedulable)
+    if wanted:
+        hosts = tuple(_hosts_of(message, wanted))
+        sends = (*sends, Send(_crowd(slice_), AssignHosts(), wanted, hosts))
+    unused = message.members - wanted
+    if unused:
+        # The placer counts them as taken until it learns of it.
+        hosts = tuple(_hosts_of(message, unused))
+        wants = Bits(at.index.where(looks_for_host)) - unschedulable
+        sends = (*sends, Send(SENDER, Declined(at.key, wants, hosts, message.shape)))
+    because = "" if wanted or unschedulable else "none of them waits for a host any more"
+    return Decision(sends=sends, because=because, notes=None if after == notes else after)
 
 
 def unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
-    """No host for these members: delay their next wish, and keep the reason.
+    """No host for these members: the placer keeps their wish; keep the reason.
 
     A member that no host could run releases its ticket and goes on wishing without one: a job
-    that fits no host must not keep others waiting. It does so only at the second such answer in a
-    row, because a placer that has just started knows few hosts, and a release gives up the queue
-    position.
+    that fits no host must not keep others waiting.
     """
     notes = _notes(at)
-    members = message.members & notes.wished
+    members = message.members & (notes.wished | notes.kept)
     sends: tuple[Send, ...] = ()
     if message.never:
-        unschedulable = members & notes.unschedulable & Bits(at.index.where(ready_for_host))
-        sends = (
-            (Send(_crowd(slice_), MarkUnschedulable(True), unschedulable),) if unschedulable else ()
-        )
+        unschedulable = members & Bits(at.index.where(ready_for_host))
+        if unschedulable:
+            sends = (Send(_crowd(slice_), MarkUnschedulable(True), unschedulable),)
     else:
         sends = _clear_unschedulable(slice_, members & Bits(at.index.where(_is_unschedulable)))
+    if message.kept and at.sender != notes.placer and notes.placer is not None:
+        # Only one placer is to keep them.
+        sends = (*sends, Send(notes.placer, Declined(at.key, notes.kept - members)))
     after = msgspec.structs.replace(
         notes,
         wished=notes.wished - members,
-        resting=notes.resting | members,
-        retry_at=at.now + PLACE_RETRY_S,
         reasons=message.reasons,
         reasons_at=at.now,
         shortfall=message.text,
         never=message.never,
-        unschedulable=notes.unschedulable | members
-        if message.never
-        else notes.unschedulable - members,
     )
+    if message.kept:
+        after = msgspec.structs.replace(
+            after,
+            kept=notes.kept | members,
+            kept_at=notes.kept_at if notes.kept else at.now,
+            placer=at.sender,
+        )
+    else:
+        resting, retry_at = notes.resting | members, at.now + PLACE_RETRY_S
+        after = msgspec.structs.replace(after, resting=resting, retry_at=retry_at)
     return Decision(sends=sends, because=why_unplaced(after), notes=after)
 
 
 def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
-    """A host refused members: the next wish carries the summary of what it has free."""
+    """A host refused members: they wish again at once, with the summary of what it has free.
+
+    They rest if that could repeat without end: the host refuses again without having more free
+    than it had at its last refusal, or too many hosts have refused since the last launch.
+    """
     notes = _notes(at)
-    refused = notes.refused
-    if message.summary is not None and len(refused) < REFUSED_KEPT_MAX:
-        refused = (*refused, message.summary)
     members = at.members if at.members is not None else Bits()
+    known = {summary.host: summary for summary in notes.refused}
+    summary = message.summary
+    rests = summary is None or len(known) >= REFUSED_KEPT_MAX
+    if summary is not None:
+        before = known.pop(summary.host, None)
+        rests = rests or (before is not None and not _has_more(summary, before))
+        known[summary.host] = summary
     after = msgspec.structs.replace(
         notes,
-        refused=refused,
+        refused=tuple(known.values())[-REFUSED_KEPT_MAX:],
         refusal=message.reason,
         wished=notes.wished - members,
-        resting=notes.resting | members,
-        retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
     )
+    if rests:
+        after = msgspec.structs.replace(
+            after,
+            resting=notes.resting | members,
+            retry_at=max(notes.retry_at, at.now + REFUSED_REST_S),
+        )
     return Decision(because=message.reason, notes=after)
+
+
+def _has_more(summary: HostSummary, before: HostSummary) -> bool:
+    """Whether a host could accept now what it has refused before."""
+    pairs = zip(summary.free.amounts(), before.free.amounts(), strict=True)
+    more = any(now > then for now, then in pairs) or summary.ports > before.ports
+    return more or (summary.up, summary.labels) != (before.up, before.labels)
+
+
+def _hosts_of(message: Placed, members: Bits) -> Iterator[Key]:
+    pairs = zip(message.members, message.hosts, strict=True)
+    return (host for member, host in pairs if member in members)
 
 
 def why_unplaced(notes: WishNotes) -> str:
@@ -215,9 +252,14 @@ def _nothing(message: Any, at: At) -> Decision:
     return Decision(because="no such slice")
 
 
+def _decline(message: Placed, at: At) -> Decision:
+    declined = Declined(at.key, Bits(), message.hosts, message.shape)
+    return Decision(sends=(Send(SENDER, declined),), because="no such slice")
+
+
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetSliceGoal: open_slice,
     m.HostRefused: _nothing,
-    Placed: _nothing,
+    Placed: _decline,
     Unplaced: _nothing,
 }

@@ -14,14 +14,18 @@ import msgspec
 
 from peloton.actors.job.slice.facts import MembersBegun, SliceForgotten
 from peloton.actors.job.slice.messages import SliceGone
-from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.state import Slice, SpecRow, WishNotes
 from peloton.actors.task.messages import SetTaskGoal, TaskGoals, crowd_key
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Bits, Decision, Rest, Send, counted
 
 WISH_TIMEOUT_S = 5.0
+"""A wish that was not answered for so long is considered lost."""
+KEPT_REPEAT_S = 10.0
+"""A wish that a placer keeps is repeated after this time: the placer may have been lost."""
 PLACE_RETRY_S = 1.0
+"""A wish that no placer keeps, because there are too many, is repeated after this time."""
 
 
 class SliceStates(enum.Enum):
@@ -67,28 +71,34 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready = Bits(at.index.where(looks_for_host))
     waiting = notes.wished if at.now < notes.wished_at + WISH_TIMEOUT_S else Bits()
+    kept = notes.kept if at.now < notes.kept_at + KEPT_REPEAT_S else Bits()
     resting = notes.resting if at.now < notes.retry_at else Bits()
-    fresh = ready - waiting - resting
-    if not fresh:
-        if waiting & ready == notes.wished and resting == notes.resting:
-            return WAITING
-        # Members that launched leave `wished`, or their next run would wait for the old wish's
-        # timeout. An expired time is cleared too, or it would hide the next one (`recall_s`).
-        after = msgspec.structs.replace(notes, wished=waiting & ready, resting=resting)
-        return Decision(notes=after)
-    number = notes.number
-    sends = []
-    for shape, members in _by_shape(slice_, fresh, at):
-        number += 1
-        sends.append(Send(PLACER_ANY, Wish(at.key, number, members, shape, notes.refused)))
+    # Members that launched leave `wished`, or their next run would wait for the old wish's timeout.
+    # An expired time is cleared too, or it would hide the next one (`recall_s`).
+    launched = bool(notes.wished - ready)
     after = msgspec.structs.replace(
         notes,
-        wished=(waiting & ready) | fresh,
-        # The oldest wish sets the time, or a stream of new ones would keep a lost one pending.
-        wished_at=notes.wished_at if waiting & ready else at.now,
-        number=number,
+        wished=waiting & ready,
+        kept=kept & ready,
         resting=resting & ready,
-        refused=(),
+        refused=() if launched else notes.refused,
+    )
+    fresh = ready - waiting - kept - resting
+    if not fresh:
+        return WAITING if after == notes else Decision(notes=after)
+    number = notes.number
+    sends = []
+    for row, members in _by_shape(slice_, fresh, at):
+        number += 1
+        priority = row.lot_shape.priority
+        wish_ = Wish(at.key, number, members, row.shape, notes.refused, priority, keeps=True)
+        sends.append(Send(PLACER_ANY, wish_))
+    after = msgspec.structs.replace(
+        after,
+        wished=after.wished | fresh,
+        # The oldest wish sets the time, or a stream of new ones would keep a lost one pending.
+        wished_at=notes.wished_at if after.wished else at.now,
+        number=number,
     )
     because = counted(len(fresh), "instance waits for a host", many="instances wait for a host")
     return Decision(sends=tuple(sends), because=because, notes=after)
@@ -129,12 +139,14 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
     ]
 
 
-def _by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[Shape, Bits]]:
-    groups: dict[Shape, Bits] = {}
+def _by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:
+    """Members by shape, each with a row of it."""
+    groups: dict[Shape, tuple[SpecRow, Bits]] = {}
     for spec, raw in at.index.columns.groups("spec", members.raw):
-        shape = slice_.specs[spec].shape
-        groups[shape] = groups.get(shape, Bits()) | Bits(raw)
-    return list(groups.items())
+        row = slice_.specs[spec]
+        _, known = groups.get(row.shape, (row, Bits()))
+        groups[row.shape] = row, known | Bits(raw)
+    return list(groups.values())
 
 
 def settle(slice_: Slice, at: At) -> Decision | Rest:
@@ -186,6 +198,8 @@ def recall_s(notes: WishNotes) -> float | None:
     times = []
     if notes.wished:
         times.append(notes.wished_at + WISH_TIMEOUT_S)
+    if notes.kept:
+        times.append(notes.kept_at + KEPT_REPEAT_S)
     if notes.resting:
         times.append(notes.retry_at)
     return min(times, default=None)

@@ -7,11 +7,12 @@ from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import FACTS
 from peloton.actors.job.slice.goals import SliceStates, pursue, recall_s, slice_state_of
 from peloton.actors.job.slice.state import EVOLVE, Slice
-from peloton.actors.job.slice.tally import list_instances, report
+from peloton.actors.job.slice.tally import list_instances, phase, report
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.vocabulary import At, Key, Kind
 
 TALLY_INTERVAL_S = 0.2
+"""Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
 
 
 def _partition(key: Key) -> str:
@@ -43,6 +44,7 @@ KIND = Kind(
     follows=lambda key: Key("task" + key[len("slice") :]),
     report=report,
     report_interval_s=TALLY_INTERVAL_S,
+    phase=phase,
     recall_s=recall_s,
     inspect={m.ListInstances: list_instances},
     queries={501: m.ListInstances},

@@ -66,18 +66,20 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     Lost with the daemon; the slice then wishes again.
     """
 
-    wished: Bits = Bits()
+    wished: Bits = Bits()  # members whose wish is not answered yet
     wished_at: float = 0.0
     number: int = 0
     resting: Bits = Bits()  # members without a host, not wished for again before `retry_at`
     retry_at: float = 0.0
     reasons: tuple[tuple[str, int], ...] = ()
     reasons_at: float = 0.0
-    refused: tuple[HostSummary, ...] = ()
+    refused: tuple[HostSummary, ...] = ()  # hosts that refused a member since the last launch
     refusal: str = ""
     shortfall: str = ""  # `reasons` as the placer's text
     never: bool = False  # no host could run it, even if it were empty
-    unschedulable: Bits = Bits()  # members for which the placer's last answer was `never`
+    kept: Bits = Bits()  # members whose wish the placer keeps until a host has room
+    kept_at: float = 0.0
+    placer: Key | None = None  # the one that was the last to keep members
 
 
 def spec_rows(number: int, opening: SliceOpening) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:

@@ -56,6 +56,27 @@ def tally(slice_: Slice, at: At) -> Tally:
     return Tally(tuple(counts), controller)
 
 
+def phase(slice_: Slice, index: Any) -> tuple[bool, int] | None:
+    """None before any instance runs; then whether all have ended, and how many are active where
+    each end frees a grant for other slices.
+
+    A slice that has begun all its instances uses no more of its grant than it has active ones: what
+    it frees is granted to other slices by its tally, so each end is reported at once.
+    """
+    begun, active = False, 0
+    for task, raw in index.classes.items() if index is not None else ():
+        if task.state in ENDED:
+            begun = True
+        else:
+            begun = begun or task.state == TaskStates.RUNNING
+            active += raw.bit_count()
+    if not begun:
+        return None
+    waiting = bool(slice_.closed and slice_.waiting)
+    ends_free_grants = slice_.grant is not None and not waiting
+    return not (active or waiting), active if ends_free_grants else 0
+
+
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:
     """The tally, for the job."""
     return (Send(slice_.job, SliceTally(at.position, slice_.number, tally(slice_, at))),)
@@ -143,7 +164,7 @@ def why(task: Task, at: At) -> tuple[str, str]:
     if task.unschedulable:
         return NEVER, why_unplaced(notes) if notes.never else UNSCHEDULABLE_TEXT
     if task.admission == Admission.ADMITTED:
-        if notes.reasons and notes.resting:
+        if notes.reasons and (notes.kept or notes.resting):
             return NEVER if notes.never else HOST, why_unplaced(notes)
         if task.because or notes.refusal:
             return HOST, f"waits for a host; the last one refused: {task.because or notes.refusal}"
