@@ -28,7 +28,6 @@ from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
-from peloton.runtime.adapters import memory_rows
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
@@ -39,6 +38,7 @@ from peloton.runtime.core.wire import FRAMES, Parcel
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import resolve
+from peloton.runtime.simulation import memory_rows
 from peloton.runtime.vocabulary import Decision
 
 SEEDS_MAX = 150

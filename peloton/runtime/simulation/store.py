@@ -33,7 +33,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from peloton.runtime.adapters.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
 from peloton.runtime.core.statements import (
     Applied,
     Bump,
@@ -61,6 +60,7 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
+from peloton.runtime.simulation.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
 
 COMPLETED = 0.5
 """Share of half accepted writes that a later access completes; the others are dropped."""
