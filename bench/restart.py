@@ -92,7 +92,7 @@ def recover(asked: argparse.Namespace) -> dict[str, float]:
     found: dict[str, float] = {}
     found["raw_s"], found["journal_bytes"] = _raw(asked.folder / "journal.sqlite")
     gc.collect()
-    spent = {name: 0.0 for name in STAGES.values()}
+    spent = dict.fromkeys(STAGES.values(), 0.0)
     for name, stage in STAGES.items():
         setattr(recovery, name, _timed(getattr(recovery, name), spent, stage))
     listed = _count_lists()
@@ -268,7 +268,8 @@ def run(asked: argparse.Namespace) -> Iterator[str]:
 def _lines(name: str, took: dict[str, float]) -> Iterator[str]:
     stages = ", ".join(f"{stage} {took[stage]:.2f}" for stage in STAGES.values())
     yield (
-        f"{name:7} recovered {took['recovered_s']:.2f} s ({stages}), ready {took['ready_s']:.2f} s, "
+        f"{name:7} recovered {took['recovered_s']:.2f} s ({stages}), "
+        f"ready {took['ready_s']:.2f} s, "
         f"cpu {took['cpu_s']:.2f} s = {took['cpu_s'] / took['raw_s']:.1f} x raw "
         f"({took['journal_bytes'] / 1e6:,.1f} MB)"
     )
@@ -279,9 +280,7 @@ def _lines(name: str, took: dict[str, float]) -> Iterator[str]:
     )
 
 
-def compare(
-    here: Sequence[dict[str, float]], beside: Sequence[dict[str, float]]
-) -> Iterator[str]:
+def compare(here: Sequence[dict[str, float]], beside: Sequence[dict[str, float]]) -> Iterator[str]:
     """Ratios of the turns of one run."""
     for what in ("recovered_s", "ready_s", "cpu_s", "peak_bytes", "bytes", "journal_bytes"):
         pairs = [(ours[what], theirs[what]) for ours, theirs in zip(here, beside, strict=True)]

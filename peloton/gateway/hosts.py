@@ -10,7 +10,7 @@ from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import Host
+from peloton.actors.host.view import Host
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.texts import client_name

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import Host
+from peloton.actors.host.view import Host
 from peloton.actors.job.messages import JobStopped, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
