@@ -138,7 +138,11 @@ def _count_lists() -> dict[str, int]:
 
 
 def _size(end: Any) -> int:
-    return len(end[1])
+    """Runs of an entry of the backend: names; or names, and crowd, run and members as bits."""
+    runs = end[1]
+    if runs and isinstance(runs[0], tuple):
+        return len(runs[0]) + int(runs[1][2]).bit_count()
+    return len(runs)
 
 
 def _running(bench: Bench) -> int:
