@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import NamedRuns, names_of
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
@@ -30,8 +31,6 @@ ENDED_KEPT_MAX = 100_000
 without the variables of their environment."""
 
 
-NamedRuns = dict[tuple[Key, int], int]
-"""Members, as bits, by crowd and run number."""
 _Set = tuple[Key, int, int]
 _Runs = tuple[tuple[str, ...], _Set]
 """Runs by name, and those of one set: crowd, run number, members as bits."""
@@ -196,7 +195,9 @@ class SimulatedBackend:
         sets = self._adopted_sets(order.host)
         names = tuple(running)
         if not order.sets:  # the host may be one that does not read sets
-            names += tuple(name for each in sets for name in _names(each))
+            names += tuple(
+                name for s in sets for name in names_of(s.crowd, s.members.raw, run=s.run)
+            )
             sets = ()
         listed = m.RunsListed(names, tuple(ends), order.asked_at, sets=sets)
         return [_report(order.host, listed)]
@@ -297,10 +298,6 @@ class SimulatedBackend:
 
     def _chance(self, run: str, what: str) -> float:
         return zlib.crc32(f"{self._fates.seed}/{what}/{run}".encode()) / 2**32
-
-
-def _names(some: m.RunningSet) -> list[str]:
-    return [pod_id(some.crowd, member, run=some.run) for member in some.members]
 
 
 def _report(host: Key, report: Report) -> Envelope:

@@ -56,7 +56,7 @@ def sample(wanted: Any, inside: tuple[type, ...] = ()) -> Any:
     return wanted(**fields)
 
 
-OLDER_STATES: dict[str, dict[int, type]] = {"host": {1: host_view.Host}}
+OLDER_STATES: dict[str, dict[int, type]] = {"host": {1: host_view.HostAnswer}}
 """Of kinds whose state is stored in another form today: the older ones, by schema."""
 
 

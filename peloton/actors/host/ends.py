@@ -1,6 +1,7 @@
 """Ends of runs in sets: all that are told by the same message, or stand in the same fact.
 
-Turns the ends that a backend reports into sets, and sets into facts and messages to tasks.
+Turns the ends that a backend reports into sets, and sets into facts and messages to tasks. It must
+not change the ledger: facts do.
 """
 
 from __future__ import annotations

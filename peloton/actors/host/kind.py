@@ -45,7 +45,7 @@ def kind(shards: int) -> Kind:
         parent=_parent(shards),
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
-        answers={501: view.Host},
+        answers={501: view.HostAnswer},
         schema=2,
         upcasters={Host: {1: view.upcast}},
         schemas_since={Host: {2: m.LEVEL_SETS}},

@@ -174,16 +174,16 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
     ledgers have equal sets, whatever happened in which order (`_merged`).
     """
 
-    crowds: immutables.Map[Key, tuple[RunSet, ...]] = immutables.Map()
+    grouped: immutables.Map[Key, tuple[RunSet, ...]] = immutables.Map()
 
     def of(self, crowd: Key, run: int) -> list[RunSet]:
         """The sets of this run of members of a crowd."""
-        return [each for each in self.crowds.get(crowd, NO_SETS) if each.run == run]
+        return [each for each in self.grouped.get(crowd, NO_SETS) if each.run == run]
 
     def sets(self) -> Iterator[tuple[Key, RunSet]]:
         """Every set with its crowd, in an order that is the same in every process."""
-        for crowd in sorted(self.crowds):
-            for each in self.crowds[crowd]:
+        for crowd in sorted(self.grouped):
+            for each in self.grouped[crowd]:
                 yield crowd, each
 
     def find(self, pod: str) -> Found | None:
@@ -192,7 +192,7 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
         if parsed is None:
             return None
         crowd, member, run = parsed
-        for each in self.crowds.get(crowd, NO_SETS):
+        for each in self.grouped.get(crowd, NO_SETS):
             if each.run == run and each.members.raw >> member & 1:
                 return Found(crowd, member, each)
         return None
@@ -200,14 +200,14 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
     def get(self, pod: str) -> LedgerRun | None:
         """The run of this name, or None."""
         found = self.find(pod)
-        return None if found is None else one_run(found.crowd, found.member, found.of)
+        return None if found is None else one_run(found.crowd, found.member, of=found.of)
 
     def put(self, crowd: Key, new: RunSet) -> Ledger:
         """With these runs; those of the same members and number are replaced."""
         raw = new.members.raw
         kept = [
             _less(each, raw) if each.run == new.run else each
-            for each in self.crowds.get(crowd, NO_SETS)
+            for each in self.grouped.get(crowd, NO_SETS)
         ]
         return self._with(crowd, [*kept, new])
 
@@ -216,7 +216,7 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
     ) -> Ledger:
         """With these runs changed, set by set; None removes them. KeyError if one is missing."""
         raw, after = members.raw, []
-        for each in self.crowds.get(crowd, NO_SETS):
+        for each in self.grouped.get(crowd, NO_SETS):
             hit = each.members.raw & raw if each.run == run else 0
             if not hit:
                 after.append(each)
@@ -233,8 +233,8 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
     def _with(self, crowd: Key, sets: list[RunSet]) -> Ledger:
         merged = _merged(sets)
         if merged:
-            return Ledger(self.crowds.set(crowd, merged))
-        return Ledger(self.crowds.delete(crowd)) if crowd in self.crowds else self
+            return Ledger(self.grouped.set(crowd, merged))
+        return Ledger(self.grouped.delete(crowd)) if crowd in self.grouped else self
 
     def __getitem__(self, pod: str) -> LedgerRun:
         found = self.get(pod)
@@ -251,16 +251,16 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
                 yield pod_id(crowd, member, run=each.run)
 
     def __len__(self) -> int:
-        return sum(len(each.members) for sets in self.crowds.values() for each in sets)
+        return sum(len(each.members) for _, each in self.sets())
 
     def __bool__(self) -> bool:
-        return len(self.crowds) > 0
+        return len(self.grouped) > 0
 
     def values(self) -> Iterator[LedgerRun]:
         """Every run."""
         for crowd, each in self.sets():
             for member in each.members:
-                yield one_run(crowd, member, each)
+                yield one_run(crowd, member, of=each)
 
     def items(self) -> Iterator[tuple[str, LedgerRun]]:
         """Every run with its name."""
@@ -268,7 +268,7 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
             yield run.pod, run
 
 
-def one_run(crowd: Key, member: int, of: RunSet) -> LedgerRun:
+def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
     """One run of a set."""
     return LedgerRun(
         crowd,

@@ -1,8 +1,8 @@
 """A host as others read it, and the form in which schema 1 of its state was stored.
 
-Turns the sets of the ledger into one record for each run, and back. `Host` is the answer to
-`GetHost`, and its bytes are for good. Stored states are converted untyped: `upcast` is schema 1 to
-2, `downcast` is its inverse.
+Turns the sets of the ledger into one record for each run, and back. `HostAnswer` is the answer to
+`GetHost`; its bytes must never change. Stored states are converted untyped: `upcast` is schema 1
+to 2, `downcast` is its inverse.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import immutables
 
-from peloton.actors.host import state
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
+from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import pod_id
 from peloton.placement.messages import Label
@@ -23,10 +23,10 @@ RUNS = 6
 """The position of the ledger among the fields."""
 
 
-class Host(Value, frozen=True, gc=False, array_like=True):
+class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     """The fields of the state, with the runs by name."""
 
-    state: state.HostStates
+    state: HostStates
     capacity: Resources
     labels: tuple[Label, ...]
     backend: Key
@@ -43,10 +43,10 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     keeper_at: str = ""
 
 
-def get_host(host: state.Host, query: GetHost, at: At) -> Host:
+def get_host(host: Host, query: GetHost, at: At) -> HostAnswer:
     """The host as it is."""
-    values = {name: getattr(host, name) for name in Host.__struct_fields__}
-    return Host(**{**values, "runs": immutables.Map(host.runs.items())})
+    values = {name: getattr(host, name) for name in HostAnswer.__struct_fields__}
+    return HostAnswer(**{**values, "runs": immutables.Map(host.runs.items())})
 
 
 def upcast(raw: Any) -> Any:

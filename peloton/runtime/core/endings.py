@@ -17,10 +17,10 @@ import msgspec
 
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.kept import Kept
 from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
 from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
+from peloton.runtime.core.retention import Retained
 from peloton.runtime.core.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import EndedRow
@@ -49,7 +49,7 @@ class Endings:
         self._codec = codec
         self._request_log = request_log
         self._loaded: dict[Key, tuple[bytes, _Opened]] = {}  # rows read and not revived
-        self._kept: dict[str, Kept] = {}  # by kind: ended, and cached
+        self._kept: dict[str, Retained] = {}  # by kind: ended, and cached
         # To be written as deleted. This and `waiting` are ordered dicts, because each round takes
         # some from the front: a plain dict would walk over all that were ever taken there.
         self._deleted: OrderedDict[Key, None] = OrderedDict()
@@ -246,7 +246,7 @@ class Endings:
             return
         kept = self._kept.get(kind.name)
         if kept is None:
-            kept = self._kept[kind.name] = Kept(kind)
+            kept = self._kept[kind.name] = Retained(kind)
         if key not in kept:
             kept.add(key, now=self._turns.now, size=self._bytes_of(kind, key))
             self._let_go()

@@ -12,7 +12,7 @@ import math
 from peloton.runtime.vocabulary import Key, Kind
 
 
-class Kept:
+class Retained:
     """The ended entities of one kind."""
 
     def __init__(self, kind: Kind) -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.job.kind import KIND as JOB
-from peloton.runtime.core.kept import Kept
+from peloton.runtime.core.retention import Retained
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -97,7 +97,7 @@ def test_after_a_recovery_the_bounds_hold_as_before() -> None:
 
 
 def test_many_that_are_too_old_leave_in_portions() -> None:
-    notes = Kept(replace(KINDS["note"], keep=99, keep_s=1.0))
+    notes = Retained(replace(KINDS["note"], keep=99, keep_s=1.0))
     for name in NAMES:
         notes.add(name, now=0.0, size=1)
     assert notes.leaving(5.0, 3) == NAMES[:3]
