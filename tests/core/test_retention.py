@@ -65,6 +65,13 @@ def test_a_shard_without_mail_wakes_up_to_let_the_oldest_go() -> None:
     assert kept(bench) == [] and bench.shard.endings.next_s is None
 
 
+def test_the_next_departure_is_among_the_times_to_wake_up() -> None:
+    bench = closed(keep=99, keep_s=45.0)
+    (due, ready) = (bench.shard.endings.next_s, bench.once())
+    assert due is not None and bench.now < due <= bench.now + 10.0
+    assert ready.wake_at == due, "nothing else is due so soon"
+
+
 def test_what_has_left_by_age_answers_and_lives_again() -> None:
     bench = closed(keep=99, keep_s=5.0)
     assert kept(bench) == []
