@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NewType
 
@@ -378,16 +379,16 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     index: Callable[[], Any] | None = None
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
-    phase: Callable[[Any, Any], Any] = (
-        no_phase  # of (state, index): its changes are reported at once
-    )
+    phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): changes are reported at once
     inspect: Mapping[type, Callable[..., Any]] = {}
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
     view: Callable[[Key, Any], Any] | None = None  # the summary of an entity for listings
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
     fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup
-    keep: int = 0  # ended entities that stay in memory before the oldest is evicted
+    keep: int = 0  # ended entities that stay in memory before the oldest is evicted,
+    keep_bytes: float = math.inf  # their bytes as encoded,
+    keep_s: float = math.inf  # and how long; whichever bound is reached first
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     crowd: CrowdKind | None = None
     schema: int = 1

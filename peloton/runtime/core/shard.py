@@ -489,6 +489,6 @@ class Shard:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        times = (tick, *wheels, *waits, self.reports.next_s)
+        times = (tick, *wheels, *waits, self.reports.next_s, self.endings.next_s)
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._clock_lag_s or 0.0)
