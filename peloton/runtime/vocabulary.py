@@ -226,6 +226,7 @@ class Rest(enum.Enum):
 
 
 SETTLED, WAITING = Rest.SETTLED, Rest.WAITING
+OWN_STATE, KIND_STATES = "own state", "kind's states"  # all that an answer depends on; see `Kind`
 
 
 class Goal(Message, frozen=True, gc=False, array_like=True):
@@ -378,10 +379,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     index: Callable[[], Any] | None = None
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
-    phase: Callable[[Any, Any], Any] = (
-        no_phase  # of (state, index): its changes are reported at once
-    )
+    phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): changes reported at once
     inspect: Mapping[type, Callable[..., Any]] = {}
+    depends: Callable[[Any], str] | None = None  # of a query: OWN_STATE, KIND_STATES, "" (more)
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
     view: Callable[[Key, Any], Any] | None = None  # the summary of an entity for listings
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is

@@ -11,7 +11,7 @@ from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory; older ones are found by id in their final states."""
@@ -44,6 +44,7 @@ KIND = Kind(
     ended=_ended,
     keep=FINISHED_JOBS_MAX,
     inspect={m.GetJob: get_job},
+    depends=lambda query: OWN_STATE if isinstance(query, m.GetJob) else "",
     queries={501: m.GetJob},
     view=summary,
     lookup=frozenset((m.StopJob, m.DeleteJob, m.AddOverrides, m.CreateJob)),
