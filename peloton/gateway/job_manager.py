@@ -1,6 +1,6 @@
 """peloton.api.v0.job.JobManager: jobs.
 
-Must not hold anything of a job: each call reads it again. Calls that are not here are
+Must not answer from anything older than the call: each call reads the job again. Calls that are not here are
 answered by `unimplemented.py`.
 """
 
@@ -28,9 +28,11 @@ from peloton.gateway.job_query import (
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_config_of, job_info_of, runtime_of, summary_of
 from peloton.runtime.core.listing import AMONG, Listed, ListViews, Where
-from peloton.runtime.vocabulary import Refused
+from peloton.runtime.vocabulary import Key, Refused
 
 NOT_FOUND = "job not found"
+LAST_ANSWERS_MAX, LAST_BYTES_MAX = 1024, 16 * 1024
+"""How many answers of Get are kept in their encoded form, and up to which size."""
 
 
 class JobManager:
@@ -40,6 +42,7 @@ class JobManager:
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
+        self._last: dict[Key, tuple[JobView, bytes]] = {}  # the encoded answers last given
 
     def Create(self, sent: job.CreateRequest, context: Context) -> Any:
         """A new job; see `job_create`."""
@@ -63,13 +66,22 @@ class JobManager:
                     own.ParseFromString(instance.config.raw)
         return job.GetResponse(jobInfo=info)
 
-    def get_at_once(self, sent: job.GetRequest) -> Any:
-        """As `Get`, where nothing has to be waited for; else None."""
+    def get_at_once(self, sent: job.GetRequest) -> bytes | None:
+        """As `Get`, encoded, where nothing has to be waited for; else None. Only on the loop."""
         key = known_job(sent.id.value)
         view = self._cluster_client.cluster.read(key, GetJob()) if key is not None else None
         if not isinstance(view, JobView) or view.spec.own_configs:
             return None
-        return job.GetResponse(jobInfo=job_info_of(view))
+        last = self._last.get(view.summary.job)
+        # A job is read much more often than it changes, by everybody who waits for it.
+        if last is not None and last[0] == view:
+            return last[1]
+        data = bytes(job.GetResponse(jobInfo=job_info_of(view)).SerializeToString())
+        if len(data) <= LAST_BYTES_MAX:
+            self._last[view.summary.job] = view, data
+            if len(self._last) > LAST_ANSWERS_MAX:
+                del self._last[next(iter(self._last))]
+        return data
 
     def Query(self, sent: job.QueryRequest, context: Context) -> Any:
         """The jobs that match; see `job_query`."""

@@ -3,7 +3,7 @@
 Turns servicers' methods into handlers. A plain method blocks, so it runs on a thread of the pool,
 with what is parsed and written of its messages. A coroutine waits on the loop and holds no thread
 meanwhile, however long: waits and server streams are made of those. A servicer may name methods in
-`at_once` that answer without waiting, on the loop, or return None: then the plain method is called.
+`at_once` that encode an answer without waiting, on the loop, or return None: then the plain method is called.
 It must not know a service.
 
 Why `grpc.aio`, of which all gateways of a process share one loop (`script/bench streams`, 1,000
@@ -345,8 +345,8 @@ def _work(data: bytes, call: CallContext, *, method: Callable[[Any, Any], Any], 
 
 
 def _at_once(data: bytes, *, method: Callable[[Any], Any], sent: Any) -> bytes | None:
-    found = method(_parsed(sent, data))
-    return None if found is None else bytes(found.SerializeToString())
+    found: bytes | None = method(_parsed(sent, data))
+    return found
 
 
 def _parsed(sent: Any, data: bytes) -> Any:
