@@ -2,9 +2,9 @@
 
     script/bench api                                       about a minute
     script/bench api --calls 500 --creates 200 --pairs 1
-    script/bench api --against FOLDER                      and the same of another checkout, by turns
+    script/bench api --against FOLDER                      another checkout beside it, by turns
 
-The server is a minicluster with simulated runs, a process of its own; the client is this process,
+The server is a minicluster with simulated runs, a process of its own; this process is the client,
 and the echo a third one that is served as the gateway is, with messages of the same sizes. CPU is
 of the server's process for each call: on a machine whose cores client and server share it says more
 than calls a second. A create's CPU is stated until its answer, and until its task has ended. A run

@@ -1,7 +1,7 @@
 """peloton.api.v0.job.JobManager: jobs.
 
-Must not answer from anything older than the call: each call reads the job again. Calls that are not here are
-answered by `unimplemented.py`.
+Must not answer from anything older than the call: each call reads the job again. Calls that are
+not here are answered by `unimplemented.py`.
 """
 
 from __future__ import annotations

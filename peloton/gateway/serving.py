@@ -3,8 +3,8 @@
 Turns servicers' methods into handlers. A plain method blocks, so it runs on a thread of the pool,
 with what is parsed and written of its messages. A coroutine waits on the loop and holds no thread
 meanwhile, however long: waits and server streams are made of those. A servicer may name methods in
-`at_once` that encode an answer without waiting, on the loop, or return None: then the plain method is called.
-It must not know a service.
+`at_once` that encode an answer on the loop, without waiting, or return None: then the plain method
+is called. It must not know a service.
 
 Why `grpc.aio`, of which all gateways of a process share one loop (`script/bench streams`, 1,000
 open streams, two busy cores): 9 threads and 40 to 60 us of CPU an event. A sync server needs 1,009

@@ -103,3 +103,25 @@ class DurableReads:
             self._cold[key] = None
             if len(self._cold) > COLD_STATES_MAX:
                 self.drop([next(iter(self._cold))])
+
+
+class Undurable:
+    """What the frame in flight has changed: a query that would show any of it has to wait."""
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+        self._changed: Mapping[Key, None] = {}
+        self._indexes: frozenset[Key] | None = None  # that these entities see; made when needed
+
+    def framed(self, changed: Mapping[Key, None]) -> None:
+        """These have changed in the frame that is in flight now."""
+        self._changed, self._indexes = changed, None
+
+    def shown_by(self, key: Key) -> bool:
+        """Whether the entity, or the index it sees, is among it."""
+        if not self._changed or key in self._changed:
+            return bool(self._changed)
+        see = self._population.index_key
+        if self._indexes is None:
+            self._indexes = frozenset(see(each) for each in self._changed)
+        return see(key) in self._indexes

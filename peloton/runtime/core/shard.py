@@ -37,7 +37,7 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
-from peloton.runtime.core.durable_reads import DurableReads
+from peloton.runtime.core.durable_reads import DurableReads, Undurable
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.epoch_filter import EpochFilter
@@ -160,8 +160,7 @@ class Shard:
         )
         self._inbox = self.pump.inbox
         self._to_load: dict[Key, None] = {}
-        self._undurable: dict[Key, None] = {}  # what the frame in flight has changed
-        self._undurable_indexes: frozenset[Key] | None = None  # derived from it when needed
+        self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick = 0  # of the resends
         self._tick_due = 0.0
@@ -219,7 +218,7 @@ class Shard:
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self.views.touch(self.turns)
         self.reads.touch(self.turns.touched, self.population)
-        self._undurable, self._undurable_indexes = self.turns.touched, None
+        self._undurable.framed(self.turns.touched)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
         load, self._to_load = tuple(self._to_load), {}
@@ -240,7 +239,7 @@ class Shard:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         self.reads.commit()
-        self._undurable = {}
+        self._undurable.framed({})
         safe = self.changes.commit()
         evicted = self.endings.committed()
         for key in evicted:
@@ -264,7 +263,7 @@ class Shard:
             return attempt_query(self.views.page, message) if listing else IN_ROUND
         if envelope.to in self.deferred.loading or self._must_load(kind, envelope):
             return IN_ROUND
-        if self._undurable and self._shows_undurable(kind, envelope.to):
+        if self._undurable.shown_by(envelope.to):
             return AFTER_FRAME
         self.delivered += 1
         if self._clock_lag_s is not None:
@@ -342,17 +341,6 @@ class Shard:
         for key in self.idleness.idle(now):
             self.population.freeze(key)
             self.reads.drop((key,))
-
-    def _shows_undurable(self, kind: Kind, key: Key) -> bool:
-        """Whether the entity, or the index it sees, was changed by the frame in flight."""
-        if key in self._undurable:
-            return True
-        if self._undurable_indexes is None:
-            see, kinds = self.population.index_key, self.kinds
-            self._undurable_indexes = frozenset(
-                see(kinds[kind_of(each)], each) for each in self._undurable
-            )
-        return self.population.index_key(kind, key) in self._undurable_indexes
 
     # ---- turns ----
 
