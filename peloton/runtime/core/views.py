@@ -80,12 +80,13 @@ class Views:
         self._remove(removed)
         self._changes += 1
 
-    def page(self, query: ListViews) -> Listed:
-        """The page that answers a query."""
+    def page(self, query: ListViews, *, here: bool = False) -> Listed:
+        """The page that answers a query; `here`: of a reader in this process."""
         keys = self._keys.get(query.kind, [])
         start = bisect_right(keys, query.after) if query.after else 0
         # One more than a page takes shows that there is more.
-        return page_of(query, keys[start : start + SCAN_MAX + 1], summary=self._safe.__getitem__)
+        some = keys[start : start + SCAN_MAX + 1]
+        return page_of(query, some, summary=self._safe.__getitem__, here=here)
 
     def read(self, query: ListViews) -> Listed | None:
         """As `page`, on any thread; None where the summaries were changed meanwhile.
@@ -95,7 +96,7 @@ class Views:
         changes = self._changes
         if changes % 2:
             return None
-        page = attempt(self.page, query)
+        page = attempt(self.page, query, here=True)
         if self._changes != changes:
             return None
         return page if isinstance(page, Listed) else None
