@@ -47,6 +47,7 @@ JOBS = "/peloton.api.v0.job.JobManager"
 CALL_S_MAX = 30.0
 END_S_MAX = 300.0
 LOOK_S = 0.2
+HOST = {"cpu": 10.0, "memory": 100_000.0, "disk": 100_000.0}
 LARGE = 1000
 LISTED = 10
 CHECKED_EACH = 50
@@ -157,7 +158,8 @@ class Cluster(Server):
         options = {
             "--backend": "simulated", "--data-dir": folder / "data", "--grpc": "127.0.0.1:0",
             "--http": "127.0.0.1:0", "--simulated-duration-s": 0.1, "--hosts": hosts,
-            "--host-cpus": 10, "--host-memory-mb": 100_000, "--host-disk-mb": 100_000,
+            "--host-cpus": HOST["cpu"], "--host-memory-mb": HOST["memory"],
+            "--host-disk-mb": HOST["disk"],
         }  # fmt: skip
         words = ["-m", "peloton", "minicluster", "--no-classic-ports"]
         words += [str(word) for pair in options.items() for word in pair]
@@ -168,13 +170,14 @@ class Cluster(Server):
         self._pools = respool_pb2_grpc.ResourceManagerStub(self.channel)
         self._created = 0
         self.pool = peloton_pb2.ResourcePoolID()
-        until(lambda: self._made_pool(10 * hosts), f"{name}: the pool")
+        until(lambda: self._made_pool(hosts), f"{name}: the pool")
 
-    def _made_pool(self, cpus: float) -> bool:
+    def _made_pool(self, hosts: int) -> bool:
+        # Refused until the root knows all hosts.
         config = respool_pb2.ResourcePoolConfig(name="bench")
         config.parent.value = "root"
-        for kind, limit in (("cpu", cpus), ("memory", 1e6), ("disk", 1e6)):
-            config.resources.add(kind=kind, reservation=0, limit=limit, share=1)
+        for kind, limit in HOST.items():
+            config.resources.add(kind=kind, reservation=0, limit=limit * hosts, share=1)
         with contextlib.suppress(grpc.RpcError):
             made = self._pools.CreateResourcePool(respool_pb2.CreateRequest(config=config))
             self.pool.CopyFrom(made.result)
