@@ -11,7 +11,7 @@ from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory and in listings; older ones are found by id."""
@@ -50,6 +50,7 @@ KIND = Kind(
     keep_bytes=FINISHED_JOBS_BYTES_MAX,
     keep_s=FINISHED_JOBS_S,
     inspect={m.GetJob: get_job},
+    depends=lambda query: OWN_STATE if isinstance(query, m.GetJob) else "",
     queries={501: m.GetJob},
     view=summary,
     lookup=frozenset((m.StopJob, m.DeleteJob, m.AddOverrides, m.CreateJob)),
