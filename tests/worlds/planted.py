@@ -160,7 +160,7 @@ PLANTED: dict[str, Planted] = {
     "nothing is sent again": Planted(Shard, "_resend_due", _nothing),
     "deadlines are lost": Planted(Shard, "_deliver_due", _nothing),
     "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: [], seed=1),
-    "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=7),
+    "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=8),
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
     "tasks send nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts send nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),

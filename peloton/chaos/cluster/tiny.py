@@ -95,6 +95,21 @@ COLD_LOOK_S = 0.5
 """In s: entities that are packed early are searched for often."""
 
 
+class ByPlace(NamedTuple):
+    """Limits by where it is seen that they are met."""
+
+    shards: dict[str, Number]
+    shells: dict[str, Number]  # and their links
+
+
+def by_place(drawn: Mapping[str, Number]) -> ByPlace:
+    """The limits that shards and shells can meet."""
+    return ByPlace(
+        {name: value for name, value in drawn.items() if name in SHARDS},
+        {name: value for name, value in drawn.items() if name in SHELLS or name in LINKS},
+    )
+
+
 def drawn(seed: int) -> dict[str, Number]:
     """Half of all storms have some, drawn by a generator of their own: faults stay as drawn."""
     chance = random.Random(f"{seed} limits")
