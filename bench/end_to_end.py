@@ -69,7 +69,10 @@ class CountingJournal(SqliteJournal):
 class Bench:
     """A cluster of simulated hosts in this process."""
 
-    def __init__(self, folder: Path, hosts: int, duration_s: float) -> None:
+    def __init__(
+        self, folder: Path, hosts: int, duration_s: float, *, capacity: Resources = HOST
+    ) -> None:
+        self.capacity = capacity  # of each host
         self.journal = CountingJournal(folder / "journal.sqlite")
         self.names = [f"host{number}" for number in range(hosts)]
         self.root = self._start(duration_s)
@@ -88,14 +91,14 @@ class Bench:
         root.opened.result(WAIT_S)
         root.region.tell([Envelope(ROOT, OpenRoot())])
         root.region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])
-        configured = ConfigureHost(HOST, (), SIMULATED_BACKEND)
+        configured = ConfigureHost(self.capacity, (), SIMULATED_BACKEND)
         root.region.tell([Envelope(key("host", name), configured) for name in self.names])
         backend.start(root.region.tell)
         return root
 
     def wait_for_capacity(self) -> None:
         """All hosts are up, and the root pool knows."""
-        whole = HOST.times(len(self.names))
+        whole = self.capacity.times(len(self.names))
         while True:
             pools = self.root.region.ask(ROOT, ListPools()).result(WAIT_S)
             if pools and pools[0].config.limit == whole:

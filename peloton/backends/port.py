@@ -17,6 +17,8 @@ What a backend must do:
   whenever it is asked for, until `ForgetRuns` confirms that it is journaled.
 - **Listing.** `ListRuns` is answered with all runs of the host that the backend knows, ended
   ones included until they are forgotten (`RunsListed`); it carries the `asked_at` of its request.
+  What the host knows to run comes by name or, in newer requests, as sets of members; a backend may
+  list what runs in the same form.
   A list that no host requested carries -inf: it shows what runs, but not that a run is missing.
   A list must not overtake an earlier order of the same host. An end that cannot be listed may
   follow the list as `RunsEnded`.

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
-from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.host.ledger import NamedRuns, names_of
+from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
 from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.vocabulary import Key, key
+from peloton.runtime.vocabulary import Bits, Key, key, members_of
 
 SIMULATED_BACKEND = key("backend", "simulated")
 DURATION_VARIABLE = "PELOTON_SIMULATED_DURATION_S"
@@ -28,6 +29,12 @@ EXIT_VARIABLE = "PELOTON_SIMULATED_EXIT_CODE"
 ENDED_KEPT_MAX = 100_000
 """Ends that no host has acknowledged. Older ones can be derived again from the host's ledger, but
 without the variables of their environment."""
+
+
+_Set = tuple[Key, int, int]
+_Runs = tuple[tuple[str, ...], _Set]
+"""Runs by name, and those of one set: crowd, run number, members as bits."""
+NOBODY: _Set = (Key(""), 0, 0)
 
 
 class RunScript(NamedTuple):
@@ -53,8 +60,9 @@ class SimulatedBackend:
         self._fates = fates
         self._announce_up = False  # after a reset: the hosts have yet to receive `BackendUp`
         # Heap of (time, runs, host): runs that were ordered together mostly end together.
-        self._ends: list[tuple[float, tuple[str, ...], Key]] = []
+        self._ends: list[tuple[float, _Runs, Key]] = []
         self._running: dict[Key, dict[str, m.RunSpec | None]] = {}
+        self._adopted: dict[Key, NamedRuns] = {}  # running, too: known from the ledger, as sets
         self._ended: dict[str, m.RunEnd] = {}  # until they are forgotten, oldest first
         self._epochs: dict[Key, int] = {}
 
@@ -73,7 +81,7 @@ class SimulatedBackend:
 
     def reset(self) -> None:
         """Forget all runs; the hosts receive `BackendUp`, list again and bring their ledgers."""
-        self._ends, self._running, self._ended = [], {}, {}
+        self._ends, self._running, self._adopted, self._ended = [], {}, {}, {}
         self._announce_up = True
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
@@ -131,7 +139,7 @@ class SimulatedBackend:
             if run.run in self._ended:
                 ends.append(self._ended[run.run])
                 continue
-            if run.run not in running:
+            if run.run not in running and not self._adopts(order.host, run.run):
                 try:
                     ends_at = now + self._duration_s(run.run, run.spec)
                 except POISON as trouble:
@@ -141,7 +149,7 @@ class SimulatedBackend:
                 times.setdefault(ends_at, []).append(run.run)
             started.append(run.run)
         for ends_at, runs in times.items():
-            heapq.heappush(self._ends, (ends_at, tuple(runs), order.host))
+            heapq.heappush(self._ends, (ends_at, (tuple(runs), NOBODY), order.host))
         reports: list[Envelope] = []
         if started:
             reports.append(_report(order.host, m.RunsStarted(tuple(started))))
@@ -156,6 +164,9 @@ class SimulatedBackend:
         for run in order.runs:
             if run in running:
                 del running[run]
+                self._keep(m.RunEnd(run, killed))
+            elif self._adopts(order.host, run):
+                self._release(order.host, run)
                 self._keep(m.RunEnd(run, killed))
             if run in self._ended:
                 ends.append(self._ended[run])
@@ -175,23 +186,91 @@ class SimulatedBackend:
         for known in order.known:
             if known.run in self._ended:
                 ends.append(self._ended[known.run])
-            elif known.run not in running:
+            elif known.run not in running and not self._adopts(order.host, known.run):
                 running[known.run] = None
                 ends_at = known.since + self._duration_s(known.run, None)
-                heapq.heappush(self._ends, (max(ends_at, now), (known.run,), order.host))
-        listed = m.RunsListed(tuple(running), tuple(ends), order.asked_at)
+                heapq.heappush(self._ends, (max(ends_at, now), ((known.run,), NOBODY), order.host))
+        for some in order.sets:
+            ends += self._adopt(order.host, some, now)
+        sets = self._adopted_sets(order.host)
+        names = tuple(running)
+        if not order.sets:  # the host may be one that does not read sets
+            names += tuple(
+                name for s in sets for name in names_of(s.crowd, s.members.raw, run=s.run)
+            )
+            sets = ()
+        listed = m.RunsListed(names, tuple(ends), order.asked_at, sets=sets)
         return [_report(order.host, listed)]
+
+    def _adopt(self, host: Key, some: m.KnownSet, now: float) -> list[m.RunEnd]:
+        """Adopt what is not known of a set; returns the ends of those that have ended."""
+        adopted = self._adopted.setdefault(host, {})
+        running, ends = self._running.get(host), []
+        name, raw = (some.crowd, some.run), some.members.raw
+        raw &= ~adopted.get(name, 0)
+        if running or self._ended:
+            for member in members_of(raw):
+                run = pod_id(some.crowd, member, run=some.run)
+                if run in self._ended:
+                    ends.append(self._ended[run])
+                elif not running or run not in running:
+                    continue
+                raw &= ~(1 << member)
+        if raw:
+            adopted[name] = adopted.get(name, 0) | raw
+            self._end_later(host, m.KnownSet(some.crowd, some.run, Bits(raw), some.since), now)
+        return ends
+
+    def _end_later(self, host: Key, some: m.KnownSet, now: float) -> None:
+        by_time: dict[float, int] = {}
+        if self._fates.spread:
+            for member in some.members:
+                run = pod_id(some.crowd, member, run=some.run)
+                ends_at = some.since + self._duration_s(run, None)
+                by_time[ends_at] = by_time.get(ends_at, 0) | 1 << member
+        else:
+            by_time[some.since + self._fates.duration_s] = some.members.raw
+        for ends_at, raw in by_time.items():
+            runs = ((), (some.crowd, some.run, raw))
+            heapq.heappush(self._ends, (max(ends_at, now), runs, host))
+
+    def _adopted_sets(self, host: Key) -> tuple[m.RunningSet, ...]:
+        adopted = self._adopted.get(host, {})
+        return tuple(m.RunningSet(crowd, run, Bits(raw)) for (crowd, run), raw in adopted.items())
+
+    def _adopts(self, host: Key, name: str) -> bool:
+        adopted = self._adopted.get(host)
+        parsed = parse_pod(name) if adopted else None
+        if not adopted or parsed is None:
+            return False
+        crowd, member, run = parsed
+        return bool(adopted.get((crowd, run), 0) >> member & 1)
+
+    def _release(self, host: Key, name: str) -> None:
+        """A run that was adopted runs no more."""
+        parsed = parse_pod(name)
+        assert parsed is not None
+        crowd, member, run = parsed
+        adopted = self._adopted[host]
+        adopted[crowd, run] &= ~(1 << member)
+        if not adopted[crowd, run]:
+            del adopted[crowd, run]
 
     def _due(self, now: float) -> list[Envelope]:
         by_host: dict[Key, list[m.RunEnd]] = {}
         while self._ends and self._ends[0][0] <= now:
-            _, runs, host = heapq.heappop(self._ends)
+            _, (names, (crowd, number, raw)), host = heapq.heappop(self._ends)
             running = self._running.get(host, {})
-            for run in runs:
-                if run in running:
-                    end = m.RunEnd(run, self._outcome(run, running.pop(run)))
-                    self._keep(end)
-                    by_host.setdefault(host, []).append(end)
+            ended = [(run, running.pop(run)) for run in names if run in running]
+            adopted = self._adopted.get(host, {})
+            hit = raw & adopted.get((crowd, number), 0)
+            for member in members_of(hit):
+                ended.append((pod_id(crowd, member, run=number), None))
+                self._release(host, ended[-1][0])
+            for run, spec in ended:
+                end = m.RunEnd(run, self._outcome(run, spec))
+                self._keep(end)
+                by_host.setdefault(host, []).append(end)
         ends = [
             _report(host, m.RunsEnded(tuple(ends)))
             for host, ends in by_host.items()

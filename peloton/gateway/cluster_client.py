@@ -7,6 +7,7 @@ interpret a `Refused` or an `Absent`: what these mean differs by service.
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -28,7 +29,7 @@ from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.listing import gather
 from peloton.gateway.principals import principal_of
 from peloton.gateway.texts import client_name
-from peloton.runtime.core.listing import Listed, ListViews
+from peloton.runtime.core.listing import Best, Listed, ListViews
 from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
 
 CALL_ASK_S_MAX = 15.0
@@ -39,6 +40,8 @@ ASKS_IN_FLIGHT_MAX = 8
 """Concurrent queries of one call: a listing of a large job must not fill the shards' inboxes."""
 POOLS_PER_PAGE_MAX = 500
 """Pools in one answer: about ten milliseconds of the thread that all shards of a daemon share."""
+AT_ONCE_S_MAX = 0.002
+"""How long a listing may hold up the event loop; one that takes longer runs on a thread."""
 
 Context: TypeAlias = grpc.ServicerContext
 Code = grpc.StatusCode
@@ -174,6 +177,16 @@ class ClusterClient:
             return found
 
         return gather(self.cluster, query, wait=wait)
+
+    def listing_at_once(self, query: ListViews) -> Listed | None:
+        """As `listing`, on the event loop: None where that needs other daemons or much time."""
+        best, late_s = Best(query), time.monotonic() + AT_ONCE_S_MAX
+        for shard in self.cluster.shards_of(query.kind):
+            page = self.cluster.read(shard, query)
+            if not isinstance(page, Listed) or page.after or time.monotonic() > late_s:
+                return None
+            best.add(page)
+        return best.listed()
 
     def instances(
         self, job: JobView, start: int = 0, *, context: Context, stop: int | None = None

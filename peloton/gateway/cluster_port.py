@@ -28,6 +28,9 @@ class ClusterPort(Protocol):
     ) -> Future[Any]:
         """Send a command or a query; the future has the answer."""
 
+    def read(self, key: Key, query: Query) -> Any:
+        """The answer to a query that needs no waiting; None where it has to be asked."""
+
     def shards_of(self, kind: str) -> list[Key]:
         """The shards that hold entities of a kind."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import Host
+from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.texts import client_name
@@ -35,14 +35,14 @@ def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host
 
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
     """Whether there is a host of this key."""
-    return isinstance(cluster_client.ask(host, GetHost(), context=context), Host)
+    return isinstance(cluster_client.ask(host, GetHost(), context=context), HostAnswer)
 
 
 def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
     """Remove a host. If a daemon's config still names it, that daemon's next start restores it."""
     host = key("host", sent.name)
     found = cluster_client.ask(host, GetHost(), context=context)
-    if not isinstance(found, Host) or found.removed:
+    if not isinstance(found, HostAnswer) or found.removed:
         end(context, Code.NOT_FOUND, text=f"no such host: {sent.name}")
     # The host itself checks for runs: it may grant one after any check made here.
     lost = cluster_client.ask(host, HostGone(sent.lose_runs), context=context)

@@ -74,7 +74,9 @@ class Creation:
         named = self._sent.config.respoolID.value
         key = pool_key(named)
         # Queried even if no pool is named: a cluster without a root is still starting.
-        found = self._cluster_client.pool(GetPool(key if named else ROOT), self._context)
+        found = self._cluster_client.pool(
+            GetPool(key if named else ROOT, config_only=True), self._context
+        )
         if not named:
             return "resource pool ID is null"
         if key == ROOT:

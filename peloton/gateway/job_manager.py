@@ -1,7 +1,7 @@
 """peloton.api.v0.job.JobManager: jobs.
 
-Must not hold anything of a job: each call reads it again. Calls that are not here are
-answered by `unimplemented.py`.
+Must not answer from anything older than the call: each call reads the job again. Calls that are
+not here are answered by `unimplemented.py`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,21 @@ from peloton.gateway.job_query import (
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_config_of, job_info_of, runtime_of, summary_of
 from peloton.runtime.core.listing import AMONG, Listed, ListViews, Where
-from peloton.runtime.vocabulary import Refused
+from peloton.runtime.vocabulary import Key, Refused
 
 NOT_FOUND = "job not found"
+LAST_ANSWERS_MAX, LAST_BYTES_MAX = 1024, 16 * 1024
+"""How many answers of Get are kept in their encoded form, and up to which size."""
 
 
 class JobManager:
     """The calls; one method for each, named as on the wire."""
 
+    at_once = {"Get": "get_at_once", "Query": "query_at_once"}
+
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
+        self._last: dict[Key, tuple[JobView, bytes]] = {}  # the encoded answers last given
 
     def Create(self, sent: job.CreateRequest, context: Context) -> Any:
         """A new job; see `job_create`."""
@@ -61,6 +66,23 @@ class JobManager:
                     own.ParseFromString(instance.config.raw)
         return job.GetResponse(jobInfo=info)
 
+    def get_at_once(self, sent: job.GetRequest) -> bytes | None:
+        """As `Get`, encoded, where nothing has to be waited for; else None. Only on the loop."""
+        key = known_job(sent.id.value)
+        view = self._cluster_client.cluster.read(key, GetJob()) if key is not None else None
+        if not isinstance(view, JobView) or view.spec.own_configs:
+            return None
+        last = self._last.get(view.summary.job)
+        # A job is read much more often than it changes, by everybody who waits for it.
+        if last is not None and last[0] == view:
+            return last[1]
+        data = bytes(job.GetResponse(jobInfo=job_info_of(view)).SerializeToString())
+        if len(data) <= LAST_BYTES_MAX:
+            self._last[view.summary.job] = view, data
+            if len(self._last) > LAST_ANSWERS_MAX:
+                del self._last[next(iter(self._last))]
+        return data
+
     def Query(self, sent: job.QueryRequest, context: Context) -> Any:
         """The jobs that match; see `job_query`."""
         if not sent.HasField("spec"):
@@ -82,6 +104,22 @@ class JobManager:
             pagination=pagination,
             spec=sent.spec,
         )
+
+    def query_at_once(self, sent: job.QueryRequest) -> bytes | None:
+        """As `Query`, encoded, for a listing of few summaries that are all here; else None."""
+        if not sent.summaryOnly or not sent.HasField("spec") or sent.spec.keywords:
+            return None
+        try:
+            found = self._cluster_client.listing_at_once(list_query(sent, now_s=time.time()))
+            if found is None:
+                return None
+            pages = sent.spec.pagination
+            lines, pagination = page_of_jobs(found.items, pages, matched=found.matched)
+        except BadQuery:
+            return None  # `Query` answers what is wrong
+        results = [summary_of(line) for line in lines]
+        answer = job.QueryResponse(results=results, pagination=pagination, spec=sent.spec)
+        return bytes(answer.SerializeToString())
 
     def Delete(self, sent: job.DeleteRequest, context: Context) -> Any:
         """A job that has ended vanishes."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import Host
+from peloton.actors.host.view import HostAnswer
 from peloton.actors.job.messages import JobStopped, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
@@ -200,7 +200,7 @@ class TaskManager:
         if not view.host or all(port.number for port in view.config.ports):
             return
         host = self._cluster_client.ask(Key(view.host), GetHost(), context=context)
-        run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, Host) else None
+        run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, HostAnswer) else None
         if run is not None:
             for port, number in zip(view.config.ports, run.ports, strict=False):
                 runtime.ports[port.name] = number

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import uuid
 from datetime import UTC, datetime
 
@@ -10,8 +12,12 @@ from peloton.runtime.vocabulary import Key
 
 ID_NAMESPACE = uuid.UUID("6f1f0a1e-7d0b-5b3e-9f0e-0c8d1d9b7c11")
 """Of ids that are derived; it can never change."""
+TIMES_KEPT_MAX = 8192
+"""Times whose texts are kept: the same jobs and tasks are read again and again."""
+_CANONICAL = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
+@functools.lru_cache(TIMES_KEPT_MAX)
 def rfc3339(at_s: float | None) -> str:
     """RFC 3339 in UTC with nine digits; empty where there is no time."""
     if not at_s:
@@ -40,11 +46,7 @@ def canonical(text: str) -> str | None:
 
     Two spellings of one id would be two jobs, so braces and missing dashes are no UUID here.
     """
-    try:
-        found = str(uuid.UUID(text))
-    except ValueError:
-        return None
-    return found if found == text.lower() else None
+    return text.lower() if _CANONICAL.fullmatch(text) else None
 
 
 def known_job(text: str) -> Key | None:

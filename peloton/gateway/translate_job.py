@@ -6,6 +6,7 @@ refuses, by name, fields that are not supported yet; it must not know pools or s
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from peloton.actors.job.messages import JobGoals, JobSummary, JobView
@@ -25,6 +26,8 @@ from peloton.gateway.translate_task import LATER, RAW_BYTES_MAX, BadConfig, to_c
 
 ENTITY_BYTES_MAX = 4_000_000
 """Largest size of the configs of one slice, by a generous estimate: a journal entry is limited."""
+LINES_KEPT_MAX = 1024
+"""Lines of listings that are kept: those of one page are mostly those of the page before."""
 
 WIRE_JOB_GOALS = {
     JobGoals.SUCCEEDED: job.SUCCEEDED,
@@ -174,8 +177,9 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
     )
 
 
+@functools.lru_cache(LINES_KEPT_MAX)
 def summary_of(summary: JobSummary) -> job.JobSummary:
-    """A line of a listing."""
+    """A line of a listing; shared by all callers, who must not change it."""
     found = job.JobSummary(
         id=peloton_pb2.JobID(value=client_name(summary.job)),
         name=summary.name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NewType
 
@@ -226,6 +227,7 @@ class Rest(enum.Enum):
 
 
 SETTLED, WAITING = Rest.SETTLED, Rest.WAITING
+OWN_STATE, KIND_STATES = "own state", "kind's states"  # all that an answer depends on; see `Kind`
 
 
 class Goal(Message, frozen=True, gc=False, array_like=True):
@@ -348,16 +350,14 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of actor, as registered with the runtime. Every field is pure.
 
     `absent` is the table for keys that do not exist: message class → decision without a state.
-    `phase` is how far the children of a parent are: None before anything has begun; a change of it
-    is reported at once.
+    `phase` is how far a parent's children are: None before anything has begun.
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
     since the first; `upcasters` converts from older ones: class → {older schema: step}.
     `since` has the facts and answers that earlier versions do not know: class → the feature level
     from which they may be written. Below it decisions must not produce them.
-    `schemas_since` has the levels from which schemas are written: class → {schema: level}. Below it
-    values are written in the schema before, by `downcasters`: class → {schema: step}. There
-    decisions must produce nothing that the older schema cannot hold.
+    `schemas_since` has the levels from which schemas are written: class → {schema: level}. Below,
+    `downcasters` write the schema before, which must be able to hold all: class → {schema: step}.
     """
 
     name: str
@@ -378,16 +378,17 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     index: Callable[[], Any] | None = None
     report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
     report_interval_s: float = 0.0
-    phase: Callable[[Any, Any], Any] = (
-        no_phase  # of (state, index): its changes are reported at once
-    )
+    phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): changes reported at once
     inspect: Mapping[type, Callable[..., Any]] = {}
+    depends: Callable[[Any], str] | None = None  # of a query: OWN_STATE, KIND_STATES, "" (more)
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
     view: Callable[[Key, Any], Any] | None = None  # the summary of an entity for listings
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
     fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup
-    keep: int = 0  # ended entities that stay in memory before the oldest is evicted
+    keep: int = 0  # ended entities that stay in memory before the oldest is evicted,
+    keep_bytes: float = math.inf  # their bytes as encoded,
+    keep_s: float = math.inf  # and how long; whichever bound is reached first
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
     crowd: CrowdKind | None = None
     schema: int = 1

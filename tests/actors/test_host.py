@@ -118,11 +118,16 @@ def test_a_run_of_a_real_job_gets_the_ids_of_its_parts() -> None:
     assert environment["PELOTON_TASK_ID"] == f"{job}-12"
 
 
-def test_the_name_of_a_run_is_in_memory_once() -> None:
-    """A hundred bytes a run: the order to the backend and the ledger share them."""
-    turn = receive(up(), m.Launch(1, SPEC), 0, 1)
-    ordered = {id(run.run) for run in orders(turn)[0].runs}  # type: ignore[attr-defined]
-    assert ordered == {id(name) for name in turn.state.runs}
+def test_runs_that_are_alike_are_one_record_in_the_ledger() -> None:
+    """A hundred bytes a run, and as many in each checkpoint, if each had its own."""
+    host = receive(up(), m.Launch(1, SPEC), 0, 1).state
+    (some,) = [some for _, some in host.runs.sets()]
+    assert [*some.members] == [0, 1] and [*host.runs] == [pod(0), pod(1)]
+    host = receive(host, m.RunsStarted((pod(1),))).state
+    phases = [(some.phase, [*some.members]) for _, some in host.runs.sets()]
+    assert phases == [(RunPhase.ACCEPTED, [0]), (RunPhase.STARTED, [1])]
+    host = receive(host, m.RunsStarted((pod(0),))).state
+    assert [[*some.members] for _, some in host.runs.sets()] == [[0, 1]]
 
 
 @pytest.mark.parametrize(

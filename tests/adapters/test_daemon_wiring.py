@@ -25,10 +25,10 @@ from peloton.assembly import Daemon, ExternalServices
 from peloton.failures import CannotStart, ClusterFailed
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import Sizes
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
 from peloton.settings import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from bench import journal
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.ports import Answer, Committed, Work
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from tests.servers import cassandra
 
 SHARDS, FACTS, ROUNDS, PAIRS = [1, 3], [1, 10], 2, 2

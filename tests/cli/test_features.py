@@ -13,8 +13,6 @@ from kazoo.client import KazooClient
 
 from peloton.features import check_cluster, raise_level, read_cluster
 from peloton.runtime.adapters.fenced_rows import FencedRows, read_record
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.adapters.zookeeper_nodes import (
     ClusterMark,
     ClusterNodes,
@@ -22,6 +20,8 @@ from peloton.runtime.adapters.zookeeper_nodes import (
     member_bytes,
 )
 from peloton.runtime.ports import JournalRefused, MemberNode
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.settings import DaemonSettings, parse
 from tests.cli.terminal import typed
 from tests.servers import zookeeper

@@ -15,11 +15,11 @@ import msgspec
 
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.simulation.cells import Partition
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import SimulatedStore
 from tests.servers import keyspaces

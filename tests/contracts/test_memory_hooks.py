@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peloton.runtime.adapters.memory import AnswerLost, MemoryJournal, MemoryStore, StoreCall
 from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,
@@ -24,6 +23,12 @@ from peloton.runtime.ports import (
     Unclear,
     Unreachable,
     Work,
+)
+from peloton.runtime.simulation.memory_journal import (
+    AnswerLost,
+    MemoryJournal,
+    MemoryStore,
+    StoreCall,
 )
 
 SHARD = ShardId("g", 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core.statements import Advance, Statement, StatementFailed, StatementReply
 from peloton.runtime.ports import Claimed, Committed, Fenced, Frame, ShardId, Unclear, Work
+from peloton.runtime.simulation.memory_rows import MemoryRows
 
 SHARDS = [ShardId("g", number) for number in range(3)]
 

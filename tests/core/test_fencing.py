@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import pytest
 
-from peloton.runtime.adapters import memory_rows
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import chain, fencing, register
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
@@ -54,6 +52,8 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
+from peloton.runtime.simulation import memory_rows
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.core.outside import Story, Wrong
 
 SHARD = ShardId("g", 0)

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import chain, journal_dump, journal_reading
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.digest import digest
@@ -21,6 +20,7 @@ from peloton.runtime.core.journal_reading import Contents, read_shard
 from peloton.runtime.core.shard import Ready
 from peloton.runtime.core.statements import ReadSegment, Statement, StatementReply
 from peloton.runtime.ports import Claimed, Committed, Floor, Frame, ShardId, Unreachable, Work
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.runtime.adapters.memory import MemoryJournal, StoreCall
+from peloton.runtime.simulation.memory_journal import MemoryJournal, StoreCall
 from peloton.runtime.vocabulary import Unavailable
 from tests.toy import messages as w
 from tests.toy.kinds import panel

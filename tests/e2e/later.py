@@ -56,14 +56,14 @@ CHANGES = (
     # A host counts what it ever accepted.
     (
         "actors/host/state.py",
-        "    removed: bool = False  # not part",
-        "    removed: bool = False\n    accepted: int = 0  # not part",
+        '    keeper_at: str = ""  # its folder',
+        '    keeper_at: str = ""\n    accepted: int = 0  # its folder',
     ),
     (
         "actors/host/state.py",
-        "    need = fact.spec.resources\n    with",
-        "    need = fact.spec.resources\n"
-        "    host = replace(host, accepted=host.accepted + len(fact.members))\n    with",
+        "    need, runs = fact.spec.resources, host.runs\n",
+        "    need, runs = fact.spec.resources, host.runs\n"
+        "    host = replace(host, accepted=host.accepted + len(fact.members))\n",
     ),
     # Inventories mark what they tell placers.
     (

@@ -12,7 +12,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway import job_create
+from peloton.gateway import cluster_client, job_create
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 
@@ -214,3 +214,29 @@ def test_a_query_without_a_spec_is_empty_and_one_with_records_has_configs(
     assert found.records[0].config.defaultConfig == request.config.defaultConfig
     assert not found.records[0].config.instanceConfig
     assert found.results[0].owner == found.results[0].owningTeam == "team"
+
+
+def test_a_listing_at_once_is_the_listing(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [deployment.create(deployment.request(name="at once")) for _ in range(3)]
+    for job_id in ids:
+        deployment.ended(job_id)
+    sent = job.QueryRequest(summaryOnly=True, spec=job.QuerySpec(name="at once"))
+    at_once = deployment.jobs.Query(sent)
+    assert {line.id.value for line in at_once.results} == {*ids}
+    monkeypatch.setattr(cluster_client, "AT_ONCE_S_MAX", -1.0)
+    assert deployment.jobs.Query(sent) == at_once, "one that takes too long runs on a thread"
+    bad = job.QueryRequest(summaryOnly=True, spec=job.QuerySpec())
+    bad.spec.pagination.orderBy.add().property.value = "shoes"
+    assert deployment.jobs.Query(bad).error.err.message
+
+
+def test_a_get_shows_a_job_as_soon_as_it_is_created_and_stopped(deployment: Deployment) -> None:
+    for _ in range(20):
+        job_id = deployment.create(deployment.request())
+        version = deployment.job(job_id).runtime.desiredStateVersion
+        deployment.tasks.Stop(task.StopRequest(jobId=named(job_id)))
+        info = deployment.job(job_id)
+        assert info.runtime.goalState == job.KILLED
+        assert info.runtime.desiredStateVersion == version + 1

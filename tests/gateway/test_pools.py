@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.messages import ROOT, ListPools, PoolConfig, PoolView, pool_key
+from peloton.actors.respool.messages import (
+    ROOT,
+    GetPool,
+    ListPools,
+    PoolConfig,
+    PoolView,
+    pool_key,
+)
 from peloton.actors.respool.queries import list_pools
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
@@ -229,3 +236,55 @@ def test_children_are_shown_when_they_are_wanted(deployment: Deployment) -> None
         child.value for child in root.poolinfo.children
     ]
     assert root.childPools and not get(deployment, "root").childPools
+
+
+# ---- what a create needs of its pool ----
+
+
+def changed(deployment: Deployment, pool_id: str, config: respool.ResourcePoolConfig) -> None:
+    sent = respool.UpdateRequest(id={"value": pool_id}, config=config)
+    assert not deployment.pools.UpdateResourcePool(sent).HasField("error")
+
+
+def refusal(deployment: Deployment, pool_id: str) -> str:
+    """Why a job in this pool is refused; empty if it is created."""
+    request = deployment.request(respoolID={"value": pool_id})
+    return str(deployment.jobs.Create(request).error.invalidConfig.message)
+
+
+def kept(deployment: Deployment, pool_id: str) -> Any:
+    """What a create reads of its pool without a turn of the pools' shard."""
+    query = GetPool(pool_key(pool_id), config_only=True)
+    return deployment.region.read(ROOT, query)
+
+
+def test_a_second_create_asks_no_pool(deployment: Deployment) -> None:
+    pool = deployment.make_pool("kept")
+    assert not refusal(deployment, pool)
+    before = kept(deployment, pool)
+    assert [view.path for view in before] == ["/kept", "/"]
+    deployment.ended(deployment.create(deployment.request(respoolID={"value": pool})))
+    assert kept(deployment, pool) is before, "jobs come and go, the config is the same"
+
+
+def test_a_create_sees_every_change_that_was_acknowledged(deployment: Deployment) -> None:
+    pool = deployment.make_pool("narrow")
+    assert not refusal(deployment, pool)
+    changed(deployment, pool, pool_config("narrow", cpu=0.01))
+    assert "the limit of pool /narrow is 0.01" in refusal(deployment, pool)
+    changed(deployment, pool, pool_config("narrow", cpu=4.0))
+    assert not refusal(deployment, pool)
+    below = respool.CreateRequest(config=pool_config("below", pool, cpu=1.0))
+    # Refused until the jobs above have ended.
+    deployment.until(lambda: not deployment.pools.CreateResourcePool(below).HasField("error"))
+    assert refusal(deployment, pool) == "cannot submit jobs to a non leaf resource pool"
+
+
+def test_a_create_sees_a_deletion_that_was_acknowledged(deployment: Deployment) -> None:
+    pool = deployment.make_pool("brief")
+    sent = deployment.request(respoolID={"value": pool})
+    deployment.ended(deployment.create(sent))
+    assert kept(deployment, pool) is not None
+    gone = respool.DeleteRequest(path={"value": "/brief"})
+    deployment.until(lambda: not deployment.pools.DeleteResourcePool(gone).HasField("error"))
+    assert refusal(deployment, pool) == "resource pool not found"

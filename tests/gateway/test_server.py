@@ -99,6 +99,9 @@ class Silent:
             future.set_result(self.answer)
         return future
 
+    def read(self, *_: Any) -> None:
+        return None
+
     def condition(self) -> Condition:
         return Condition(True, False, (NotReadyReason("cluster", "silent"),))
 

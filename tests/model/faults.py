@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from peloton.runtime.adapters import memory_rows
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import chain, fencing, register
 from peloton.runtime.core.fencing import ProtocolCoroutine
 from peloton.runtime.core.register import Hold, RoundPlan
@@ -33,6 +31,8 @@ from peloton.runtime.core.statements import (
     StatementReply,
 )
 from peloton.runtime.ports import Committed, Damaged, Fenced, JournalBroken, ShardId, Unclear
+from peloton.runtime.simulation import memory_rows
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.model.protocol import Bounds
 
 COMMIT, DECIDE, WRITE_PARTS = fencing.commit, fencing._decide, fencing._write_parts

@@ -1,7 +1,7 @@
 """The fencing protocol as a model: few owners, one store, every order of what may happen.
 
 **The owners are the real code.** `core/fencing.py`, `core/register.py` and `core/chain.py` decide
-what is said and what an answer means, `adapters/memory_rows.py` what it does to the store; the
+what is said and what an answer means, `simulation/memory_rows.py` what it does to the store; the
 model has only the order, the fates and the promises. A second description of the protocol would
 be proven right while the code goes wrong. It costs little: owners, stores, statements and
 stories are interned and each step of one of them is worked out once, so a move of the model is
@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from peloton.runtime.adapters import memory_rows
 from peloton.runtime.core import fencing
 from peloton.runtime.core.statements import FrameRow, PartRow, RowsFound, Statement, StatementFailed
 from peloton.runtime.ports import Damaged, EndedRow, JournalBroken, Unclear
+from peloton.runtime.simulation import memory_rows
 from tests.model.owners import Ended, Heard, Node, Rest, may, resume
 from tests.model.promises import Story, Wrong, landed, told, whole
 from tests.model.search import Move, State

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core.statements import CreateRegister, RegisterRow, Statement, StatementReply
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.model.owners import SHARD
 
 Table = tuple[tuple[Any, tuple[tuple[Any, Any], ...]], ...]

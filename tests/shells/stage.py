@@ -10,7 +10,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.sharding import Sharding
@@ -20,6 +19,7 @@ from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import WAKE, ClaimTaken, Load, Loaded, Mail, send
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.vocabulary import Key, Message, key, kind_of

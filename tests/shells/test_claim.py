@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.shells.root import Root, RootShell, assemble
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import Closed, Disown, Drop, Opened, Own, ShardLost, send
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import key

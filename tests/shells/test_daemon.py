@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.root import Root, start
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.vocabulary import key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES, panel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from peloton.runtime.adapters.memory import AnswerLost, MemoryJournal, MemoryStore, StoreCall
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.ports import (
     Answer,
@@ -33,6 +32,12 @@ from peloton.runtime.shells.shell_messages import (
     ShellFailed,
     WorkDone,
     send,
+)
+from peloton.runtime.simulation.memory_journal import (
+    AnswerLost,
+    MemoryJournal,
+    MemoryStore,
+    StoreCall,
 )
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import key

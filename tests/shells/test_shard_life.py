@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from peloton.runtime.adapters.memory import AnswerLost, MemoryJournal, StoreCall
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Unclear, Work
@@ -28,6 +27,7 @@ from peloton.runtime.shells.shell_messages import (
     ShardLost,
     WorkDone,
 )
+from peloton.runtime.simulation.memory_journal import AnswerLost, MemoryJournal, StoreCall
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
 from tests.shells.stage import NOTE, Desk, Stage

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK, ZOOKEEPER, ranges, why_unowned
 from peloton.runtime.core.sharding import Sharding
@@ -19,6 +18,7 @@ from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.root import start
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.status import REPORT_AGAIN_S, Status
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS

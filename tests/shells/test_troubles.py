@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from peloton.runtime.adapters.memory import MemoryJournal, MemoryStore
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.inspection import RedriveDone
@@ -19,6 +18,7 @@ from peloton.runtime.core.records import MessageDeadLettered
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.vocabulary import DeadLettered, Kind, ShardDamaged, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES

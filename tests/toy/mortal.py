@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
-from peloton.runtime.adapters.memory import AnswerLost, MemoryJournal, MemoryStore, StoreCall
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -20,6 +19,12 @@ from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
+from peloton.runtime.simulation.memory_journal import (
+    AnswerLost,
+    MemoryJournal,
+    MemoryStore,
+    StoreCall,
+)
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Kind
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from peloton.runtime.vocabulary import (
+    OWN_STATE,
     SETTLED,
     At,
     Decision,
@@ -70,6 +71,7 @@ NOTE = Kind(
     partition=rest,
     ended=lambda note, index: note.closed,
     inspect={w.Show: lambda note, query, at: w.Total(note.total)},
+    depends=lambda query: OWN_STATE,
     view=lambda name, state: (name, state.total),
     lookup=frozenset({w.Add, w.Close, w.Forget}),
 )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.adapters.memory import MemoryJournal, StoreCall
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.population import Population
@@ -16,6 +15,7 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.memory_journal import MemoryJournal, StoreCall
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable, key
 from tests.toy import messages as w

@@ -28,7 +28,6 @@ from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
-from peloton.runtime.adapters import memory_rows
 from peloton.runtime.core.envelope import Stamp
 from peloton.runtime.core.parcels import Received
 from peloton.runtime.core.population import Population
@@ -39,6 +38,7 @@ from peloton.runtime.core.wire import FRAMES, Parcel
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import resolve
+from peloton.runtime.simulation import memory_rows
 from peloton.runtime.vocabulary import Decision
 
 SEEDS_MAX = 150
@@ -160,7 +160,7 @@ PLANTED: dict[str, Planted] = {
     "nothing is sent again": Planted(Shard, "_resend_due", _nothing),
     "deadlines are lost": Planted(Shard, "_deliver_due", _nothing),
     "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: [], seed=1),
-    "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=7),
+    "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=8),
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
     "tasks send nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts send nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),

@@ -169,6 +169,7 @@ def in_register(**change: Any) -> Callable[[SimulatedCluster], None]:
         shard, row = next((s, r) for s, r in registers.items() if r.last_position > 2)
         said = {name: do(getattr(row, name)) for name, do in change.items()}
         registers[shard] = replace(row, **said)
+        cluster.world.store.uses += 1  # registers change in a use of the store only
 
     return plant
 

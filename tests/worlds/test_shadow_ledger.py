@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import LedgerRun, RunPhase
+from peloton.actors.host.ledger import LedgerRun, RunPhase, ledger_of
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
@@ -281,8 +281,7 @@ def _kept_run(view: Shown) -> None:
     view.machines.running = {
         run: process for run, process in view.machines.running.items() if process.host != HOST
     }
-    runs = immutables.Map({f"{JOB}-0-1": ended})
-    view.cells("host")[HOST] = replace(host, runs=runs, used=Resources())
+    view.cells("host")[HOST] = replace(host, runs=ledger_of([ended]), used=Resources())
 
 
 def _fits(view: Shown) -> None:

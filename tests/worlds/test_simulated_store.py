@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from peloton.runtime.adapters import memory_rows
-from peloton.runtime.adapters.memory_rows import MemoryRows
 from peloton.runtime.core import fencing
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
@@ -39,8 +37,9 @@ from peloton.runtime.core.statements import (
     WriteStored,
 )
 from peloton.runtime.ports import Committed, Damaged, Fenced, JournalBroken, JournalRefused
-from peloton.runtime.simulation import cells
+from peloton.runtime.simulation import cells, memory_rows
 from peloton.runtime.simulation.cells import PlainRow, RowKey
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import FAULT_KINDS, Level, SimulatedStore, StoreFaults
 from tests.core import test_fencing

@@ -21,13 +21,12 @@ from peloton.actors.host.configuring import (
     new_host_appeared,
 )
 from peloton.actors.host.ledger import (
-    LedgerRun,
     RunEvent,
     RunPhase,
+    RunSet,
     RunStep,
-    bits,
+    names_of,
     pick_ports,
-    pods,
     step,
 )
 from peloton.actors.host.reports import (
@@ -50,15 +49,12 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     """Launch runs: known ones are answered from the ledger, new ones take what is free."""
     assert at.members is not None and at.sender is not None
     sends: list[Send] = []
-    new = []
-    for member, pod in pods(at.sender, at.members, run=message.run):
-        run = host.runs.get(pod)
-        do = step(run, RunEvent.LAUNCH)
-        if do == RunStep.GRANT:
-            new.append(member)
-        elif run is not None and do == RunStep.ANSWER:
-            sends.append(run_reply(run))
-    fresh = Bits.of(*new)
+    fresh = at.members
+    for some in host.runs.of(at.sender, message.run):
+        hit = some.members & at.members
+        if hit and step(some, RunEvent.LAUNCH) == RunStep.ANSWER:
+            sends.append(run_reply(at.sender, some, members=hit))
+            fresh -= hit
     if not fresh:
         return Decision(sends=tuple(sends))
     facts, more, because = _grant(host, message, at=at, members=fresh)
@@ -100,7 +96,7 @@ def _grant(
 def _with_ports(
     host: Host, spec: m.RunSpec, *, members: Bits
 ) -> tuple[Bits, tuple[tuple[int, ...], ...]]:
-    taken = {port for run in host.runs.values() for port in run.ports}
+    taken = {port for _, some in host.runs.sets() for port in some.ports}
     granted, ports = [], []
     for member in members:
         picked = pick_ports(spec.ports, taken, span=host.ports)
@@ -114,28 +110,30 @@ def _starts(
     crowd: Key, members: Bits, *, run: int, spec: m.RunSpec, ports: tuple[tuple[int, ...], ...]
 ) -> tuple[m.StartRun, ...]:
     return tuple(
-        m.StartRun(pod, spec, ports[at] if ports else ())
-        for at, (_, pod) in enumerate(pods(crowd, members, run=run))
+        m.StartRun(name, spec, ports[at] if ports else ())
+        for at, name in enumerate(names_of(crowd, members.raw, run=run))
     )
 
 
 def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     """End runs, whatever their phase; a run that is not in the ledger is answered `RunGone`."""
     assert at.members is not None and at.sender is not None
-    unknown, sends, orders, stops = [], [], [], []
-    for member, pod in pods(at.sender, at.members, run=message.run):
-        run = host.runs.get(pod)
-        do = step(run, RunEvent.KILL)
-        if do == RunStep.ANSWER_GONE:
-            unknown.append(member)
-        elif run is not None and do == RunStep.ANSWER:
-            sends.append(run_reply(run))
+    unknown, sends = at.members, []
+    stops: list[str] = []
+    orders: list[str] = []
+    for some in host.runs.of(at.sender, message.run):
+        hit, do = some.members & at.members, step(some, RunEvent.KILL)
+        if not hit:
+            continue
+        unknown -= hit
+        names = names_of(at.sender, hit.raw, run=message.run)
+        if do == RunStep.ANSWER:
+            sends.append(run_reply(at.sender, some, members=hit))
         elif do in (RunStep.KILL, RunStep.KILL_AGAIN):
-            stops.append(pod)
-            if do == RunStep.KILL:
-                orders.append(pod)
+            stops += names
+            orders += names if do == RunStep.KILL else []
     if unknown:
-        sends.append(Send(SENDER, t.RunGone(message.run), Bits.of(*unknown)))
+        sends.append(Send(SENDER, t.RunGone(message.run), unknown))
     if stops:
         order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s)
         sends.append(Send(host.backend, order))
@@ -146,23 +144,23 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
 def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
     """The tasks have journaled the end or refusal of these runs, which are then forgotten."""
     assert at.members is not None and at.sender is not None
-    finished = []
-    for _, pod in pods(at.sender, at.members, run=message.run):
-        run = host.runs.get(pod)
-        if run is not None and step(run, RunEvent.SEEN) == RunStep.FORGET:
-            finished.append(run)
+    finished = Bits()
+    for some in host.runs.of(at.sender, message.run):
+        if step(some, RunEvent.SEEN) == RunStep.FORGET:
+            finished |= some.members & at.members
     if len(finished) > 1:
-        return Decision(facts=(f.SetForgotten(at.sender, bits(finished), message.run),))
-    return Decision(facts=(f.RunsForgotten((finished[0].pod,)),)) if finished else Decision()
+        return Decision(facts=(f.SetForgotten(at.sender, finished, message.run),))
+    names = names_of(at.sender, finished.raw, run=message.run)
+    return Decision(facts=(f.RunsForgotten(tuple(names)),)) if names else Decision()
 
 
-def run_reply(run: LedgerRun) -> Send:
-    """The answer to a task about a run in the ledger."""
-    return Send(run.crowd, phase_message(run), bits([run]))
+def run_reply(crowd: Key, some: RunSet, *, members: Bits) -> Send:
+    """The answer to tasks about their runs in the ledger, which are some of a set."""
+    return Send(crowd, phase_message(some), members)
 
 
-def phase_message(run: LedgerRun) -> Message:
-    """The message that reports a run's phase."""
+def phase_message(run: RunSet) -> Message:
+    """The message that reports the phase of runs."""
     if run.phase == RunPhase.ENDED:
         assert run.outcome is not None
         return t.Ended(run.run, run.outcome, run.ended_at)
@@ -173,12 +171,11 @@ def phase_message(run: LedgerRun) -> Message:
 
 def owed(host: Host) -> tuple[Send, ...]:
     """Ends and refusals, which are sent until the tasks have seen them."""
-    finished = [
-        host.runs[pod]
-        for pod in sorted(host.runs)
-        if host.runs[pod].phase in (RunPhase.ENDED, RunPhase.REFUSED)
-    ]
-    return tuple(run_reply(run) for run in finished)
+    return tuple(
+        run_reply(crowd, some, members=some.members)
+        for crowd, some in host.runs.sets()
+        if some.phase in (RunPhase.ENDED, RunPhase.REFUSED)
+    )
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {

@@ -9,12 +9,13 @@ import zlib
 from collections.abc import Callable
 
 from peloton.actors.host import messages as m
+from peloton.actors.host import view
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import FACTS
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.actors.host.state import EVOLVE, Host
-from peloton.runtime.vocabulary import At, Key, Kind
+from peloton.runtime.vocabulary import Key, Kind
 
 
 def _partition(key: Key) -> str:
@@ -23,11 +24,6 @@ def _partition(key: Key) -> str:
 
 def _parent(shards: int) -> Callable[[Key, object], Key]:
     return lambda key, state: inventory_key(zlib.crc32(_partition(key).encode()) % shards)
-
-
-def get_host(host: Host, query: m.GetHost, at: At) -> Host:
-    """The host as it is."""
-    return host
 
 
 def kind(shards: int) -> Kind:
@@ -47,7 +43,11 @@ def kind(shards: int) -> Kind:
         owed=owed,
         recall_s=recall_s,
         parent=_parent(shards),
-        inspect={m.GetHost: get_host},
+        inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
-        answers={501: Host},
+        answers={501: view.HostAnswer},
+        schema=2,
+        upcasters={Host: {1: view.upcast}},
+        schemas_since={Host: {2: m.LEVEL_SETS}},
+        downcasters={Host: {2: view.downcast}},
     )

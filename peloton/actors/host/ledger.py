@@ -1,5 +1,8 @@
 """The ledger of a host: its runs, their phases, and what they hold.
 
+Alike runs of one crowd are one record with a set of members (`RunSet`), so that a thousand of them
+cost what one does; the names of runs are derived where somebody needs them.
+
 `RUN_TABLE` has the step a host takes in each phase of a run for each event. This module must not
 send: `decide` and `reports` take the steps. A run stays in the ledger until its task has seen its
 end, though its resources are free from the end on.
@@ -8,13 +11,18 @@ end, though its resources are free from the end on.
 from __future__ import annotations
 
 import enum
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import immutables
+import msgspec
 
 from peloton.actors.host.messages import Port, RunSpec
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import RunOutcome, pod_id
-from peloton.runtime.vocabulary import Bits, Key, Value
+from peloton.actors.task.messages import RunOutcome, parse_pod, pod_id
+from peloton.runtime.vocabulary import Bits, Key, Value, members_of
+
+replace = msgspec.structs.replace
 
 
 class RunPhase(enum.IntEnum):
@@ -133,19 +141,188 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
         return pod_id(self.crowd, self.member, run=self.run)
 
 
-def step(run: LedgerRun | None, event: RunEvent) -> RunStep:
-    """The step for an event of a run of the ledger, or of an unknown run (None)."""
-    return RUN_TABLE[None if run is None else run.phase][event]
+class RunSet(Value, frozen=True, gc=False, array_like=True):
+    """Runs of one crowd that differ in nothing but their member; the fields of `LedgerRun`."""
+
+    members: Bits
+    run: int
+    phase: RunPhase
+    resources: Resources
+    spec: RunSpec | None = None
+    ports: tuple[int, ...] = ()
+    outcome: RunOutcome | None = None
+    reason: str = ""
+    since: float = 0.0
+    ended_at: float | None = None
 
 
-@functools.lru_cache(maxsize=4)
-def pods(crowd: Key, members: Bits, *, run: int) -> tuple[tuple[int, str], ...]:
-    """Members with the names of their run.
+class Found(NamedTuple):
+    """A run of the ledger by its name: the set it belongs to, and where in it."""
 
-    A launch needs the names three times: to look them up, for the orders, and for the ledger.
-    The cache makes all three share the strings, so that a run's name is in memory once.
+    crowd: Key
+    member: int
+    of: RunSet
+
+
+NO_SETS: tuple[RunSet, ...] = ()
+
+
+class Ledger(Value, frozen=True, gc=False, array_like=True):
+    """The runs of a host: sets of alike runs, by crowd.
+
+    As a mapping it is one from the name of a run to a `LedgerRun`, which is made on demand. Equal
+    ledgers have equal sets, whatever happened in which order (`_merged`).
     """
-    return tuple((member, pod_id(crowd, member, run=run)) for member in members)
+
+    grouped: immutables.Map[Key, tuple[RunSet, ...]] = immutables.Map()
+
+    def of(self, crowd: Key, run: int) -> list[RunSet]:
+        """The sets of this run of members of a crowd."""
+        return [each for each in self.grouped.get(crowd, NO_SETS) if each.run == run]
+
+    def sets(self) -> Iterator[tuple[Key, RunSet]]:
+        """Every set with its crowd, in an order that is the same in every process."""
+        for crowd in sorted(self.grouped):
+            for each in self.grouped[crowd]:
+                yield crowd, each
+
+    def find(self, pod: str) -> Found | None:
+        """The run of this name."""
+        parsed = parse_pod(pod)
+        if parsed is None:
+            return None
+        crowd, member, run = parsed
+        for each in self.grouped.get(crowd, NO_SETS):
+            if each.run == run and each.members.raw >> member & 1:
+                return Found(crowd, member, each)
+        return None
+
+    def get(self, pod: str) -> LedgerRun | None:
+        """The run of this name, or None."""
+        found = self.find(pod)
+        return None if found is None else one_run(found.crowd, found.member, of=found.of)
+
+    def put(self, crowd: Key, new: RunSet) -> Ledger:
+        """With these runs; those of the same members and number are replaced."""
+        raw = new.members.raw
+        kept = [
+            _less(each, raw) if each.run == new.run else each
+            for each in self.grouped.get(crowd, NO_SETS)
+        ]
+        return self._with(crowd, [*kept, new])
+
+    def change(
+        self, crowd: Key, members: Bits, *, run: int, to: Callable[[RunSet], RunSet | None]
+    ) -> Ledger:
+        """With these runs changed, set by set; None removes them. KeyError if one is missing."""
+        raw, after = members.raw, []
+        for each in self.grouped.get(crowd, NO_SETS):
+            hit = each.members.raw & raw if each.run == run else 0
+            if not hit:
+                after.append(each)
+                continue
+            raw &= ~hit
+            after.append(_less(each, hit))
+            changed = to(replace(each, members=Bits(hit)))
+            if changed is not None:
+                after.append(changed)
+        if raw:
+            raise KeyError(pod_id(crowd, Bits(raw).lowest(1).raw.bit_length() - 1, run=run))
+        return self._with(crowd, after)
+
+    def _with(self, crowd: Key, sets: list[RunSet]) -> Ledger:
+        merged = _merged(sets)
+        if merged:
+            return Ledger(self.grouped.set(crowd, merged))
+        return Ledger(self.grouped.delete(crowd)) if crowd in self.grouped else self
+
+    def __getitem__(self, pod: str) -> LedgerRun:
+        found = self.get(pod)
+        if found is None:
+            raise KeyError(pod)
+        return found
+
+    def __contains__(self, pod: str) -> bool:
+        return self.find(pod) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        for crowd, each in self.sets():
+            for member in each.members:
+                yield pod_id(crowd, member, run=each.run)
+
+    def __len__(self) -> int:
+        return sum(len(each.members) for _, each in self.sets())
+
+    def __bool__(self) -> bool:
+        return len(self.grouped) > 0
+
+    def values(self) -> Iterator[LedgerRun]:
+        """Every run."""
+        for crowd, each in self.sets():
+            for member in each.members:
+                yield one_run(crowd, member, of=each)
+
+    def items(self) -> Iterator[tuple[str, LedgerRun]]:
+        """Every run with its name."""
+        for run in self.values():
+            yield run.pod, run
+
+
+def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
+    """One run of a set."""
+    return LedgerRun(
+        crowd,
+        member,
+        of.run,
+        of.phase,
+        of.resources,
+        of.spec,
+        of.ports,
+        of.outcome,
+        of.reason,
+        of.since,
+        of.ended_at,
+    )
+
+
+def ledger_of(runs: Iterable[LedgerRun]) -> Ledger:
+    """A ledger of these runs."""
+    ledger = Ledger()
+    for run in runs:
+        _, _, *alike = msgspec.structs.astuple(run)
+        ledger = ledger.put(run.crowd, RunSet(Bits.of(run.member), *alike))
+    return ledger
+
+
+def _less(of: RunSet, raw: int) -> RunSet:
+    left = of.members.raw & ~raw
+    return of if left == of.members.raw else replace(of, members=Bits(left))
+
+
+def _merged(sets: list[RunSet]) -> tuple[RunSet, ...]:
+    """Without empty sets, equal ones joined, ordered by run number and lowest member."""
+    sets = [each for each in sets if each.members]
+    if len(sets) > 1:
+        joined: dict[RunSet, int] = {}
+        for each in sets:
+            alike = replace(each, members=_NOBODY)
+            joined[alike] = joined.get(alike, 0) | each.members.raw
+        if len(joined) < len(sets):
+            sets = [replace(alike, members=Bits(raw)) for alike, raw in joined.items()]
+        sets.sort(key=_order)
+    return tuple(sets)
+
+
+_NOBODY = Bits()
+
+
+def _order(of: RunSet) -> tuple[int, int]:
+    return of.run, of.members.raw & -of.members.raw
+
+
+def step(run: LedgerRun | RunSet | None, event: RunEvent) -> RunStep:
+    """The step for an event of runs of the ledger, or of unknown ones (None)."""
+    return RUN_TABLE[None if run is None else run.phase][event]
 
 
 def pick_ports(
@@ -167,14 +344,24 @@ def pick_ports(
     return picked
 
 
-def by_crowd(runs: Iterable[LedgerRun]) -> list[tuple[Key, int, list[LedgerRun]]]:
-    """Runs grouped by (crowd, run number), in order of their first."""
-    groups: dict[tuple[Key, int], list[LedgerRun]] = {}
-    for run in runs:
-        groups.setdefault((run.crowd, run.run), []).append(run)
-    return [(crowd, number, found) for (crowd, number), found in groups.items()]
+NamedRuns = dict[tuple[Key, int], int]
+"""Members as bits, by crowd and run number."""
 
 
-def bits(runs: Iterable[LedgerRun]) -> Bits:
-    """The members to which these runs belong."""
-    return Bits.of(*(run.member for run in runs))
+def by_crowd(names: Iterable[str]) -> tuple[NamedRuns, list[str]]:
+    """Names of runs as sets, in order of their first; and those that are no run's of a task."""
+    groups: NamedRuns = {}
+    strange: list[str] = []
+    for pod in names:
+        parsed = parse_pod(pod)
+        if parsed is None:
+            strange.append(pod)
+            continue
+        crowd, member, run = parsed
+        groups[crowd, run] = groups.get((crowd, run), 0) | 1 << member
+    return groups, strange
+
+
+def names_of(crowd: Key, raw: int, *, run: int) -> list[str]:
+    """The names of this run of the members in `raw`."""
+    return [pod_id(crowd, member, run=run) for member in members_of(raw)]

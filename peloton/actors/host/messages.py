@@ -14,11 +14,14 @@ from typing import ClassVar
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
-from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value
+from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
 
 PORTS_DEFAULT = (31000, 32000)
 """First, and one past the last, of the ports that a host picks from."""
 UNREACHABLE_TIMEOUT_S = 60.0
+
+LEVEL_SETS = 1
+"""The feature level from which runs are stored, and listed, as sets of members."""
 
 # Code of a refusal.
 HOLDS_RUNS = "HOLDS_RUNS"
@@ -154,6 +157,14 @@ class RunsEnded(Message, frozen=True, gc=False, array_like=True):
     ends: tuple[RunEnd, ...]
 
 
+class RunningSet(Value, frozen=True, gc=False, array_like=True):
+    """The same run of these members of a crowd."""
+
+    crowd: Key
+    run: int
+    members: Bits
+
+
 class RunsListed(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: all runs that the backend knows, with the ends of those that ended.
 
@@ -161,6 +172,7 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     where the host has not requested it.
     `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
     empty where a backend has no keeper, or does not know its identity.
+    `sets` are more runs that are running: only in an answer to a request that has sets.
     """
 
     running: tuple[str, ...]
@@ -168,6 +180,7 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     asked_at: float = math.inf
     keeper: str = ""
     keeper_at: str = ""
+    sets: tuple[RunningSet, ...] = ()
 
 
 # ---- to the backend ----
@@ -235,13 +248,26 @@ class KnownRun(Value, frozen=True, gc=False, array_like=True):
     since: float
 
 
+class KnownSet(Value, frozen=True, gc=False, array_like=True):
+    """As `KnownRun`, for the same run of many members of a crowd."""
+
+    crowd: Key
+    run: int
+    members: Bits
+    since: float
+
+
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: list your runs. `known` are those that run according to the ledger."""
+    """Host to backend: list your runs. `known` are those that run according to the ledger.
+
+    From feature level `LEVEL_SETS` on they are in `sets` instead; the answer may then have sets.
+    """
 
     host: Key
     epoch: int
     known: tuple[KnownRun, ...] = ()
     asked_at: float = math.inf
+    sets: tuple[KnownSet, ...] = ()
 
 
 class PingBackend(Message, frozen=True, gc=False, array_like=True):

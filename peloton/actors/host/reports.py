@@ -17,21 +17,23 @@ Nor may the list of another keeper be applied than the one that has the runs:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.ends import Ends, all_ended, end_reports, ended_facts, held_ends, joined
 from peloton.actors.host.ledger import (
     HOLDING,
-    RUN_TABLE,
-    LedgerRun,
+    NamedRuns,
     RunEvent,
     RunPhase,
+    RunSet,
     RunStep,
-    bits,
     by_crowd,
+    names_of,
     step,
 )
 from peloton.actors.host.state import Host, HostStates, lost_outcome
@@ -39,12 +41,6 @@ from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
 
 STOP_GRACE_S = 30.0
-LATE_S = 2.0
-"""An end that is reported later than this carries its own time. Below it, the time at which the
-task receives the end is exact enough, and many ends share one message."""
-LATE_STEPS_PER_S = 10
-"""Times of late ends are rounded up to this fraction of a second, so that a thousand late ends do
-not become a thousand messages."""
 
 
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
@@ -53,15 +49,17 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
     A run is unowned if the host was lost, and its runs with it, after the start was ordered. It
     uses resources that are free according to the ledger.
     """
-    fresh = []
-    unowned = []
-    for pod in message.runs:
-        run = host.runs.get(pod)
-        do = RUN_TABLE[None if run is None else run.phase][RunEvent.STARTED]
-        if run is not None and do == RunStep.STARTED:
-            fresh.append(run)
-        elif do == RunStep.KILL_UNOWNED:
-            unowned.append(pod)
+    reported, unowned = by_crowd(message.runs)
+    fresh: NamedRuns = {}
+    for (crowd, run), raw in reported.items():
+        left = raw
+        for some in host.runs.of(crowd, run):
+            hit, do = some.members.raw & raw, step(some, RunEvent.STARTED)
+            if hit and do == RunStep.STARTED:
+                fresh[crowd, run] = fresh.get((crowd, run), 0) | hit
+            if do != RunStep.KILL_UNOWNED:
+                left &= ~hit
+        unowned += names_of(crowd, left, run=run)
     stops = _orders(host, at, again=[], stops=tuple(unowned))
     because = "runs that nobody owns are killed" if unowned else ""
     sends = (*_start_reports(fresh), *stops)
@@ -71,14 +69,14 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     """Processes ended; the backend may forget them once the ends are journaled."""
     forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
-    ends = tuple(_outcome_for_task(host, end, at) for end in message.ends if _holds(host, end.run))
+    ends = held_ends(host, message.ends, at)
     # A run that keeps the host from being up may have ended: compare again.
     poll = (list_runs(host, at),) if host.state == HostStates.RECONCILING else ()
     if not ends:
         return Decision(sends=(forget, *poll), because="ends that are known already")
     return Decision(
-        facts=_ended(host, ends),
-        sends=(*_end_reports(host, ends), forget, *poll),
+        facts=ended_facts(ends),
+        sends=(*end_reports(ends), forget, *poll),
         because="runs ended",
     )
 
@@ -99,61 +97,74 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         return Decision(because="a list from before the backend went away")
     if host.keeper and message.keeper and host.keeper != message.keeper:
         return _other_keeper(host, message, at)
-    listed = {*message.running, *(end.run for end in message.ends)}
-    ends = tuple(_outcome_for_task(host, end, at) for end in message.ends if _holds(host, end.run))
-    compared = _compared(message, host, listed=listed)
-    orphans = [pod for pod in message.running if _unowned(host, pod)]
-    all_ends = (*ends, *compared.missing)
+    running, strange = _running(message)
+    ends = held_ends(host, message.ends, at)
+    ended, _ = by_crowd(end.run for end in message.ends)
+    compared = _compared(message, host, running=running, ended=ended)
+    orphans = [*strange, *_unowned(host, running)]
+    all_ends = joined(ends, compared.missing)
     facts = _reconciled(host, message, agreed=not orphans and compared.all)
-    facts = (*facts, *_started(compared.started), *_ended(host, all_ends))
-    sends = (*_start_reports(compared.started), *_end_reports(host, all_ends))
+    facts = (*facts, *_started(compared.started), *ended_facts(all_ends))
+    sends = (*_start_reports(compared.started), *end_reports(all_ends))
     orders = _orders(host, at, again=compared.again, stops=(*compared.kills, *orphans))
     if message.ends:
-        ended = tuple(end.run for end in message.ends)
-        orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, ended)))
+        forget = tuple(end.run for end in message.ends)
+        orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, forget)))
     killed = counted(len(orphans), "unowned run is killed", many="unowned runs are killed")
     because = f"{killed} first" if orphans else "reconciled"
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
 
 
+def _running(message: m.RunsListed) -> tuple[NamedRuns, list[str]]:
+    """What a list names as running, and names of it that are no run's of a task."""
+    running, strange = by_crowd(message.running)
+    for some in message.sets:
+        name = (some.crowd, some.run)
+        running[name] = running.get(name, 0) | some.members.raw
+    return running, strange
+
+
 class _Compared(NamedTuple):
     """What a list implies for the runs in the ledger, and whether it could be applied to all."""
 
-    again: list[LedgerRun]
-    missing: list[m.RunEnd]
-    started: list[LedgerRun]
+    again: list[tuple[Key, RunSet]]
+    missing: Ends
+    started: NamedRuns
     kills: list[str]
     all: bool
 
 
-def _compared(message: m.RunsListed, host: Host, *, listed: set[str]) -> _Compared:
+def _compared(
+    message: m.RunsListed, host: Host, *, running: NamedRuns, ended: NamedRuns
+) -> _Compared:
     outcome = lost_outcome("the backend does not know the run any more")
-    running = {*message.running}
-    again: list[LedgerRun] = []
-    missing: list[m.RunEnd] = []
-    started: list[LedgerRun] = []
+    again: list[tuple[Key, RunSet]] = []
+    missing: Ends = {}
+    started: NamedRuns = {}
     kills: list[str] = []
     skipped = False
-    for pod in sorted(host.runs):
-        run = host.runs[pod]
-        if pod in listed:
-            do = step(run, RunEvent.LISTED) if pod in running else RunStep.NOTHING
-        elif run.since < message.asked_at:
-            do = step(run, RunEvent.UNLISTED)
-        else:
+    for crowd, some in host.runs.sets():
+        raw, name = some.members.raw, (crowd, some.run)
+        listed = raw & running.get(name, 0)
+        unlisted = raw & ~listed & ~ended.get(name, 0)
+        if unlisted and some.since >= message.asked_at:
             # Accepted when the list was requested or later: the list may be older. An owner that
             # takes over in the instant of its predecessor's last frame has such a run, and the
             # order to start it may be lost: the host stays reconciling and compares again.
-            skipped = True
-            continue
-        if do == RunStep.START_AGAIN:
-            again.append(run)
-        elif do == RunStep.LOST:
-            missing.append(m.RunEnd(pod, outcome))
-        elif do == RunStep.STARTED:
-            started.append(run)
-        elif do == RunStep.KILL_AGAIN:
-            kills.append(pod)
+            skipped, unlisted = True, 0
+        if listed:
+            do = step(some, RunEvent.LISTED)
+            if do == RunStep.STARTED:
+                started[name] = started.get(name, 0) | listed
+            elif do == RunStep.KILL_AGAIN:
+                kills += names_of(crowd, listed, run=some.run)
+        if unlisted:
+            do = step(some, RunEvent.UNLISTED)
+            if do == RunStep.START_AGAIN:
+                again.append((crowd, replace(some, members=Bits(unlisted))))
+            elif do == RunStep.LOST:
+                lost = (crowd, t.Ended(some.run, outcome))
+                missing[lost] = missing.get(lost, 0) | unlisted
     return _Compared(again, missing, started, kills, all=not skipped)
 
 
@@ -183,13 +194,25 @@ def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:
     return Decision(facts=(f.HostReachable(text),), because=text)
 
 
-def _unowned(host: Host, pod: str) -> bool:
-    return step(host.runs.get(pod), RunEvent.LISTED) == RunStep.KILL_UNOWNED
+def _unowned(host: Host, running: NamedRuns) -> list[str]:
+    """The names of running runs that no task owns."""
+    unowned: list[str] = []
+    for (crowd, run), raw in running.items():
+        for some in host.runs.of(crowd, run):
+            if step(some, RunEvent.LISTED) != RunStep.KILL_UNOWNED:
+                raw &= ~some.members.raw
+        if raw:
+            unowned += names_of(crowd, raw, run=run)
+    return unowned
 
 
 def _clean_up(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
     """End, and have forgotten, whatever a removed machine still runs."""
-    stops = _orders(host, at, again=[], stops=message.running)
+    running, strange = _running(message)
+    names = [
+        name for (crowd, run), raw in running.items() for name in names_of(crowd, raw, run=run)
+    ]
+    stops = _orders(host, at, again=[], stops=(*names, *strange))
     ended = tuple(end.run for end in message.ends)
     return (*stops, Send(host.backend, m.ForgetRuns(at.key, ended))) if ended else stops
 
@@ -223,10 +246,16 @@ def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
 
 def list_runs(host: Host, at: At) -> Send:
     """The request for the list of runs that the backend knows."""
-    known = tuple(
-        m.KnownRun(run.pod, run.since) for run in held_runs(host) if run.phase != RunPhase.ACCEPTED
+    known = [each for each in held_runs(host) if each[1].phase != RunPhase.ACCEPTED]
+    if at.level >= m.LEVEL_SETS:
+        sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
+        return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets))
+    runs = tuple(
+        m.KnownRun(name, some.since)
+        for crowd, some in known
+        for name in names_of(crowd, some.members.raw, run=some.run)
     )
-    return Send(host.backend, m.ListRuns(at.key, at.epoch, known, at.now))
+    return Send(host.backend, m.ListRuns(at.key, at.epoch, runs, at.now))
 
 
 def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
@@ -246,17 +275,17 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
         return Decision(reply=0, because="the host was removed already")
     held = held_runs(host)
     if held and not message.lose_runs:
-        text = (
-            f"{at.key.partition('/')[2]} holds {len(held)} runs, which would be lost to their tasks"
-        )
+        name = at.key.partition("/")[2]
+        text = f"{name} holds {_count(held)} runs, which would be lost to their tasks"
         # The request may be repeated: the runs may have ended by then.
         return Decision(reply=Refused(m.HOLDS_RUNS, text, again=True), because=text)
     reason = "the host was removed from the cluster"
     lost = lost_outcome(reason)
-    stops = _orders(host, at, again=[], stops=tuple(run.pod for run in held))
-    reports = _end_reports(host, tuple(m.RunEnd(run.pod, lost) for run in held))
+    names = tuple(name for crowd, one in held for name in _names(crowd, one))
+    stops = _orders(host, at, again=[], stops=names)
+    reports = end_reports(all_ended(held, lost))
     facts, sends = (f.HostRemoved(reason),), (*reports, *stops)
-    return Decision(facts=facts, sends=sends, reply=len(held), because=reason)
+    return Decision(facts=facts, sends=sends, reply=_count(held), because=reason)
 
 
 def unreachable(host: Host, message: Due, at: At) -> Decision:
@@ -264,100 +293,49 @@ def unreachable(host: Host, message: Due, at: At) -> Decision:
     if host.state == HostStates.LOST:
         return Decision()
     reason = f"host unreachable for {host.unreachable_timeout_s:g} s"
-    outcome = lost_outcome(reason)
-    ends = tuple(m.RunEnd(run.pod, outcome) for run in held_runs(host))
-    return Decision(facts=(f.HostLost(reason),), sends=_end_reports(host, ends), because=reason)
+    ends = all_ended(held_runs(host), lost_outcome(reason))
+    return Decision(facts=(f.HostLost(reason),), sends=end_reports(ends), because=reason)
 
 
-def held_runs(host: Host) -> list[LedgerRun]:
-    """The runs that hold resources, by name."""
-    return [host.runs[pod] for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
+def held_runs(host: Host) -> list[tuple[Key, RunSet]]:
+    """The runs that hold resources, with their crowds."""
+    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
 
 
-def _holds(host: Host, pod: str) -> bool:
-    run = host.runs.get(pod)
-    return run is not None and RUN_TABLE[run.phase][RunEvent.ENDED] == RunStep.ENDED
+def _count(runs: Iterable[tuple[Key, RunSet]]) -> int:
+    return sum(len(some.members) for _, some in runs)
 
 
-def _outcome_for_task(host: Host, end: m.RunEnd, at: At) -> m.RunEnd:
-    """The end as it is reported to the task: a run that failed after a kill order was killed."""
-    run, outcome = host.runs[end.run], end.outcome
-    ended_at = _late_end(end.at, since=run.since, now=at.now)
-    if run.phase != RunPhase.KILLING or outcome.end != t.End.FAILED:
-        return m.RunEnd(end.run, outcome, ended_at)
-    killed = t.RunOutcome(
-        t.End.KILLED, outcome.exit_code, outcome.signal, "killed", outcome.message
-    )
-    return m.RunEnd(end.run, killed, ended_at)
+def _names(crowd: Key, some: RunSet) -> list[str]:
+    return names_of(crowd, some.members.raw, run=some.run)
 
 
-def _late_end(ended_at: float | None, *, since: float, now: float) -> float | None:
-    """When a run ended whose end is reported late; None for just now.
-
-    Never before it was accepted: a clock that was set back must not make a run end before it began.
-    """
-    if ended_at is None or now - ended_at < LATE_S:
-        return None
-    rounded = math.ceil(ended_at * LATE_STEPS_PER_S) / LATE_STEPS_PER_S
-    return max(since, rounded)
-
-
-def _alike(host: Host, ends: Iterable[m.RunEnd]) -> dict[tuple[Key, t.Ended], list[m.RunEnd]]:
-    """Ends of one crowd that are reported by the same message."""
-    groups: dict[tuple[Key, t.Ended], list[m.RunEnd]] = {}
-    for end in ends:
-        run = host.runs[end.run]
-        groups.setdefault((run.crowd, t.Ended(run.run, end.outcome, end.at)), []).append(end)
-    return groups
-
-
-def _members(host: Host, ends: Iterable[m.RunEnd]) -> Bits:
-    return bits(host.runs[end.run] for end in ends)
-
-
-def _ended(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Fact, ...]:
-    """Equal ends as one set; all single ones in one fact, by name."""
-    facts: list[Fact] = []
-    single: list[m.RunEnd] = []
-    for (crowd, report), some in _alike(host, ends).items():
-        if len(some) == 1:
-            single += some
-        else:
-            members = _members(host, some)
-            facts.append(f.SetEnded(crowd, members, report.run, report.outcome, report.at))
-    return (*facts, f.ProcessesEnded(tuple(single))) if single else tuple(facts)
-
-
-def _started(runs: list[LedgerRun]) -> tuple[Fact, ...]:
+def _started(runs: NamedRuns) -> tuple[Fact, ...]:
     facts: list[Fact] = []
     single: list[str] = []
-    for crowd, number, some in by_crowd(runs):
-        if len(some) == 1:
-            single.append(some[0].pod)
+    for (crowd, run), raw in runs.items():
+        if raw & raw - 1:
+            facts.append(f.SetStarted(crowd, Bits(raw), run))
         else:
-            facts.append(f.SetStarted(crowd, bits(some), number))
+            single += names_of(crowd, raw, run=run)
     return (*facts, f.ProcessesStarted(tuple(single))) if single else tuple(facts)
 
 
-def _end_reports(host: Host, ends: tuple[m.RunEnd, ...]) -> tuple[Send, ...]:
-    return tuple(
-        Send(crowd, report, _members(host, some))
-        for (crowd, report), some in _alike(host, ends).items()
-    )
-
-
-def _start_reports(started: Iterable[LedgerRun]) -> tuple[Send, ...]:
-    return tuple(
-        Send(crowd, t.Started(number), bits(runs)) for crowd, number, runs in by_crowd(started)
-    )
+def _start_reports(started: NamedRuns) -> tuple[Send, ...]:
+    return tuple(Send(crowd, t.Started(run), Bits(raw)) for (crowd, run), raw in started.items())
 
 
 def _orders(
-    host: Host, at: At, *, again: list[LedgerRun], stops: tuple[str, ...]
+    host: Host, at: At, *, again: list[tuple[Key, RunSet]], stops: tuple[str, ...]
 ) -> tuple[Send, ...]:
     orders: tuple[Send, ...] = ()
     if again:
-        starts = tuple(m.StartRun(run.pod, run.spec, run.ports) for run in again if run.spec)
+        starts = tuple(
+            m.StartRun(name, some.spec, some.ports)
+            for crowd, some in again
+            if some.spec
+            for name in _names(crowd, some)
+        )
         orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper)),)
     if stops:
         order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)

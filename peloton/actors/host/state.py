@@ -9,15 +9,14 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import immutables
 import msgspec
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.ledger import HOLDING, LedgerRun, RunPhase, pods
+from peloton.actors.host.ledger import HOLDING, Ledger, RunPhase, RunSet, by_crowd
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.placement.messages import HostSummary, Label
-from peloton.runtime.vocabulary import Fact, Key, Value
+from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 
 
 class HostStates(enum.IntEnum):
@@ -42,7 +41,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     backend: Key
     ports: tuple[int, int]
     unreachable_timeout_s: float
-    runs: immutables.Map[str, LedgerRun] = immutables.Map()
+    runs: Ledger = Ledger()
     used: Resources = Resources()
     version: int = 0
     because: str = ""
@@ -88,7 +87,9 @@ def ports_taken(host: Host) -> int:
     """How many ports of the host's range its runs hold; counted if the state has no number."""
     if host.ports_taken is not None:
         return host.ports_taken
-    return len({port for run in host.runs.values() for port in run.ports if in_range(host, port)})
+    return len(
+        {port for _, some in host.runs.sets() for port in some.ports if in_range(host, port)}
+    )
 
 
 def in_range(host: Host, port: int) -> bool:
@@ -129,25 +130,24 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
 
 
 def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
-    need = fact.spec.resources
-    with host.runs.mutate() as runs:
-        for at, (member, pod) in enumerate(pods(fact.crowd, fact.members, run=fact.run)):
-            ports = fact.ports[at] if fact.ports else ()
-            runs[pod] = LedgerRun(
-                crowd=fact.crowd,
-                member=member,
-                run=fact.run,
-                phase=RunPhase.ACCEPTED,
-                resources=need,
-                spec=fact.spec,
-                ports=ports,
-                since=fact.at,
-            )
-        ledger = runs.finish()
+    need, runs = fact.spec.resources, host.runs
+    alike = RunSet(
+        members=fact.members,
+        run=fact.run,
+        phase=RunPhase.ACCEPTED,
+        resources=need,
+        spec=fact.spec,
+        since=fact.at,
+    )
+    if fact.ports:
+        for member, ports in zip(fact.members, fact.ports, strict=True):
+            runs = runs.put(fact.crowd, replace(alike, members=Bits.of(member), ports=ports))
+    else:
+        runs = runs.put(fact.crowd, alike)
     picked = sum(in_range(host, port) for ports in fact.ports for port in ports)
     return replace(
         host,
-        runs=ledger,
+        runs=runs,
         used=host.used + need.times(len(fact.members)),
         version=host.version + 1,
         ports_taken=ports_taken(host) + picked,
@@ -156,66 +156,92 @@ def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
 
 
 def _refused(host: Host, fact: f.RunsRefused) -> Host:
-    with host.runs.mutate() as runs:
-        for member, pod in pods(fact.crowd, fact.members, run=fact.run):
-            runs[pod] = LedgerRun(
-                fact.crowd, member, fact.run, RunPhase.REFUSED, Resources(), reason=fact.reason
-            )
-        ledger = runs.finish()
-    return replace(host, runs=ledger, launches=host.launches + len(fact.members))
+    refused = RunSet(fact.members, fact.run, RunPhase.REFUSED, Resources(), reason=fact.reason)
+    runs = host.runs.put(fact.crowd, refused)
+    return replace(host, runs=runs, launches=host.launches + len(fact.members))
 
 
-def _names(fact: f.SetStarted | f.SetEnded | f.SetForgotten) -> Iterable[str]:
-    return (pod for _, pod in pods(fact.crowd, fact.members, run=fact.run))
+def _named(names: Iterable[str]) -> Iterable[tuple[Key, int, Bits]]:
+    """Crowd, run number and members of runs in a fact that names each of them."""
+    sets, strange = by_crowd(names)
+    if strange:
+        raise KeyError(strange[0])
+    return [(crowd, run, Bits(raw)) for (crowd, run), raw in sets.items()]
+
+
+def _sets(fact: Any) -> Iterable[tuple[Key, int, Bits]]:
+    if isinstance(fact, f.SetStarted | f.SetForgotten):
+        return [(fact.crowd, fact.run, fact.members)]
+    return _named(fact.runs)
 
 
 def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
+    def next_phase(of: RunSet) -> RunSet:
+        return replace(of, phase=phase, spec=None if phase == RunPhase.STARTED else of.spec)
+
     def evolve(host: Host, fact: f.ProcessesStarted | f.SetStarted | f.KillOrdered) -> Host:
-        with host.runs.mutate() as runs:
-            for pod in _names(fact) if isinstance(fact, f.SetStarted) else fact.runs:
-                spec = None if phase == RunPhase.STARTED else runs[pod].spec
-                runs[pod] = replace(runs[pod], phase=phase, spec=spec)
-            ledger = runs.finish()
-        return replace(host, runs=ledger)
+        runs = host.runs
+        for crowd, run, members in _sets(fact):
+            runs = runs.change(crowd, members, run=run, to=next_phase)
+        return replace(host, runs=runs)
 
     return evolve
 
 
-def _end(host: Host, ends: Iterable[tuple[str, RunOutcome, float | None]]) -> Host:
-    used, taken = host.used, ports_taken(host)
-    with host.runs.mutate() as runs:
-        for pod, outcome, at in ends:
-            run = runs[pod]
-            used = used - run.resources
-            if run.ports:
-                taken -= sum(in_range(host, port) for port in run.ports)
-            runs[pod] = replace(
-                run,
-                phase=RunPhase.ENDED,
-                outcome=outcome,
-                spec=None,
-                resources=Resources(),
-                ports=(),
-                ended_at=at,
-            )
-        ledger = runs.finish()
-    return replace(host, runs=ledger, used=used, version=host.version + 1, ports_taken=taken)
+_End = tuple[Key, int, Bits, RunOutcome, float | None]
+"""Crowd, run number, members, outcome, and when if that is long ago."""
+
+
+def _end(host: Host, ends: Iterable[_End]) -> Host:
+    runs, used, taken = host.runs, host.used, ports_taken(host)
+    for crowd, run, members, outcome, at in ends:
+        before: list[RunSet] = []
+        to = _ender(before, outcome, at)
+        runs = runs.change(crowd, members, run=run, to=to)
+        for each in before:
+            used = used - each.resources.times(len(each.members))
+            taken -= sum(in_range(host, port) for port in each.ports)
+    return replace(host, runs=runs, used=used, version=host.version + 1, ports_taken=taken)
+
+
+def _ender(
+    before: list[RunSet], outcome: RunOutcome, at: float | None
+) -> Callable[[RunSet], RunSet]:
+    """A change to ENDED that notes what the runs held."""
+
+    def ended(of: RunSet) -> RunSet:
+        before.append(of)
+        return replace(
+            of,
+            phase=RunPhase.ENDED,
+            outcome=outcome,
+            spec=None,
+            resources=Resources(),
+            ports=(),
+            ended_at=at,
+        )
+
+    return ended
 
 
 def _ended(host: Host, fact: f.ProcessesEnded) -> Host:
-    return _end(host, ((end.run, end.outcome, end.at) for end in fact.ends))
+    ends = [
+        (crowd, run, members, end.outcome, end.at)
+        for end in fact.ends
+        for crowd, run, members in _named((end.run,))
+    ]
+    return _end(host, ends)
 
 
 def _set_ended(host: Host, fact: f.SetEnded) -> Host:
-    return _end(host, ((pod, fact.outcome, fact.at) for pod in _names(fact)))
+    return _end(host, [(fact.crowd, fact.run, fact.members, fact.outcome, fact.at)])
 
 
 def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
-    with host.runs.mutate() as runs:
-        for pod in _names(fact) if isinstance(fact, f.SetForgotten) else fact.runs:
-            del runs[pod]
-        ledger = runs.finish()
-    return replace(host, runs=ledger)
+    runs = host.runs
+    for crowd, run, members in _sets(fact):
+        runs = runs.change(crowd, members, run=run, to=lambda _: None)
+    return replace(host, runs=runs)
 
 
 def lost_outcome(reason: str) -> RunOutcome:
@@ -225,8 +251,8 @@ def lost_outcome(reason: str) -> RunOutcome:
 
 def _lost(host: Host, fact: f.HostLost) -> Host:
     outcome = lost_outcome(fact.reason)
-    held = [pod for pod in sorted(host.runs) if host.runs[pod].phase in HOLDING]
-    host = _end(host, ((pod, outcome, None) for pod in held))
+    held = [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
+    host = _end(host, [(crowd, some.run, some.members, outcome, None) for crowd, some in held])
     return replace(host, state=HostStates.LOST, because=fact.reason, version=host.version + 1)
 
 

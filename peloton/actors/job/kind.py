@@ -11,10 +11,14 @@ from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
-"""Finished jobs a shard keeps in memory; older ones are found by id in their final states."""
+"""Finished jobs a shard keeps in memory and in listings; older ones are found by id."""
+FINISHED_JOBS_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of them, as encoded: a spec may have a hundred kilobytes."""
+FINISHED_JOBS_S = 24 * 3600.0
+"""How long they are kept at most: a day, so that a list still has yesterday's."""
 
 
 def _partition(key: Key) -> str:
@@ -43,7 +47,10 @@ KIND = Kind(
     deadline=deadline,
     ended=_ended,
     keep=FINISHED_JOBS_MAX,
+    keep_bytes=FINISHED_JOBS_BYTES_MAX,
+    keep_s=FINISHED_JOBS_S,
     inspect={m.GetJob: get_job},
+    depends=lambda query: OWN_STATE if isinstance(query, m.GetJob) else "",
     queries={501: m.GetJob},
     view=summary,
     lookup=frozenset((m.StopJob, m.DeleteJob, m.AddOverrides, m.CreateJob)),

@@ -12,7 +12,13 @@ from peloton.actors.respool.goals import pursue
 from peloton.actors.respool.queries import get_pool, list_pools
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.vocabulary import KIND_STATES, Kind, Query
+
+
+def _depends(query: Query) -> str:
+    # All other answers show use and demand, which are derived from lots.
+    return KIND_STATES if isinstance(query, m.GetPool) and query.config_only else ""
+
 
 KIND = Kind(
     name="respool",
@@ -29,5 +35,6 @@ KIND = Kind(
     parent=lambda key, state: m.ROOT,
     index=Tree,
     inspect={m.ListPools: list_pools, m.GetPool: get_pool},
+    depends=_depends,
     queries={501: m.ListPools, 502: m.GetPool},
 )

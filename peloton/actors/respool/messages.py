@@ -81,11 +81,14 @@ class GetPool(Query, frozen=True, gc=False, array_like=True):
 
     The pool comes first and the root last; the answer is empty if there is no such pool. Only the
     view of the pool itself has children (on request) and the reason why its first ticket waits.
+    With `config_only` the views show neither use nor demand nor that reason, so that an answer
+    stays true until a pool changes; an owner of an earlier version shows them all the same.
     """
 
     pool: Key = ROOT
     path: str = ""
     children: bool = False
+    config_only: bool = False
 
 
 class PoolView(Value, frozen=True, gc=False, array_like=True):

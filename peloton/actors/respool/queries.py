@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
@@ -31,6 +32,8 @@ def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
     key = tree.find(query.path) if query.path else query.pool
     if key is None or key not in tree.pools:
         return ()
+    if query.config_only:
+        return tuple(_view(tree, each, use=False) for each in tree.up(key))
     above = (_view(tree, each) for each in tree.up(key)[1:])
     return (view(tree, key, children=query.children), *above)
 
@@ -42,7 +45,7 @@ def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
 
 
 def _view(
-    tree: Tree, pool: Key, *, children: tuple[Key, ...] = (), because: str = ""
+    tree: Tree, pool: Key, *, children: tuple[Key, ...] = (), because: str = "", use: bool = True
 ) -> m.PoolView:
     config = tree.pools[pool].config
     if pool == m.ROOT:
@@ -53,8 +56,8 @@ def _view(
         path=tree.path(pool),
         config=config,
         children=children,
-        allocation=tree.use(pool),
-        demand=tree.demand(pool),
+        allocation=tree.use(pool) if use else Resources(),
+        demand=tree.demand(pool) if use else Resources(),
         because=because,
         child_count=tree.count_below(pool),
     )

@@ -174,3 +174,23 @@ def pod_id(crowd: Key, member: int, *, run: int) -> str:
     """The name of one run, `<job>-<instance>-<run>`, as the original's clients know it."""
     _, job, number = crowd.split("/")
     return f"{job}-{int(number) * SLICE_SIZE + member}-{run}"
+
+
+def parse_pod(pod: str) -> tuple[Key, int, int] | None:
+    """Crowd, member and run number: the inverse of `pod_id`. None if it is no name of a run."""
+    task, _, run = pod.rpartition("-")
+    job, _, instance = task.rpartition("-")
+    if not (job and _is_number(instance) and _is_number(run)) or "/" in job:
+        return None
+    number, member = divmod(int(instance), SLICE_SIZE)
+    return Key(f"task/{job}/{number}"), member, int(run)
+
+
+NUMBER_DIGITS_MAX = 12
+"""Of an instance or run number in the name of a run."""
+
+
+def _is_number(text: str) -> bool:
+    """Whether an integer is written like this: a run must not have two names."""
+    plain = text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX
+    return plain and (text[0] != "0" or text == "0")

@@ -55,6 +55,7 @@ class Observer:
         self._cluster = cluster
         self._world = cluster.world
         self._limits = storm.plan.limits
+        self._not_hit = tiny.by_place(storm.plan.limits)
         self._reached: dict[str, None] = {}
         self._owners: dict[ShardId, int] = {}  # the epoch whose recovery was seen
         self._vanished: dict[str, None] = {}
@@ -110,6 +111,8 @@ class Observer:
 
     def _hit(self, limit: str) -> None:
         self._reached[branches.limit_name(limit)] = None
+        for names in self._not_hit:
+            names.pop(limit, None)
 
     def _state(self, name: str) -> None:
         assert name in branches.STATES, name
@@ -146,7 +149,7 @@ class Observer:
                 self._state("an owner without its node")
             if core.epoch_filter.refused:
                 self._state("mail of an older epoch refused")
-            for name in tiny.hit_in_shard(core, self._limits):
+            for name in [*tiny.hit_in_shard(core, self._not_hit.shards)]:
                 self._hit(name)
             if self._owners.get(shard, 0) < core.epoch:
                 self._owners[shard] = core.epoch
@@ -185,8 +188,9 @@ class Observer:
                 if text in reason:
                     self._state(name)
         for shell in daemon.process.shells:
-            for limit in tiny.hit_in_shell(shell, self._limits):
-                self._hit(limit)
+            if self._not_hit.shells:
+                for limit in [*tiny.hit_in_shell(shell, self._not_hit.shells)]:
+                    self._hit(limit)
             if type(shell) is PeerShell:
                 self._links(shell)
         for node in self._world.ensemble.members.values():

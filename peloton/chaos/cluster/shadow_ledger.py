@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import pods
+from peloton.actors.host.ledger import names_of
 from peloton.actors.job import facts as jf
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
@@ -192,7 +192,7 @@ class ShadowLedger:
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         """A host reserves resources for runs."""
         host, need = self.hosts[entry.key], fact.spec.resources
-        for _, pod in pods(fact.crowd, fact.members, run=fact.run):
+        for pod in names_of(fact.crowd, fact.members.raw, run=fact.run):
             first = self.accepted.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
@@ -323,7 +323,7 @@ def _runs(fact: Any) -> list[str]:
         return [end.run for end in fact.ends]
     if isinstance(fact, hf.RunsForgotten):
         return [*fact.runs]
-    return [pod for _, pod in pods(fact.crowd, fact.members, run=fact.run)]
+    return names_of(fact.crowd, fact.members.raw, run=fact.run)
 
 
 def _all(entry: Entry, members: int, *, rule: str, text: str) -> None:

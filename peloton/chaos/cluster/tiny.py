@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.runtime.adapters import memory_rows
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.parcels import Link
 from peloton.runtime.core.shard import Shard
@@ -23,7 +22,7 @@ from peloton.runtime.shells.ephemeral import EphemeralShell
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.simulation import cells, scan
+from peloton.runtime.simulation import cells, memory_rows, scan
 from peloton.runtime.simulation.plan import some_of
 
 Number = int | float
@@ -94,6 +93,21 @@ USUAL_NUMBERS: dict[str, Number] = {
 }
 COLD_LOOK_S = 0.5
 """In s: entities that are packed early are searched for often."""
+
+
+class ByPlace(NamedTuple):
+    """Limits by where it is seen that they are met."""
+
+    shards: dict[str, Number]
+    shells: dict[str, Number]  # and their links
+
+
+def by_place(drawn: Mapping[str, Number]) -> ByPlace:
+    """The limits that shards and shells can meet."""
+    return ByPlace(
+        {name: value for name, value in drawn.items() if name in SHARDS},
+        {name: value for name, value in drawn.items() if name in SHELLS or name in LINKS},
+    )
 
 
 def drawn(seed: int) -> dict[str, Number]:

@@ -30,12 +30,14 @@ class ClusterView(Protocol):
 
 def over(view: ClusterView) -> bool:
     """Every job in memory has ended or is gone, nothing runs, and nobody holds or wants room."""
+    if view.machines.running:
+        return False
     for job in view.cells("job").values():
         # A job of which only pieces were said is nobody's goal: it is forgotten some time.
         said = job.spec is not None
         if said and (job.state not in TERMINAL_JOB_STATES or job.goal.name == "DELETED"):
             return False
-    if view.machines.running or any(host.runs for host in view.cells("host").values()):
+    if any(host.runs for host in view.cells("host").values()):
         return False
     if any(lot.waiting or lot.admitted for lot in view.cells("lot").values()):
         return False

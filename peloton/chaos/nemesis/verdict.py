@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import pods
+from peloton.actors.host.ledger import names_of
 from peloton.actors.job.messages import JobView, job_key
 from peloton.chaos.cluster import checks
 from peloton.chaos.cluster.history import Asked, Operation, faults
@@ -146,7 +146,7 @@ def _note_ends(machines: Machines, frame: DecodedFrame) -> None:
                 for end in fact.ends:
                     machines.results.setdefault(end.run, end.outcome)
             elif isinstance(fact, hf.SetEnded):
-                for _, pod in pods(fact.crowd, fact.members, run=fact.run):
+                for pod in names_of(fact.crowd, fact.members.raw, run=fact.run):
                     machines.results.setdefault(pod, fact.outcome)
 
 

@@ -6,6 +6,7 @@ It must not know numbers, schemas or kinds (`codec`), and the bytes of a value m
 
 from __future__ import annotations
 
+import functools
 import typing
 from typing import Any
 
@@ -27,12 +28,21 @@ def _enc_hook(value: Any) -> Any:
 def _dec_hook(wanted: Any, value: Any) -> Any:
     if wanted is Bits:
         return value if isinstance(value, Bits) else Bits.unpack(value)
-    if typing.get_origin(wanted) is immutables.Map:
-        key, item = typing.get_args(wanted)
-        wanted_pairs: Any = list[tuple[key, item]]  # type: ignore[valid-type]
-        pairs = msgspec.convert(value, wanted_pairs, dec_hook=_dec_hook)
-        return immutables.Map(pairs)
+    pairs = _pairs_of(wanted)
+    if pairs is not None:
+        if value == []:
+            return immutables.Map()
+        return immutables.Map(msgspec.convert(value, pairs, dec_hook=_dec_hook))
     raise NotImplementedError(f"no decoding of {wanted}")
+
+
+@functools.cache
+def _pairs_of(wanted: Any) -> Any:
+    """The type of a persistent map's pairs; None for another type."""
+    if typing.get_origin(wanted) is not immutables.Map:
+        return None
+    key, item = typing.get_args(wanted)
+    return list[tuple[key, item]]  # type: ignore[valid-type]
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_enc_hook)
@@ -54,6 +64,7 @@ def untyped(value: Any) -> Any:
     return msgspec.msgpack.decode(encode(value))
 
 
+@functools.cache  # a decoder keeps nothing of what it has read, and takes long to build
 def decoder_of(cls: Any) -> msgspec.msgpack.Decoder[Any]:
     """A decoder of one type, for callers that decode many values of it."""
     return msgspec.msgpack.Decoder(cls, dec_hook=_dec_hook)

@@ -8,6 +8,7 @@ recovery needs no row. It must never evict an entity whose row may not be durabl
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted, RequestAnswered
 from peloton.runtime.core.replies import RequestLog
 from peloton.runtime.core.reports import Reports
+from peloton.runtime.core.retention import Retained
 from peloton.runtime.core.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.ports import EndedRow
@@ -47,7 +49,7 @@ class Endings:
         self._codec = codec
         self._request_log = request_log
         self._loaded: dict[Key, tuple[bytes, _Opened]] = {}  # rows read and not revived
-        self._kept: dict[str, dict[Key, None]] = {}  # ended, and cached (`Kind.keep`)
+        self._kept: dict[str, Retained] = {}  # by kind: ended, and cached
         # To be written as deleted. This and `waiting` are ordered dicts, because each round takes
         # some from the front: a plain dict would walk over all that were ever taken there.
         self._deleted: OrderedDict[Key, None] = OrderedDict()
@@ -69,7 +71,7 @@ class Endings:
             return
         state = population.cells.get(key)
         if state is None:
-            self._kept.get(kind.name, {}).pop(key, None)
+            self._forget_kept(kind, key)
             if key in self._turns.touched:
                 self._deleted[key] = None
             return
@@ -79,7 +81,7 @@ class Endings:
         elif ended:
             self._note(kind, key)
         else:
-            self._kept.get(kind.name, {}).pop(key, None)
+            self._forget_kept(kind, key)
 
     def rows(self, position: int, reports: Reports) -> tuple[EndedRow, ...]:
         """Rows for what had ended as of `position`, the last frame that is durable.
@@ -87,6 +89,7 @@ class Endings:
         An entity whose last report is not seen yet stays; it is checked again when that is seen.
         A round looks at no more entities than it may write rows: the others wait where they are.
         """
+        self._let_go()
         rows = self._deletions(position)
         room = self._rows_per_round - len(rows)
         self.full += max(0, len(self.waiting) - room)
@@ -151,6 +154,12 @@ class Endings:
     def busy(self) -> bool:
         """Whether rows are to be written."""
         return bool(self.waiting or self._deleted)
+
+    @property
+    def next_s(self) -> float | None:
+        """When the next entity is too old to stay, in seconds since the epoch."""
+        times = [kept.next_s for kept in self._kept.values()]
+        return min((at for at in times if at is not None), default=None)
 
     def note_evicted(self, key: Key) -> None:
         """Recovery dropped an entity: the next frame journals it as evicted."""
@@ -235,12 +244,30 @@ class Endings:
         if kind.keep == 0:
             self.waiting[key] = None
             return
-        kept = self._kept.setdefault(kind.name, {})
-        kept[key] = None
-        if len(kept) > kind.keep:
-            oldest = next(iter(kept))
-            del kept[oldest]
-            self.waiting[oldest] = None
+        kept = self._kept.get(kind.name)
+        if kept is None:
+            kept = self._kept[kind.name] = Retained(kind)
+        if key not in kept:
+            kept.add(key, now=self._turns.now, size=self._bytes_of(kind, key))
+            self._let_go()
+
+    def _bytes_of(self, kind: Kind, key: Key) -> int:
+        """How large the row of an ended entity would be; 0 where nobody asks."""
+        if kind.keep_bytes == math.inf:
+            return 0
+        population = self._turns.population
+        crowd = population.crowds.get(kind.follows(key)) if kind.follows is not None else None
+        size = len(self._codec.encode_cell(key, population.cells[key]))
+        return size + (len(self._codec.encode_crowd(crowd)) if crowd is not None else 0)
+
+    def _let_go(self) -> None:
+        """Entities beyond the bounds of their kinds are to leave."""
+        for kept in self._kept.values():
+            self.waiting.update(dict.fromkeys(kept.leaving(self._turns.now, self._rows_per_round)))
+
+    def _forget_kept(self, kind: Kind, key: Key) -> None:
+        if kind.name in self._kept:
+            self._kept[kind.name].discard(key)
 
     def _has_ended(self, kind: Kind, key: Key, *, state: Any) -> bool:
         return bool(kind.ended(state, self._turns.population.index_for(kind, key)))

@@ -89,14 +89,16 @@ class Listed(NamedTuple):
     after: Key = Key("")
 
 
-def page_of(query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any]) -> Listed:
-    """The page that begins with the first of `keys`."""
+def page_of(
+    query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any], here: bool = False
+) -> Listed:
+    """The page that begins with the first of `keys`; `here`: it is not sent to another daemon."""
     most = SCAN_MAX
     while True:
         examined = keys[:most]
         found = matching(query, map(summary, examined))
         items = best(query, found)
-        if most == 1 or len(encode(items)) <= LISTING_PAGE_BYTES_MAX:
+        if here or most == 1 or len(encode(items)) <= LISTING_PAGE_BYTES_MAX:
             break
         most = max(most // 8, 1)
     tallies = tuple(_tally(found, field) for field in query.tally)

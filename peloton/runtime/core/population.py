@@ -42,6 +42,14 @@ class Population:
         # A cell without a parent is a root, and sees its own index, as all below it do.
         return self.index_of(key if parent is None else parent)
 
+    def index_key(self, key: Key) -> Key:
+        """The key of the index that the entity sees."""
+        kind = self.kind(key)
+        if kind.follows is not None:
+            return kind.follows(key)
+        parent = kind.parent(key, self.cells.peek(key))
+        return key if parent is None else parent
+
     def index_of(self, parent: Key) -> Any:
         """The index of a parent, made at first use; None for kinds without one."""
         index = self.indexes.get(parent)

@@ -277,5 +277,7 @@ def _derive(shard: Shard, *, where: _Where) -> None:
     shard.idleness.touch(turns.touched, turns.now)
     shard.views.touch(turns)
     shard.views.commit()
+    shard.reads.touch(turns.touched, population)
+    shard.reads.commit()
     turns.touched = {}
     shard.resend_everything_owed()

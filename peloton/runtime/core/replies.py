@@ -109,6 +109,10 @@ class Replies:
 
     def query(self, kind: Kind, envelope: Envelope) -> None:
         """Answer a query from the entity's state; a cold entity stays cold."""
+        self.reply(envelope, self.answer(kind, envelope)[0])
+
+    def answer(self, kind: Kind, envelope: Envelope) -> tuple[Any, Any]:
+        """The answer to a query, and the state it was made of; None where there is no entity."""
         key = envelope.to
         at = self._turns.at(kind, envelope)
         state = self._turns.population.cells.peek(key)
@@ -118,7 +122,7 @@ class Replies:
                 state, crowd = loaded
                 at = msgspec.structs.replace(at, index=crowd)
         query: Any = envelope.message
-        self.reply(envelope, _inspect(kind, state, query=query, at=at))
+        return _inspect(kind, state, query=query, at=at), state
 
     def reply(self, envelope: Envelope, value: Any) -> None:
         """Queue a reply, if the sender waits for one."""

@@ -24,10 +24,12 @@ The parts of a shard, each in a module of its own:
     epoch_filter   refuses messages of an older owner of the sending shard
     checkpointer   writes checkpoints in parts while the shard goes on
     views, changes, followers    what is read: listings, the change feed and its readers
+    reads          what other threads read: durable states, and answers made of them
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -35,6 +37,7 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
+from peloton.runtime.core.durable_reads import DurableReads, Undurable
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.epoch_filter import EpochFilter
@@ -42,6 +45,7 @@ from peloton.runtime.core.followers import Followers
 from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
 from peloton.runtime.core.inspection import answer_inspection as inspect
 from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
+from peloton.runtime.core.listing import ListViews
 from peloton.runtime.core.population import Population
 from peloton.runtime.core.pump import Pump
 from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
@@ -80,6 +84,16 @@ PURSUE = Pursue()
 MANY = "is a crowd, and its members cannot reply as one: ask their parent"
 NO_MEMBER = "is a crowd, and the message names no member of it"
 NO_CROWD = "is no crowd, and the message names members of it"
+
+
+class NotYet(enum.Enum):
+    """When a query can be answered that cannot be answered now."""
+
+    AFTER_FRAME = "after the frame in flight"
+    IN_ROUND = "in a round"
+
+
+AFTER_FRAME, IN_ROUND = NotYet.AFTER_FRAME, NotYet.IN_ROUND
 
 
 class Ready(NamedTuple):
@@ -123,6 +137,7 @@ class Shard:
         self.deferred = DeferredMail(self.turns, codec, commands_max=limits.commands_max)
         self.epoch_filter = EpochFilter()
         self.views = Views()
+        self.reads = DurableReads(kinds, self.views)
         self.changes = Changes(limits.changes_max)
         self.followers = Followers(self.changes, codec)
         self.idleness = limits.idleness()
@@ -145,6 +160,7 @@ class Shard:
         )
         self._inbox = self.pump.inbox
         self._to_load: dict[Key, None] = {}
+        self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick = 0  # of the resends
         self._tick_due = 0.0
@@ -201,6 +217,8 @@ class Shard:
         frame = self._close_frame()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self.views.touch(self.turns)
+        self.reads.touch(self.turns.touched, self.population)
+        self._undurable.framed(self.turns.touched)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
         load, self._to_load = tuple(self._to_load), {}
@@ -220,13 +238,39 @@ class Shard:
     def committed(self, more_to_cut: bool = False) -> list[Reply]:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
+        self.reads.commit()
+        self._undurable.framed({})
         safe = self.changes.commit()
         evicted = self.endings.committed()
         for key in evicted:
             self.reports.forget(key)
         self.views.drop(evicted)
+        self.reads.drop(evicted)
         self.checkpointer.committed(more_to_cut)
         return self.followers.framed(*safe) if safe is not None else []
+
+    def answer(self, envelope: Envelope, now: float) -> Any:
+        """The answer to a query, between two rounds.
+
+        It need not wait for the messages before it, as those are not acknowledged yet. It must wait
+        for the frame in flight (`AFTER_FRAME`) if that has changed what the answer would show, and
+        for a round (`IN_ROUND`) if the entity has to be loaded, or turns could change the answer.
+        """
+        message: Any = envelope.message
+        kind = self.kinds.get(kind_of(envelope.to))
+        if kind is None:
+            listing = isinstance(message, ListViews)
+            return attempt_query(self.views.page, message) if listing else IN_ROUND
+        if envelope.to in self.deferred.loading or self._must_load(kind, envelope):
+            return IN_ROUND
+        if self._undurable.shown_by(envelope.to):
+            return AFTER_FRAME
+        self.delivered += 1
+        if self._clock_lag_s is not None:
+            self.turns.now = max(now + self._clock_lag_s, self.turns.now)
+        answer, state = self._replies.answer(kind, envelope)
+        self.reads.keep(kind, envelope.to, query=message, state=state, answer=answer)
+        return answer
 
     @property
     def epoch(self) -> int:
@@ -296,6 +340,7 @@ class Shard:
         self.idleness.touch(self.turns.touched, now)
         for key in self.idleness.idle(now):
             self.population.freeze(key)
+            self.reads.drop((key,))
 
     # ---- turns ----
 
@@ -489,6 +534,6 @@ class Shard:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        times = (tick, *wheels, *waits, self.reports.next_s)
+        times = (tick, *wheels, *waits, self.reports.next_s, self.endings.next_s)
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._clock_lag_s or 0.0)

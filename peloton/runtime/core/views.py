@@ -27,6 +27,7 @@ class Views:
     """The summaries of one shard."""
 
     def __init__(self) -> None:
+        self._changes = 0  # odd while the summaries are being changed
         self._safe: dict[Key, Any] = {}
         self._next: dict[Key, Any] = {}
         self._keys: dict[str, list[Key]] = {}  # by kind, sorted
@@ -49,6 +50,9 @@ class Views:
 
     def commit(self) -> None:
         """The frame is durable: publish its summaries."""
+        if not self._next:
+            return
+        self._changes += 1
         added, removed = [], []
         for key, summary in self._next.items():
             if summary is None:
@@ -61,22 +65,41 @@ class Views:
         self._next = {}
         self._add(added)
         self._remove(removed)
+        self._changes += 1
 
     def drop(self, evicted: list[Key]) -> None:
         """These were evicted from memory: from now on they are found only by key."""
+        if not evicted:
+            return
+        self._changes += 1
         removed = []
         for key in evicted:
             if self._safe.pop(key, None) is not None:
                 removed.append(key)
             self._next.pop(key, None)
         self._remove(removed)
+        self._changes += 1
 
-    def page(self, query: ListViews) -> Listed:
-        """The page that answers a query."""
+    def page(self, query: ListViews, *, here: bool = False) -> Listed:
+        """The page that answers a query; `here`: of a reader in this process."""
         keys = self._keys.get(query.kind, [])
         start = bisect_right(keys, query.after) if query.after else 0
         # One more than a page takes shows that there is more.
-        return page_of(query, keys[start : start + SCAN_MAX + 1], summary=self._safe.__getitem__)
+        some = keys[start : start + SCAN_MAX + 1]
+        return page_of(query, some, summary=self._safe.__getitem__, here=here)
+
+    def read(self, query: ListViews) -> Listed | None:
+        """As `page`, on any thread; None where the summaries were changed meanwhile.
+
+        Then what was read may be of two frames, or beside the place where it was looked for.
+        """
+        changes = self._changes
+        if changes % 2:
+            return None
+        page = attempt(self.page, query, here=True)
+        if self._changes != changes:
+            return None
+        return page if isinstance(page, Listed) else None
 
     def _add(self, added: list[Key]) -> None:
         for kind, some in _by_kind(added):

@@ -114,13 +114,25 @@ class Region:
         Commands are answered, because the journal refuses the frames of a former owner.
         """
         future: Future[Any] = Future()
-        if isinstance(message, Query) and not self.routes.current:
-            resolve(future, Unavailable(self.status.doubt()))
-            return future
+        if isinstance(message, Query):
+            if not self.routes.current:
+                resolve(future, Unavailable(self.status.doubt()))
+                return future
+            answer = self.read(key, message)
+            if answer is not None:
+                resolve(future, answer)
+                return future
         raw = members.raw if members is not None else 0
         content: Any = message  # a query is sent like a message
         self.tell((Envelope(key, content, raw, reply_to=future, request=request, who=who),))
         return future
+
+    def read(self, key: Key, query: Query) -> Any:
+        """The answer to a query that needs no shard's turn; None where it has to be asked.
+
+        Local shards publish states once they are durable, before they acknowledge anything of them.
+        """
+        return None if self.status.closed else self.routes.read(key, query)
 
     # ---- inspecting ----
 
@@ -287,18 +299,21 @@ class Region:
         whole: Future[Any] = Future()
         found: list[Any] = []
 
-        def add_page(part: Future[Any]) -> None:
-            listed = part.result()
-            if not isinstance(listed, Listed):
-                resolve(whole, listed)
-                return
-            found.extend(listed.items)
-            if listed.after:
-                self.ask(shard, onwards(query, listed.after)).add_done_callback(add_page)
-            else:
-                resolve(whole, found)
+        def add_pages(part: Future[Any]) -> None:
+            # A loop, as many pages in a row may be answered at once.
+            while part.done():
+                listed = part.result()
+                if not isinstance(listed, Listed):
+                    resolve(whole, listed)
+                    return
+                found.extend(listed.items)
+                if not listed.after:
+                    resolve(whole, found)
+                    return
+                part = self.ask(shard, onwards(query, listed.after))
+            part.add_done_callback(add_pages)
 
-        self.ask(shard, query).add_done_callback(add_page)
+        add_pages(self.ask(shard, query))
         return whole
 
     def _ask_all(self, group: str, query: Query) -> Future[Any]:

@@ -14,15 +14,16 @@ root enters the shards of this daemon, the membership names the owners of all ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from peloton.runtime.core.durable_reads import DurableReads
 from peloton.runtime.core.inspection import SHARD_KIND
 from peloton.runtime.core.packing import Route
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.shell_messages import Ref, Renamed
-from peloton.runtime.vocabulary import Key, Kind, kind_of
+from peloton.runtime.vocabulary import Key, Kind, Query, kind_of
 
 ANY, ALL = "any", "all"
 
@@ -39,6 +40,7 @@ class RoutingTable:
 
     def __init__(self, kinds: Mapping[str, Kind], sharding: Sharding) -> None:
         self.shards: dict[ShardId, Ref] = {}
+        self.reads: dict[ShardId, DurableReads] = {}  # of shards that are open here
         self.since: dict[ShardId, int] = {}  # the version of the view when the shard came here
         self.services: dict[str, Ref] = {}
         self.roles: dict[str, str] = {}  # of services that run on every member with the role
@@ -60,6 +62,16 @@ class RoutingTable:
             here = self.shards.get(shard)
             return (here if here is not None else RemoteRoute(self._owner(shard), shard),)
         return tuple(self._of_service(kind, key[len(kind) + 1 :]))
+
+    def read(self, key: Key, query: Query) -> Any:
+        """The answer that a local shard has published; None where it has to be asked."""
+        kind = kind_of(key)
+        if kind not in self._kinds and kind != SHARD_KIND:
+            return None
+        reads = self.reads.get(self._sharding.shard_of(key))
+        answer = reads.answer(key, query) if reads is not None else None
+        # Checked last: this process may have been paused, and another one owns the shard.
+        return answer if self.current else None
 
     def local(self, route: Route) -> Ref | None:
         """The local actor of a route; None where a peer sent us mail that belongs elsewhere."""

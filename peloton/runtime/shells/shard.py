@@ -16,7 +16,7 @@ from peloton.runtime.core import supervision
 from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.core.shard import Ready, Shard
+from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
 from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.shell import Shell
@@ -45,7 +45,7 @@ from peloton.runtime.shells.shell_messages import (
     resolve,
     send,
 )
-from peloton.runtime.vocabulary import ShardDamaged, Unavailable
+from peloton.runtime.vocabulary import Query, ShardDamaged, Unavailable
 
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
@@ -77,6 +77,7 @@ class ShardShell(Shell):
         self.refused = 0  # batches over the limit of waiting mail, for metrics
         self._reply_addresses: dict[Any, None] = {}
         self._in_flight: Ready | None = None
+        self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
         self._unclear_since_s: float | None = None
         self._settle_after_s = SETTLE_FIRST_S
@@ -149,11 +150,32 @@ class ShardShell(Shell):
 
     def _take(self, mail: Mail) -> None:
         assert self.core is not None
+        if mail.stamp is None and any(isinstance(e.message, Query) for e in mail.envelopes):
+            mail = Mail([each for each in mail.envelopes if not self._answered(each)])
         if not self.core.take(mail.envelopes, mail.stamp):
             return  # refused by the epoch filter: sent by an older owner of the sending shard
         for envelope in mail.envelopes:
             if envelope.reply_to is not None:
                 self._reply_addresses[envelope.reply_to] = None
+
+    def _answered(self, envelope: Envelope) -> bool:
+        """Whether it is a query that needs no round: answered now, or after the frame in flight."""
+        message: Any = envelope.message
+        if not isinstance(message, Query) or envelope.reply_to is None:
+            return False
+        assert self.core is not None
+        answer = self.core.answer(envelope, self.now)
+        if answer is IN_ROUND:
+            return False
+        if answer is AFTER_FRAME:
+            self._after_frame.append(envelope)
+            self._reply_addresses[envelope.reply_to] = None
+            return True
+        # Checked last: this process may have been paused, and another one owns the shard.
+        sure = self._context.region.routes.current
+        self._reply_addresses.pop(envelope.reply_to, None)
+        resolve(envelope.reply_to, answer if sure else Unavailable(IN_DOUBT))
+        return True
 
     def _loaded(self, message: Loaded) -> None:
         if self.core is not None:
@@ -200,6 +222,7 @@ class ShardShell(Shell):
         for mail in waiting:
             self._take(mail)
         self._phase = ShardPhase.OPEN
+        context.region.routes.reads[self.shard] = core.reads
         self._wake_core_s = self.now
         self._report_trouble("")
         send(context.root, Opened(self.shard))
@@ -208,6 +231,7 @@ class ShardShell(Shell):
         """Begin nothing more; release the claim when the frame in flight is finished."""
         claiming = self._phase is ShardPhase.CLAIMING
         if self._phase in (ShardPhase.CLAIMING, ShardPhase.OPEN):
+            self._unpublish()
             self._phase = ShardPhase.DRAINING
             if not self._in_flight and not claiming:
                 self._release_claim()
@@ -241,8 +265,10 @@ class ShardShell(Shell):
         send(self._context.root, Closed(self.shard) if draining else lost)
 
     def _end(self, text: str, *, damaged: bool = False) -> None:
+        self._unpublish()
         self._phase = ShardPhase.OVER
         self._in_flight = None
+        self._after_frame = []
         self.core = None
         self._report_trouble(text)
         self._context.region.report_problem(f"{self.name}-rows", "")
@@ -254,6 +280,12 @@ class ShardShell(Shell):
             resolve(reply_to, answer)
         self._reply_addresses, self._waiting_mail = {}, []
         self.stop()
+
+    def _unpublish(self) -> None:
+        """From now on no other thread reads our states: the next owner may change them."""
+        reads = self._context.region.routes.reads
+        if self.core is not None and reads.get(self.shard) is self.core.reads:
+            del reads[self.shard]
 
     def _refuse(self, envelopes: list[Envelope], text: str) -> None:
         for reply_to in reply_addresses(envelopes):
@@ -327,6 +359,9 @@ class ShardShell(Shell):
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))
+        if self._after_frame:
+            waiting, self._after_frame = self._after_frame, []
+            self.core.take([each for each in waiting if not self._answered(each)])
 
     def _unclear(self, text: str) -> None:
         now = self.now

@@ -31,6 +31,7 @@ from peloton.runtime.core.statements import RegisterRow
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import ClaimShell
 from peloton.runtime.shells.root import Root, RootShell
+from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.scan import CommittedFrame, Contradiction, Maker, Scan
 from peloton.runtime.simulation.world import World
@@ -100,21 +101,51 @@ class Checkers:
         self._bounds = bounds
         self._lives: dict[str, Life] = {}
         self._steps = 0
+        self._store_uses = 0
         self._compared: dict[ShardId, int] = {}  # the epoch whose owner was compared
         self._inspected: dict[ShardId, int] = {}  # the position at the last expensive check
-        world.checks.append(self.step)
+        world.checks.append(self._after_step)
 
     # ---- always ----
 
     def step(self) -> None:
         """Check what one step may have broken. Raises `Contradiction`."""
         self._steps += 1
-        for shard, committed in self.scan.poll():
-            self._committed(shard, committed)
+        self._poll()
         for daemon in self._world.daemons.values():
             self._daemon(daemon)
             for shard, core in daemon.shards().items():
                 self._core(shard, core)
+
+    def _after_step(self) -> None:
+        """The same after a step of the world, for what it can have changed: a core changes in a
+        step of its own shell only, and a register only by a use of the store."""
+        world = self._world
+        if (self._steps + 1) % CLOSER_STEPS == 0:
+            self.step()
+            return
+        self._steps += 1
+        moved: list[ShardId] = []
+        if world.store.uses != self._store_uses:
+            moved = self._poll()
+        shell = world.stepper.stepped
+        of = world.daemon_of(shell)
+        for daemon in (of,) if of is not None else world.daemons.values():
+            self._daemon(daemon)
+        if of is not None and type(shell) is ShardShell and shell.core is not None:
+            self._core(shell.shard, shell.core)
+        for daemon in world.daemons.values() if moved else ():
+            cores = daemon.shards()
+            for shard in moved:
+                if shard in cores:
+                    self._core(shard, cores[shard])
+
+    def _poll(self) -> list[ShardId]:
+        """Check what was committed; returns the shards whose registers have changed."""
+        self._store_uses = self._world.store.uses
+        for shard, committed in self.scan.poll():
+            self._committed(shard, committed)
+        return self.scan.moved
 
     def _committed(self, shard: ShardId, committed: CommittedFrame) -> None:
         self.checked["frame"] += 1

@@ -30,6 +30,7 @@ class SimulatedProcess:
         self.clock = SkewedClock(stepper, skew_s)
         self.frozen = False
         self.shells: list[Shell] = []
+        self.by_class: dict[type[Shell], list[Shell]] = {}
         self._stepper = stepper
         self._mail_waiting: list[Shell] = []
         self._waiting: dict[Shell, None] = {}  # for an answer from outside, as a blocked thread
@@ -43,6 +44,7 @@ class SimulatedProcess:
     def attach(self, shell: Shell) -> None:
         """The shell begins."""
         self.shells.append(shell)
+        self.by_class.setdefault(type(shell), []).append(shell)
         self._stepper.attach(shell)
 
     def mail_waiting(self, shell: Shell) -> None:
@@ -100,3 +102,4 @@ class SimulatedProcess:
         """The process is gone, with all its memory."""
         self._stepper.drop(self.shells)
         self.shells, self._mail_waiting, self._waiting = [], [], {}
+        self.by_class = {}

@@ -56,6 +56,7 @@ class Scan:
         self.owners: dict[tuple[ShardId, int], bytes] = {}
         self._store = store
         self._rows: dict[ShardId, RegisterRow] = {}
+        self.moved: list[ShardId] = []  # whose registers had changed at the last poll
 
     # ---- at every step ----
 
@@ -63,10 +64,12 @@ class Scan:
         """The frames committed since the last poll, in order per shard. Raises `Contradiction`."""
         found: list[tuple[ShardId, CommittedFrame]] = []
         known = self._rows
+        self.moved = []
         for shard, row in self._store.registers.registers.items():
             before = known.get(shard)
             if row is not before:
                 known[shard] = row
+                self.moved.append(shard)
                 found += [(shard, frame) for frame in self._moved(shard, before, row=row)]
         return found
 

@@ -44,6 +44,7 @@ class Stepper:
         self.clock = VirtualClock()
         self.chance = random.Random(seed)
         self.steps = 0
+        self.stepped: Shell | None = None  # by the last step
         self.shells: list[Shell] = []
         self._ready: list[Shell] = []
         self._wakes: list[tuple[float, int, Shell]] = []
@@ -88,6 +89,7 @@ class Stepper:
                 return False
         shell = self._ready.pop(self.chance.randrange(len(self._ready)))
         shell.queued = False
+        self.stepped = shell
         self.steps += 1
         self.note(f"{self.clock.now_s:.3f} {shell.name} {shell.actor_inbox.qsize()}")
         shell.grant(self.chance.randint(1, MESSAGES_PER_STEP_MAX))

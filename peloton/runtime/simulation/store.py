@@ -33,7 +33,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from peloton.runtime.adapters.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
 from peloton.runtime.core.statements import (
     Applied,
     Bump,
@@ -61,6 +60,7 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
+from peloton.runtime.simulation.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
 
 COMPLETED = 0.5
 """Share of half accepted writes that a later access completes; the others are dropped."""
@@ -135,6 +135,7 @@ class SimulatedStore:
         self.clock = clock
         self.faults = faults
         self.struck = dict.fromkeys(FAULT_KINDS, 0)
+        self.uses = 0  # calls since which nothing else can have changed a row
         self.registers = MemoryRows()  # only its tables with conditional writes are used
         self.cells = Cells()
         self._before: dict[ShardId, list[RegisterRow]] = {}
@@ -165,6 +166,7 @@ class SimulatedStore:
 
     def advance(self) -> None:
         """Apply what is due by now."""
+        self.uses += 1
         now_s = self.clock.now()
         due = [late for late in self._late if late.at_s <= now_s or late.received <= self._received]
         if due:
@@ -181,6 +183,7 @@ class SimulatedStore:
 
     def power_cut(self) -> None:
         """All servers lose their memory at once, and restart."""
+        self.uses += 1
         self.struck["power_cut"] += 1
         self._late.clear()
         for shard in list(self._accepted):
@@ -196,6 +199,7 @@ class SimulatedStore:
 
     def run(self, sender: MemberRows, statements: Sequence[Statement]) -> list[StatementReply]:
         """As the port says, for one daemon."""
+        self.uses += 1
         if sender.member in self._cut:
             self.struck["cut"] += len(statements)
             return [

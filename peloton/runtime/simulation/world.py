@@ -18,11 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.passivation import Shelf
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import Died, PortCall, SimulatedDaemon
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.network import Network
@@ -84,6 +86,7 @@ class World:
         self.calls = 0
         self.deaths = 0
         self._processes = 0
+        self._unpacked: dict[Key, tuple[bytes, Any]] = {}  # cold entities that were read
 
     # ---- what a storm does ----
 
@@ -196,11 +199,12 @@ class World:
     def step(self) -> bool:
         """One step of one shell of any daemon; then all checks."""
         moved = self.stepper.step()
+        process = self.stepper.stepped.driver if self.stepper.stepped is not None else None
         for daemon in self.daemons.values():
-            if daemon.dying or self._has_exited(daemon):
+            if daemon.dying or (daemon.process is process and self._has_exited(daemon)):
                 self.kill(daemon)
         for daemon in self.parting:
-            if daemon.dying or self._has_exited(daemon):
+            if daemon.dying or (daemon.process is process and self._has_exited(daemon)):
                 daemon.die()  # otherwise its session, and all it owns, would stay for ever
         for shell in (self.ensemble, self.later):
             if shell.error is not None:
@@ -245,22 +249,43 @@ class World:
             for shard, core in found.items()
         )
 
+    def daemon_of(self, shell: Shell | None) -> SimulatedDaemon | None:
+        """The daemon of whose present life this shell is."""
+        process = shell.driver if shell is not None else None
+        for daemon in self.daemons.values():
+            if daemon.process is process and process is not None:
+                return daemon
+        return None
+
     def cells(self, kind: str) -> dict[Key, Any]:
         """Every state of one kind that is in memory at an owner."""
-        return {
-            key: state
-            for core in self.shards().values()
-            for key, state in core.population.cells.items()
-            if kind_of(key) == kind
-        }
+        found: dict[Key, Any] = {}
+        for core in self.shards().values():
+            cells = core.population.cells
+            # To unpack a cold cell costs much more than to skip it.
+            for key in [*cells.warm, *cells.cold]:
+                if kind_of(key) == kind:
+                    found[key] = self._peek(cells, key)
+        return found
 
     def crowds(self) -> dict[Key, Any]:
         """Every crowd that is in memory at an owner."""
-        return {
-            key: crowd
-            for core in self.shards().values()
-            for key, crowd in core.population.crowds.items()
-        }
+        found: dict[Key, Any] = {}
+        for core in self.shards().values():
+            crowds = core.population.crowds
+            for key in [*crowds.warm, *crowds.cold]:
+                found[key] = self._peek(crowds, key)
+        return found
+
+    def _peek(self, shelf: Shelf, key: Key) -> Any:
+        """An entity, which is unpacked once in all the steps in which it stays cold."""
+        packed = shelf.cold.get(key)
+        if packed is None:
+            return shelf.peek(key)
+        known = self._unpacked.get(key)
+        if known is None or known[0] is not packed:
+            known = self._unpacked[key] = (packed, shelf.peek(key))
+        return known[1]
 
     # ---- for daemons ----
 

@@ -1,0 +1,86 @@
+"""A host as others read it, and the form in which schema 1 of its state was stored.
+
+Turns the sets of the ledger into one record for each run, and back. `HostAnswer` is the answer to
+`GetHost`; its bytes must never change. Stored states are converted untyped: `upcast` is schema 1
+to 2, `downcast` is its inverse.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import immutables
+
+from peloton.actors.host.ledger import LedgerRun
+from peloton.actors.host.messages import GetHost
+from peloton.actors.host.state import Host, HostStates
+from peloton.actors.resources import Resources
+from peloton.actors.task.messages import pod_id
+from peloton.placement.messages import Label
+from peloton.runtime.vocabulary import At, Bits, Key, Value
+
+RUNS = 6
+"""The position of the ledger among the fields."""
+
+
+class HostAnswer(Value, frozen=True, gc=False, array_like=True):
+    """The fields of the state, with the runs by name."""
+
+    state: HostStates
+    capacity: Resources
+    labels: tuple[Label, ...]
+    backend: Key
+    ports: tuple[int, int]
+    unreachable_timeout_s: float
+    runs: immutables.Map[str, LedgerRun] = immutables.Map()
+    used: Resources = Resources()
+    version: int = 0
+    because: str = ""
+    removed: bool = False
+    ports_taken: int | None = None
+    launches: int = 0
+    keeper: str = ""
+    keeper_at: str = ""
+
+
+def get_host(host: Host, query: GetHost, at: At) -> HostAnswer:
+    """The host as it is."""
+    values = {name: getattr(host, name) for name in HostAnswer.__struct_fields__}
+    return HostAnswer(**{**values, "runs": immutables.Map(host.runs.items())})
+
+
+def upcast(raw: Any) -> Any:
+    """Schema 1 to 2: pairs of name and run become sets of alike runs by crowd."""
+    if len(raw) <= RUNS:
+        return raw
+    crowds: dict[str, list[tuple[list[Any], int]]] = {}
+    for _, (crowd, member, *alike) in raw[RUNS]:
+        sets = crowds.setdefault(crowd, [])
+        for at, (known, members) in enumerate(sets):
+            if known == alike:
+                sets[at] = (known, members | 1 << member)
+                break
+        else:
+            sets.append((alike, 1 << member))
+    ledger = [
+        [crowd, [[Bits(members).pack(), *alike] for alike, members in sorted(sets, key=_order)]]
+        for crowd, sets in sorted(crowds.items())
+    ]
+    return [*raw[:RUNS], [ledger], *raw[RUNS + 1 :]]
+
+
+def _order(entry: tuple[list[Any], int]) -> tuple[int, int]:
+    (run, *_), members = entry
+    return run, members & -members
+
+
+def downcast(raw: Any) -> Any:
+    """Schema 2 to 1."""
+    (crowds,) = raw[RUNS]
+    runs = sorted(
+        [pod_id(crowd, member, run=alike[0]), [crowd, member, *alike]]
+        for crowd, sets in crowds
+        for members, *alike in sets
+        for member in Bits.unpack(members)
+    )
+    return [*raw[:RUNS], runs, *raw[RUNS + 1 :]]

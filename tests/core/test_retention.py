@@ -1,0 +1,115 @@
+"""Ended entities that are kept for a while: by count, by bytes and by age."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from peloton.actors.job.kind import KIND as JOB
+from peloton.runtime.core.retention import Retained
+from peloton.runtime.vocabulary import Key, key
+from tests.toy import messages as w
+from tests.toy.bench import Bench
+from tests.toy.kinds import KINDS
+
+NAMES = [key("note", f"n{number}") for number in range(4)]
+
+
+def closed(**bounds: Any) -> Bench:
+    """Four notes that ended one after the other, ten seconds apart."""
+    bench = Bench(kinds={**KINDS, "note": replace(KINDS["note"], **bounds)})
+    for name in NAMES:
+        bench.send(name, w.Add(5))
+        bench.send(name, w.Close())
+        bench.rest()
+        bench.after(10)
+    return bench
+
+
+def kept(bench: Bench) -> list[Key]:
+    return [name for name in NAMES if name in bench.shard.population.cells]
+
+
+def size(bench: Bench) -> int:
+    name = kept(bench)[0]
+    return len(bench.codec.encode_cell(name, bench.shard.population.cells[name]))
+
+
+@pytest.mark.parametrize("bounds", [{"keep": 2}, {"keep": 99, "keep_s": 25.0}], ids=str)
+def test_the_oldest_leave_by_count_and_by_age(bounds: dict[str, Any]) -> None:
+    assert kept(closed(**bounds)) == NAMES[2:]
+
+
+def test_the_oldest_leave_by_bytes() -> None:
+    one = size(closed(keep=99))
+    assert kept(closed(keep=99, keep_bytes=3 * one)) == NAMES[1:]
+    assert kept(closed(keep=99, keep_bytes=one - 1)) == [], "not even one fits"
+
+
+def test_a_shard_without_mail_wakes_up_to_let_the_oldest_go() -> None:
+    bench = closed(keep=99, keep_s=100.0)
+    assert kept(bench) == NAMES
+    oldest = bench.now - 40.0
+    assert bench.shard.endings.next_s == pytest.approx(oldest + 100.0, abs=1.0)
+    bench.now = oldest + 99.0
+    bench.once()
+    assert kept(bench) == NAMES
+    bench.now = oldest + 101.0
+    bench.rest()
+    assert kept(bench) == NAMES[1:]
+    bench.now += 1000.0
+    bench.rest()
+    assert kept(bench) == [] and bench.shard.endings.next_s is None
+
+
+def test_the_next_departure_is_among_the_times_to_wake_up() -> None:
+    bench = closed(keep=99, keep_s=45.0)
+    (due, ready) = (bench.shard.endings.next_s, bench.once())
+    assert due is not None and bench.now < due <= bench.now + 10.0
+    assert ready.wake_at == due, "nothing else is due so soon"
+
+
+def test_what_has_left_by_age_answers_and_lives_again() -> None:
+    bench = closed(keep=99, keep_s=5.0)
+    assert kept(bench) == []
+    bench.send(NAMES[0], w.Show(), reply_to=1)
+    bench.rest()
+    assert bench.answers() == [w.Total(5)] and kept(bench) == []
+    bench.send(NAMES[0], w.Add(1), reply_to=2)
+    bench.rest()
+    assert bench.answers() == [w.Total(6)]
+
+
+def test_what_lives_again_or_is_deleted_is_not_counted() -> None:
+    bench = closed(keep=99)
+    endings = bench.shard.endings
+    before = endings._kept["note"]._bytes
+    bench.send(NAMES[0], w.Forget())
+    bench.rest()
+    assert NAMES[0] not in endings._kept["note"]
+    assert endings._kept["note"]._bytes == before * 3 // 4
+
+
+def test_after_a_recovery_the_bounds_hold_as_before() -> None:
+    bench = closed(keep=99, keep_s=100.0)
+    bench.shard = bench.replay()
+    bench.once()
+    assert kept(bench) == NAMES
+    bench.now += 101.0
+    bench.rest()
+    assert kept(bench) == []
+
+
+def test_many_that_are_too_old_leave_in_portions() -> None:
+    notes = Retained(replace(KINDS["note"], keep=99, keep_s=1.0))
+    for name in NAMES:
+        notes.add(name, now=0.0, size=1)
+    assert notes.leaving(5.0, 3) == NAMES[:3]
+    assert notes.leaving(5.0, 3) == NAMES[3:] and notes.leaving(5.0, 3) == []
+
+
+def test_finished_jobs_leave_by_each_of_the_three() -> None:
+    assert JOB.keep and 0 < JOB.keep_bytes < math.inf and 0 < JOB.keep_s < math.inf
