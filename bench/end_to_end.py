@@ -101,7 +101,8 @@ class Bench:
         whole = self.capacity.times(len(self.names))
         while True:
             pools = self.root.region.ask(ROOT, ListPools()).result(WAIT_S)
-            if pools and pools[0].config.limit == whole:
+            # Absent until the root is committed: a query may overtake what was sent before it.
+            if isinstance(pools, tuple) and pools and pools[0].config.limit == whole:
                 break
             time.sleep(0.01)
         config = PoolConfig("bench", ROOT, Resources(), whole)

@@ -346,7 +346,7 @@ def test_what_another_cluster_or_version_has_left_is_named(tmp_path: Path) -> No
     assert printed.code == 69
     name, level, keeper = lines(printed)
     assert name.startswith("journal.sqlite.folder: the journal belongs to cluster 'west'")
-    text = "journal.sqlite.folder: the cluster's feature level is 99, this program knows 0"
+    text = "journal.sqlite.folder: the cluster's feature level is 99, this program knows 1"
     assert level.startswith(text)
     folder = tmp_path / "keeper"
     assert keeper.startswith(f"backend.process.folder: keeper folder {folder} serves cluster north")

@@ -53,6 +53,7 @@ NOT_SENT = {
     ("host", "HostLeft"): "of a backend that answers every order with it",
     ("backend", "AddHost"): "an operator's",
     ("backend", "RemoveHost"): "an operator's",
+    ("placer", "Declined"): "of a slice that does not use a proposal any more: storms have it",
     ("task", "RunRefused"): "placers with all summaries choose no full host; in storms they do",
 }
 """Messages that do not travel in this history, and why."""

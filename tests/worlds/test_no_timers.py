@@ -47,10 +47,10 @@ def _planted_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_kind, "KIND", slow)
 
 
-def furnished(hosts: int, cpus: int, **setup: Any) -> CheckedCluster:
+def furnished(hosts: int, cpus: int, *, daemons: int = 1, **setup: Any) -> CheckedCluster:
     capacity = Resources(cpus * UNIT, 10**12, 10**12, 0)
     made = ClusterSetup(host_capacity=capacity, fates=lambda run: Fate(TASK_S), **setup)
-    return CheckedCluster(hosts=hosts, setup=made)
+    return CheckedCluster(daemons=daemons, hosts=hosts, setup=made)
 
 
 def test_a_job_ends_as_soon_as_its_task_did() -> None:
@@ -117,3 +117,22 @@ def test_a_host_that_joins_runs_at_once_what_no_host_could_run() -> None:
     cluster.tell(host, BackendUp())
     cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.SUCCEEDED, within_s=600)
     assert cluster.world.now - began <= TASK_S + SLACK_S
+
+
+OWNERS = ("jobmgr", "resmgr", "hostmgr")
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        pytest.param((), id="each daemon's slices wish from its own placer"),
+        pytest.param((OWNERS, ("placement",), ("placement",)), id="wishes go to each in turn"),
+    ],
+)
+def test_several_placers_leave_no_room_unused(roles: tuple[tuple[str, ...], ...]) -> None:
+    cluster = furnished(3, 3, daemons=3, roles=roles)
+    began = cluster.world.now
+    jobs = [cluster.create_job(job_spec(10, resources=two()), name) for name in ("a", "b", "c")]
+    cluster.run_until(cluster.over, within_s=600)
+    assert cluster.world.now - began <= 30 / 3 * TASK_S * 1.1 + SLACK_S
+    assert all(cluster.job(job).summary.state == JobStates.SUCCEEDED for job in jobs)

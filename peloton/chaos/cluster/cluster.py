@@ -54,6 +54,8 @@ class ClusterSetup(NamedTuple):
     host_capacity: Resources = HOST_CAPACITY
     checked: bool = True
     """Whether a `CheckedCluster` makes its checks."""
+    roles: tuple[tuple[str, ...], ...] = ()
+    """Of each daemon; those beyond the last have all roles."""
 
 
 class SimulatedCluster:
@@ -84,7 +86,8 @@ class SimulatedCluster:
         """The placer of each daemon, in its present life, by the daemon's name."""
         self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         for number in range(daemons):
-            self.world.start(f"d{number + 1}", roles=ROLES)
+            roles = setup.roles[number] if number < len(setup.roles) else ROLES
+            self.world.start(f"d{number + 1}", roles=roles)
         self._set_up()
 
     # ---- what clients do ----
@@ -138,8 +141,11 @@ class SimulatedCluster:
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
         daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
-        placer = self.placers[daemon.name] = PlacerService(self._inventories)
-        daemon.region.register_service("placer", placer, role="placement")
+        if "placement" in daemon.roles:
+            placer = self.placers[daemon.name] = PlacerService(self._inventories)
+            daemon.region.register_service("placer", placer, role="placement")
+        else:
+            daemon.region.routes.roles["placer"] = "placement"  # it is on other daemons
 
     def _set_up(self) -> None:
         """The operator: sends the configs of all hosts and pools until all of them exist."""
