@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from peloton import INSTALL_FLEET, preflight_cluster
+from peloton import missing_package, preflight_cluster
 from peloton.config import Address
 from peloton.failures import CannotStart
 from peloton.listeners import why_not
@@ -154,8 +154,7 @@ def _cassandra(setting: Cassandra) -> Iterator[str]:
     if setting.password_file is not None:
         missing += _unreadable("journal.cassandra.password_file", setting.password_file)
     if not _has("cassandra"):
-        what = "the package cassandra-driver is missing"
-        missing.append(f"journal.cassandra: {what}; {INSTALL_FLEET}")
+        missing.append(f"journal.cassandra: {missing_package('cassandra-driver')}")
     yield from missing
     if missing:
         return
@@ -167,7 +166,7 @@ def _cassandra(setting: Cassandra) -> Iterator[str]:
 
 def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
     if not _has("kazoo"):
-        yield f"zookeeper: the package kazoo is missing; {INSTALL_FLEET}"
+        yield f"zookeeper: {missing_package('kazoo')}"
         return
     from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
 

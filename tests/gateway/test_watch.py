@@ -378,11 +378,10 @@ class Damaged:
         return []
 
 
-@pytest.mark.parametrize("pages", [0, 3], ids=["at its beginning", "later"])
-def test_a_damaged_shard_ends_a_stream_for_good(pages: int) -> None:
-    """With the code of plain calls: a client that came back would only meet it again."""
+def end_of_watch(cluster: Damaged) -> tuple[grpc.StatusCode, str]:
+    """Code and text with which a stream over this cluster ends."""
     address = Address("127.0.0.1", 1)
-    server, (port,) = build_server(Damaged(pages), ["127.0.0.1:0"], http=address)  # type: ignore[arg-type]
+    server, (port,) = build_server(cluster, ["127.0.0.1:0"], http=address)  # type: ignore[arg-type]
     server.start()
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -390,10 +389,17 @@ def test_a_damaged_shard_ends_a_stream_for_good(pages: int) -> None:
             with pytest.raises(grpc.RpcError) as caught:
                 for _ in stub.Watch(ops.WatchRequest(kinds=["job"]), timeout=20):
                     pass
-            assert caught.value.code() == CODE.DATA_LOSS
-            assert caught.value.details() == "shard jobmgr/0 is damaged: chain break"
+            return caught.value.code(), caught.value.details()
     finally:
         server.stop(0).wait(5)
+
+
+@pytest.mark.parametrize("pages", [0, 3], ids=["at its beginning", "later"])
+def test_a_damaged_shard_ends_a_stream_for_good(pages: int) -> None:
+    """With the code of plain calls: a client that came back would only meet it again."""
+    code, text = end_of_watch(Damaged(pages))
+    assert code == CODE.DATA_LOSS
+    assert text == "shard jobmgr/0 is damaged: chain break"
 
 
 class Mute(Damaged):
@@ -410,19 +416,9 @@ class Mute(Damaged):
 @pytest.mark.parametrize("pages", [0, 3], ids=["at its beginning", "later"])
 def test_a_shard_that_gives_no_page_ends_a_stream(pages: int) -> None:
     """With a code that clients repeat: an older owner may not know the query."""
-    address = Address("127.0.0.1", 1)
-    server, (port,) = build_server(Mute(pages), ["127.0.0.1:0"], http=address)  # type: ignore[arg-type]
-    server.start()
-    try:
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub = ops_pb2_grpc.OpsStub(channel)
-            with pytest.raises(grpc.RpcError) as caught:
-                for _ in stub.Watch(ops.WatchRequest(kinds=["job"]), timeout=20):
-                    pass
-            assert caught.value.code() == CODE.UNAVAILABLE
-            assert caught.value.details() == "shard/jobmgr/0 did not answer with changes"
-    finally:
-        server.stop(0).wait(5)
+    code, text = end_of_watch(Mute(pages))
+    assert code == CODE.UNAVAILABLE
+    assert text == "shard/jobmgr/0 did not answer with changes"
 
 
 def test_a_damaged_shard_ends_a_wait_for_good() -> None:

@@ -227,7 +227,7 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
             if changed is not None:
                 after.append(changed)
         if raw:
-            raise KeyError(pod_id(crowd, Bits(raw).lowest(1).raw.bit_length() - 1, run=run))
+            raise KeyError(pod_id(crowd, members_of(raw)[0], run=run))
         return self._with(crowd, after)
 
     def _with(self, crowd: Key, sets: list[RunSet]) -> Ledger:
