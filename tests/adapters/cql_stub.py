@@ -95,12 +95,12 @@ class Stub:
             return wire.rows([(name, COLUMNS[name]) for name in names], [row])
         if kind is FrameRow:
             return wire.void()
-        epoch = int.from_bytes(values[5], "big")
+        epoch = int.from_bytes(values[6], "big")
         if kind is Bump:
-            fits, op, moved = self.op != values[6], values[1], (epoch + 1, self.position)
+            fits, op, moved = self.op != values[7], values[1], (epoch + 1, self.position)
         else:
             assert kind is Advance, kind
-            fits, op = self.op == values[6], values[2]
+            fits, op = self.op == values[7], values[2]
             moved = (epoch, int.from_bytes(values[0], "big"))
         if epoch != self.epoch or not fits:
             return wire.rows(CONDITION, [(False, self.epoch, self.op)])

@@ -195,7 +195,7 @@ def test_of_two_that_claim_and_write_all_the_time_no_acknowledged_frame_is_lost(
 
 def test_the_schema_is_applied_once_and_then_left_alone(server: Connected) -> None:
     first = cassandra_schema.apply(server, "applied", replication=COPIES)
-    assert first.made == ("cluster", "register", "journal", "checkpoint", "ended")
+    assert first.made == ("cluster", "registers", "journal", "checkpoint", "ended")
     again = cassandra_schema.apply(server, "applied", replication=COPIES)
     assert (again.made, again.there, again.differ) == ((), first.made, ())
 
@@ -267,7 +267,7 @@ def test_the_doctor_reads_a_real_server(server: Connected) -> None:
 def test_the_doctor_names_what_was_done_to_the_keyspace(server: Connected) -> None:
     cassandra_schema.apply(server, "ill", replication=COPIES)
     session = server.session
-    session.execute("ALTER TABLE register WITH gc_grace_seconds = 60")
+    session.execute("ALTER TABLE registers WITH gc_grace_seconds = 60")
     session.execute("ALTER TABLE journal WITH default_time_to_live = 60")
     session.execute("DROP TABLE ended")
     session.execute(

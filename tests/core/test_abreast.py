@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.statements import Advance, Statement, StatementFailed, StatementReply
+from peloton.runtime.core.statements import (
+    Advance,
+    Statement,
+    StatementFailed,
+    StatementReply,
+    single_writes,
+)
 from peloton.runtime.ports import Claimed, Committed, Fenced, Frame, ShardId, Unclear, Work
 from peloton.runtime.simulation.memory_rows import MemoryRows
 
 SHARDS = [ShardId("g", number) for number in range(3)]
+
+
+def _commits(statements: Sequence[Statement]) -> bool:
+    return any(isinstance(each, Advance) for one in statements for each in single_writes(one))
 
 
 class Frozen(MemoryRows):
@@ -22,7 +32,7 @@ class Frozen(MemoryRows):
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         self.calls += bool(statements)
-        if self.frozen and any(isinstance(each, Advance) for each in statements):
+        if self.frozen and _commits(statements):
             return [StatementFailed("no answer") for _ in statements]
         return super().run(statements)
 
@@ -53,7 +63,7 @@ class Late(MemoryRows):
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         meanwhile = self.meanwhile
-        if meanwhile is not None and any(isinstance(each, Advance) for each in statements):
+        if meanwhile is not None and _commits(statements):
             self.meanwhile = None
             meanwhile()
             return [StatementFailed("no answer") for _ in statements]

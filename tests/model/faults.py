@@ -25,6 +25,7 @@ from peloton.runtime.core.statements import (
     InsertRow,
     MoveFloor,
     NotApplied,
+    OtherRefused,
     PlainWrite,
     ReadRegister,
     Statement,
@@ -132,6 +133,49 @@ def another_op(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
         return None if isinstance(reply, Applied) else Fenced("")
     yield Unclear("")
     return (yield from DECIDE(hold, replace(write, op=write.op[:-1] + b"~")))
+
+
+def refused_with_another(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+    """Takes the refusal of another shard's write for one of its own."""
+    return (yield from _judged(hold, write, Fenced("another was refused", definite=True)))
+
+
+def applied_with_another(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+    """Takes its write for done because its own condition held."""
+    return (yield from _judged(hold, write, None))
+
+
+def _judged(hold: Hold, write: Write, outcome: Fenced | None) -> ProtocolCoroutine[Fenced | None]:
+    """As the code does, but with this outcome where another shard's write was refused."""
+    talk = DECIDE(hold, write)
+    said = next(talk)
+    while True:
+        replies = yield said
+        if replies and isinstance(replies[0], OtherRefused):
+            return outcome
+        try:
+            said = talk.send(replies) if replies else next(talk)
+        except StopIteration as end:
+            answer: Fenced | None = end.value
+            return answer
+
+
+def forgets_a_refused_copy(hold: Hold, write: Write) -> ProtocolCoroutine[Fenced | None]:
+    """Calls a refusal definite though a copy was refused for another shard before.
+
+    The model found this one in the code.
+    """
+    talk = DECIDE(hold, write)
+    said = next(talk)
+    while True:
+        replies = yield said
+        if replies and isinstance(replies[0], OtherRefused):
+            continue
+        try:
+            said = talk.send(replies) if replies else next(talk)
+        except StopIteration as end:
+            answer: Fenced | None = end.value
+            return answer
 
 
 # ---- order within a round --------------------------------------------------------------------
@@ -264,6 +308,7 @@ TAKEOVER = Bounds(troubles=0)
 DOUBT = Bounds()
 FLOOR = Bounds(checkpoints=1)
 FLOORS = Bounds(owners=1, checkpoints=2)
+TOGETHER = Bounds(troubles=0, refusals=1)
 ALONE = Bounds(owners=1, checkpoints=1, sweeps=1, troubles=0)
 OVERTAKEN = Bounds(epochs=3, checkpoints=2, cuts=1, troubles=0)
 
@@ -278,6 +323,9 @@ FAULTS = (
     Fault(fencing, "_decide", op_not_looked_at, DOUBT),
     Fault(fencing, "_decide", retries_in_secret, DOUBT),
     Fault(fencing, "_decide", another_op, DOUBT),
+    Fault(fencing, "_decide", refused_with_another, TOGETHER),
+    Fault(fencing, "_decide", applied_with_another, TOGETHER),
+    Fault(fencing, "_decide", forgets_a_refused_copy, TOGETHER),
     Fault(fencing, "_write", not_all_durable, DOUBT),
     Fault(fencing, "commit", commit_first, TAKEOVER),
     Fault(fencing, "commit", floor_before_parts, FLOOR),

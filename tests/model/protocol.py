@@ -9,7 +9,8 @@ a few look-ups in tables; a state is a tuple of small numbers.
 
 What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, sweep, leave);
 what it asks runs and is answered, at any later time; or a write of it is *lost*: it gets an
-error, and the write stays under way; or *repeated*: answered, and a copy stays. What is under way
+error, and the write stays under way; or *repeated*: answered, and a copy stays; or *refused* for
+the sake of another shard that it is written together with, and a copy stays. What is under way
 may land at any time, any number of times, in any order, or never. In doubt an owner goes on (the
 identical write) or gives up and claims again. A *crash* forgets all but what is under way.
 
@@ -26,7 +27,15 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from peloton.runtime.core import fencing
-from peloton.runtime.core.statements import FrameRow, PartRow, RowsFound, Statement, StatementFailed
+from peloton.runtime.core.statements import (
+    FrameRow,
+    OtherRefused,
+    OwnerWrite,
+    PartRow,
+    RowsFound,
+    Statement,
+    StatementFailed,
+)
 from peloton.runtime.ports import Damaged, EndedRow, JournalBroken, Unclear
 from peloton.runtime.simulation import memory_rows
 from tests.model.owners import Ended, Heard, Node, Rest, may, resume
@@ -42,6 +51,7 @@ LIFE = 16
 """What a crash adds to the name of a process."""
 
 OPS_PER_TALK_MAX = 2
+REFUSED = "refused for another"
 
 
 class Bounds(NamedTuple):
@@ -57,10 +67,12 @@ class Bounds(NamedTuple):
     troubles: int = 1
     """Writes that are lost or repeated."""
     crashes: int = 0
+    refusals: int = 0
+    """Writes that another shard's register refuses."""
 
 
 BUDGETED = ("frame", "checkpoint", "cut", "sweep", "leave")
-TROUBLE, CRASH = len(BUDGETED), len(BUDGETED) + 1
+TROUBLE, CRASH, REFUSAL = range(len(BUDGETED), len(BUDGETED) + 3)
 
 
 class Memo(dict[Any, Any]):
@@ -110,7 +122,8 @@ class Protocol:
 
     def start(self) -> State:
         b = self.bounds
-        left = (b.frames, b.checkpoints, b.cuts, b.sweeps, b.leaves, b.troubles, b.crashes)
+        talks = (b.frames, b.checkpoints, b.cuts, b.sweeps, b.leaves)
+        left = (*talks, b.troubles, b.crashes, b.refusals)
         return (self.stores(bootstrapped()), self.idle, (), self.stories(Story()), left)
 
     # ---- what may happen ---------------------------------------------------------------------
@@ -134,6 +147,10 @@ class Protocol:
                         if isinstance(self.statements.values[statement], WRITES):
                             yield (slot, want, "lost", at)
                             yield (slot, want, "repeated", at)
+                if left[REFUSAL]:
+                    for at, statement in enumerate(ask):
+                        if isinstance(self.statements.values[statement], OwnerWrite):
+                            yield (slot, want, REFUSED, at)
         for statement in flying:
             yield (-1, statement)
 
@@ -163,12 +180,15 @@ class Protocol:
             return (store, _with(owners, slot, self._reborn(node)), flying, story,
                     _spent(left, CRASH))  # fmt: skip
         if fate:
-            left = _spent(left, TROUBLE)
+            left = _spent(left, REFUSAL if fate == REFUSED else TROUBLE)
             flying = self._flying(store, flying, ask[which : which + 1])
         replies: list[Any] = []
         for at, statement in enumerate(ask):
             if fate == "lost" and at == which:
                 replies.append(StatementFailed("lost"))
+                continue
+            if fate == REFUSED and at == which:
+                replies.append(OtherRefused())
                 continue
             story = self._landed[story, store, statement]
             store, reply = self._ran[store, statement]

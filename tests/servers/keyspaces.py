@@ -17,7 +17,7 @@ from tests.servers import cassandra
 KEYSPACE = "tests"
 REPLICATION = {cassandra.Cassandra.data_centre: 1}
 # Rows that conditions guard go by a condition too: the server does not see both in one order.
-GUARDED = {"cluster": ("one",), "register": ("shard_group", "shard_number")}
+GUARDED = {"cluster": ("one",), "registers": ("part", "shard_group", "shard_number")}
 PLAIN = {
     "journal": ("shard_group", "shard_number", "segment"),
     "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
@@ -43,8 +43,9 @@ def empty() -> Connected:
     connected = _session()
     for table, key in {**GUARDED, **PLAIN}.items():
         where = " AND ".join(f"{column} = %s" for column in key)
-        condition = " IF EXISTS" if table in GUARDED else ""
-        for row in connected.session.execute(f"SELECT DISTINCT {', '.join(key)} FROM {table}"):
+        # A guarded row has a key of its own, the others go by whole partitions.
+        condition, each = (" IF EXISTS", "") if table in GUARDED else ("", "DISTINCT ")
+        for row in connected.session.execute(f"SELECT {each}{', '.join(key)} FROM {table}"):
             connected.session.execute(f"DELETE FROM {table} WHERE {where}{condition}", row)
     return connected
 

@@ -89,7 +89,7 @@ REASONS: dict[tuple[str, str], str] = {
         "the inventory is not open yet",
     ): "a host sent its report before its inventory was open",
 }
-_CALLS = ("Advance", "Bump", "Free", "MoveFloor")
+_CALLS = ("Advance", "Bump", "Free", "MoveFloor", "WriteTogether")
 _FAILURES = {
     "timeout, before it was begun": "was late",
     "timeout, half accepted": "was half accepted",
@@ -105,6 +105,7 @@ STATEMENTS: dict[tuple[str, str], str] = {
         if (call, text) not in (("Free", "connection closed"), ("MoveFloor", "connection closed"))
     },
     ("Advance", "NotApplied"): "an owner was fenced at a frame, or found its own write done",
+    ("WriteTogether", "NoneApplied"): "a round was refused because of some of its shards",
     ("Bump", "NotApplied"): "a claim was overtaken by another",
     ("Free", "NotApplied"): "a hand-over met a newer owner",
     ("MoveFloor", "NotApplied"): "a floor was moved by an overtaken owner, or twice",

@@ -20,6 +20,7 @@ from peloton.runtime.core.statements import (
     DeleteSegment,
     FrameRow,
     InsertRow,
+    NoneApplied,
     NotApplied,
     Statement,
     StatementFailed,
@@ -102,8 +103,8 @@ class Observer:
         for statement, reply in sent:
             for name in _hit_in_store(statement, self._limits):
                 self._hit(name)
-            if isinstance(reply, StatementFailed | NotApplied):
-                text = reply.text if isinstance(reply, StatementFailed) else "NotApplied"
+            if isinstance(reply, StatementFailed | NotApplied | NoneApplied):
+                text = reply.text if isinstance(reply, StatementFailed) else type(reply).__name__
                 name = type(statement).__name__
                 if isinstance(statement, InsertRow):
                     name += f" {type(statement.row).__name__}"

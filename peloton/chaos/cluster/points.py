@@ -50,6 +50,7 @@ UNDER_WAY = StoreFaults(hold=1.0, reorder_plain=1.0, late_s=15.0)
 PATHS = {
     ("store", "InsertRow FrameRow"): "append",
     ("store", "Advance"): "append",
+    ("store", "WriteTogether"): "append",
     ("store", "InsertRow PartRow"): "checkpoint",
     ("store", "MoveFloor"): "floor",
     ("store", "DeleteSegment"): "cut",

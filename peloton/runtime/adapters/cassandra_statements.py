@@ -28,7 +28,9 @@ from peloton.runtime.core.statements import (
     InsertRow,
     MoveFloor,
     NameCluster,
+    NoneApplied,
     NotApplied,
+    OwnerWrite,
     PartRow,
     ReadBucket,
     ReadCluster,
@@ -42,11 +44,16 @@ from peloton.runtime.core.statements import (
     Statement,
     StatementFailed,
     StatementReply,
+    WriteTogether,
 )
 from peloton.runtime.ports import BUCKET_PARTS, SEGMENT_FRAMES, ClusterRecord, EndedRow, ShardId
 
 SHARD_CONDITION = "shard_group = ? AND shard_number = ?"
-OURS = f"WHERE {SHARD_CONDITION} IF epoch = ? AND op = ?"
+REGISTER = f"WHERE part = ? AND {SHARD_CONDITION}"
+OURS = f"{REGISTER} IF epoch = ? AND op = ?"
+REGISTERS_PART = 0
+"""All registers lie in one partition, so that one conditional write can move many of them. It is
+bound, not written into the text: the driver finds the partition's servers by the bound values."""
 SEGMENT = f"FROM journal WHERE {SHARD_CONDITION} AND segment = ?"
 BUCKET = f"FROM checkpoint WHERE {SHARD_CONDITION} AND position = ? AND epoch = ? AND bucket = ?"
 
@@ -57,17 +64,16 @@ CQL: dict[type, str] = {
     ReadCluster: "SELECT cluster_id, format, shards FROM cluster WHERE one = 0",
     NameCluster: "INSERT INTO cluster (one, shards) VALUES (1, ?) IF NOT EXISTS",
     ReadName: "SELECT shards FROM cluster WHERE one = 1",
-    CreateRegister: "INSERT INTO register (shard_group, shard_number, epoch, op, owner,"
-    " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
+    CreateRegister: "INSERT INTO registers (part, shard_group, shard_number, epoch, op, owner,"
+    " last_position, last_chain, floor, floor_epoch) VALUES (?, ?, ?, 0, ?, '', 0, ?, 0, 0)"
     " IF NOT EXISTS",
     ReadRegister: "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch"
-    f" FROM register WHERE {SHARD_CONDITION}",
+    f" FROM registers {REGISTER}",
     # `op != ?` is always true of a new op: with it a refusal carries the current op.
-    Bump: f"UPDATE register SET epoch = ?, op = ?, owner = ? WHERE {SHARD_CONDITION}"
-    " IF epoch = ? AND op != ?",
-    Advance: f"UPDATE register SET last_position = ?, last_chain = ?, op = ? {OURS}",
-    MoveFloor: f"UPDATE register SET floor = ?, floor_epoch = ?, op = ? {OURS}",
-    Free: f"UPDATE register SET owner = '', op = ? {OURS}",
+    Bump: f"UPDATE registers SET epoch = ?, op = ?, owner = ? {REGISTER} IF epoch = ? AND op != ?",
+    Advance: f"UPDATE registers SET last_position = ?, last_chain = ?, op = ? {OURS}",
+    MoveFloor: f"UPDATE registers SET floor = ?, floor_epoch = ?, op = ? {OURS}",
+    Free: f"UPDATE registers SET owner = '', op = ? {OURS}",
     FrameRow: "INSERT INTO journal (shard_group, shard_number, segment, position, epoch, part,"
     " parts, op, prev_chain, chain, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     PartRow: "INSERT INTO checkpoint (shard_group, shard_number, position, epoch, bucket, part,"
@@ -83,7 +89,8 @@ CQL: dict[type, str] = {
     DeleteBucket: f"DELETE {BUCKET}",
 }
 CONDITIONALS = (
-    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
+    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free,
+    WriteTogether,
 )  # fmt: skip
 LINEARIZABLE = (ReadCluster, ReadName, ReadRegister)
 """Reads of what is written conditionally: at any other level they may miss a write under way."""
@@ -112,9 +119,12 @@ def values(statement: Statement) -> Sequence[Any]:
         return (json.dumps({"name": statement.name}),)
     if isinstance(statement, ReadCluster | ReadName):
         return ()
+    assert not isinstance(statement, WriteTogether), "each of its writes is bound by itself"
     shard = (statement.shard.group, statement.shard.number)
-    if isinstance(statement, CreateRegister | Bump | Advance | MoveFloor | Free):
-        return _register_values(statement, shard)
+    if isinstance(statement, ReadRegister):
+        return (REGISTERS_PART, *shard)
+    if isinstance(statement, CreateRegister | Bump | OwnerWrite):
+        return _register_values(statement, (REGISTERS_PART, *shard))
     if isinstance(statement, (ReadSegment, DeleteSegment)):
         return (*shard, statement.segment)
     if isinstance(statement, (ReadBucket, DeleteBucket)):
@@ -125,7 +135,7 @@ def values(statement: Statement) -> Sequence[Any]:
 
 
 def _register_values(
-    statement: CreateRegister | Bump | Advance | MoveFloor | Free, shard: tuple[str, int]
+    statement: CreateRegister | Bump | OwnerWrite, shard: tuple[int, str, int]
 ) -> Sequence[Any]:
     if isinstance(statement, CreateRegister):
         return (*shard, statement.op, GENESIS)
@@ -175,11 +185,15 @@ def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
 
 def size_bytes(statement: Statement) -> int:
     """Approximate size on the wire, to bound what is in flight."""
+    if isinstance(statement, WriteTogether):
+        return 256 * len(statement.writes)
     return 256 + (len(statement.row.body) if isinstance(statement, InsertRow) else 0)
 
 
 def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> StatementReply:
     """The reply in a row with `[applied]`. It has the columns of the condition only."""
+    if isinstance(statement, WriteTogether):
+        return _together(statement, rows)
     if len(rows) != 1 or not isinstance(rows[0].get(APPLIED), bool):
         return StatementFailed(
             f"a reply to {type(statement).__name__} of unexpected shape: {rows!r}"
@@ -195,6 +209,21 @@ def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> Stat
             f"a reply to {type(statement).__name__} with half of its columns: {row!r}"
         )
     return NotApplied(epoch, op)
+
+
+def _together(statement: WriteTogether, rows: Sequence[dict[str, Any]]) -> StatementReply:
+    """A refusal has a row for each register that exists, with its key."""
+    applied = {row.get(APPLIED) for row in rows}
+    if applied == {True} and len(rows) == 1:
+        return Applied()
+    if applied != {False}:
+        return StatementFailed(f"a reply to WriteTogether of unexpected shape: {rows!r}")
+    registers = {(row.get("shard_group"), row.get("shard_number")): row for row in rows}
+    none: dict[str, Any] = {}
+    each = [registers.get(tuple(write.shard), none) for write in statement.writes]
+    if not any(each) or any((row.get("epoch") is None) != (row.get("op") is None) for row in each):
+        return StatementFailed(f"a reply to WriteTogether without its columns: {rows!r}")
+    return NoneApplied(tuple(NotApplied(row.get("epoch"), row.get("op")) for row in each))
 
 
 def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFound:

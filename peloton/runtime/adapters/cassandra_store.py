@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from cassandra import InvalidRequest
+from cassandra.query import BatchStatement, BatchType
 
 from peloton.runtime.adapters import cassandra_session
 from peloton.runtime.adapters.cassandra_session import (
@@ -48,6 +49,7 @@ from peloton.runtime.core.statements import (
     StatementFailed,
     StatementReply,
     WriteStored,
+    WriteTogether,
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
@@ -175,12 +177,21 @@ class CassandraRows:
         return replies
 
     def _send(self, statement: Statement) -> PendingStatement:
-        bound = self._prepared[text_of(statement)].bind(values(statement))
+        bound = self._bound(statement)
         if isinstance(statement, CONDITIONALS):
             future = self._connected.session.execute_async(bound, execution_profile=CONDITIONAL)
         else:
             future = self._connected.session.execute_async(bound)
         return PendingStatement(statement, future)
+
+    def _bound(self, statement: Statement) -> Any:
+        if not isinstance(statement, WriteTogether):
+            return self._prepared[text_of(statement)].bind(values(statement))
+        # (A batch of one partition is one mutation of it; `UNLOGGED` says that no other is in it.)
+        batch = BatchStatement(BatchType.UNLOGGED)
+        for write in statement.writes:
+            batch.add(self._prepared[text_of(write)], values(write))
+        return batch
 
     def sizes(self, shard: ShardId) -> Sizes:
         """Sizes of what the register leads to; the store has no index of a shard's partitions.

@@ -1,7 +1,8 @@
 """Journal over any store of rows: drives the protocol coroutines of `core/fencing.py`.
 
-The coroutines of all shards run concurrently. One whose reply is unclear becomes pending, and
-`settle` continues it. The module must not judge a reply, and must not send a statement that no
+The coroutines of all shards run concurrently, and what they write into registers in one step goes
+to the store as one conditional write (`core/joint.py`). One whose reply is unclear becomes pending,
+and `settle` continues it. The module must not judge a reply, and must not send a statement that no
 coroutine asked for.
 
 One thread commits and others claim, so a shard may be claimed again while the last coroutine of
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import FoundItems, ProtocolCoroutine, ReadCoroutine
+from peloton.runtime.core.joint import JointStep
 from peloton.runtime.core.register import Hold, OpNames
 from peloton.runtime.core.statements import (
     FEATURES,
@@ -182,11 +184,8 @@ class FencedRows:
                     self._keep_pending(works.pop(shard))
                 else:
                     asks[shard] = ask
-            flat = self.rows.run([statement for ask in asks.values() for statement in ask])
-            replies, at = {}, 0
-            for shard, ask in asks.items():
-                replies[shard] = tuple(flat[at : at + len(ask)])
-                at += len(ask)
+            step = JointStep(asks)
+            replies = step.replies(self.rows.run(step.statements))
         return answers
 
     def _keep_pending(self, work: PendingWork) -> None:

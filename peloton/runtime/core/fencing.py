@@ -39,6 +39,8 @@ from peloton.runtime.core.statements import (
     InsertRow,
     MoveFloor,
     NotApplied,
+    OtherRefused,
+    OwnerWrite,
     PartRow,
     ReadBucket,
     ReadRegister,
@@ -106,13 +108,21 @@ def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
         yield Unclear(_text(reply))
 
 
-def _decide(hold: Hold, write: Advance | MoveFloor | Free) -> ProtocolCoroutine[Fenced | None]:
-    """A conditional write of the owner: None when it is committed, Fenced when it is not ours."""
+def _decide(hold: Hold, write: OwnerWrite) -> ProtocolCoroutine[Fenced | None]:
+    """A conditional write of the owner: None when it is committed, Fenced when it is not ours.
+
+    It may travel together with writes of other shards (`core/joint.py`). That only adds to its
+    condition, so all of this holds as for one alone, and a copy that was refused because of
+    another shard is sent again, in other company or none.
+    """
     alone = True
     while True:
         (reply,) = yield (write,)
         if isinstance(reply, Applied):
             return None
+        if isinstance(reply, OtherRefused):
+            alone = False
+            continue
         if not isinstance(reply, NotApplied):
             alone = False
             yield Unclear(_text(reply))

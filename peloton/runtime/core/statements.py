@@ -135,6 +135,16 @@ class Free(Struct, frozen=True, gc=False):
     op: bytes
 
 
+OwnerWrite = Advance | MoveFloor | Free
+"""What the owner of a shard writes into its register."""
+
+
+class WriteTogether(Struct, frozen=True, gc=False):
+    """Writes of at least two registers as one conditional write: all of them apply, or none."""
+
+    writes: tuple[OwnerWrite, ...]
+
+
 class InsertRow(Struct, frozen=True, gc=False):
     """Plain insert; idempotent, since a key always has the same bytes."""
 
@@ -183,11 +193,16 @@ class DeleteBucket(Struct, frozen=True, gc=False):
 
 
 ConditionalWrite = (
-    CreateCluster | GrowCluster | NameCluster | CreateRegister | Bump | Advance | MoveFloor | Free
+    CreateCluster | GrowCluster | NameCluster | CreateRegister | Bump | OwnerWrite | WriteTogether
 )
 PlainWrite = InsertRow | DeleteSegment | DeleteBucket
 ReadStatement = ReadCluster | ReadName | ReadRegister | ReadSegment | ReadBucket | ReadEnded
 Statement = ConditionalWrite | PlainWrite | ReadStatement
+
+
+def single_writes(statement: Statement) -> tuple[Statement, ...]:
+    """The statement itself, or those that travel in it."""
+    return statement.writes if isinstance(statement, WriteTogether) else (statement,)
 
 
 class Applied(Struct, frozen=True, gc=False):
@@ -202,6 +217,19 @@ class NotApplied(Struct, frozen=True, gc=False):
 
     epoch: int | None = None
     op: bytes | None = None
+
+
+class OtherRefused(Struct, frozen=True, gc=False):
+    """A write together with others was not applied, though its own condition was true.
+
+    This copy of it has done nothing, and will not: a condition of another is false for good.
+    """
+
+
+class NoneApplied(Struct, frozen=True, gc=False):
+    """Of a `WriteTogether` a condition was false; per write what its register has."""
+
+    registers: tuple[NotApplied, ...]
 
 
 class WriteStored(Struct, frozen=True, gc=False):
@@ -220,7 +248,9 @@ class StatementFailed(Struct, frozen=True, gc=False):
     text: str
 
 
-StatementReply = Applied | NotApplied | WriteStored | RowsFound | StatementFailed
+StatementReply = (
+    Applied | NotApplied | OtherRefused | NoneApplied | WriteStored | RowsFound | StatementFailed
+)
 
 
 class Rows(Protocol):

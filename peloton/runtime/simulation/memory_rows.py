@@ -26,6 +26,7 @@ from peloton.runtime.core.statements import (
     InsertRow,
     MoveFloor,
     NameCluster,
+    NoneApplied,
     NotApplied,
     PartRow,
     PlainWrite,
@@ -41,6 +42,7 @@ from peloton.runtime.core.statements import (
     Statement,
     StatementReply,
     WriteStored,
+    WriteTogether,
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
@@ -52,7 +54,8 @@ from peloton.runtime.ports import (
 )
 
 CONDITIONAL_WRITES = (
-    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free
+    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free,
+    WriteTogether,
 )  # fmt: skip
 PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
 
@@ -86,6 +89,8 @@ class MemoryRows:
             return self._grow_cluster(statement)
         if isinstance(statement, NameCluster):
             return self._name_cluster(statement)
+        if isinstance(statement, WriteTogether):
+            return self._together(statement)
         row = self.registers.get(statement.shard)
         if isinstance(statement, CreateRegister):
             if row is not None:
@@ -101,6 +106,17 @@ class MemoryRows:
             return NotApplied(row.epoch, row.op)
         self.registers[statement.shard] = _moved(row, statement)
         return Applied()
+
+    def _together(self, statement: WriteTogether) -> StatementReply:
+        before = dict(self.registers)
+        replies = [self._conditional(write) for write in statement.writes]
+        if all(isinstance(reply, Applied) for reply in replies):
+            return Applied()
+        self.registers = before
+        rows = [before.get(write.shard) for write in statement.writes]
+        return NoneApplied(
+            tuple(NotApplied(row.epoch, row.op) if row else NotApplied() for row in rows)
+        )
 
     def _create_cluster(self, statement: CreateCluster) -> StatementReply:
         if self.cluster is not None:

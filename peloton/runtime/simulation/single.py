@@ -13,7 +13,12 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.statements import Advance, Statement, StatementReply
+from peloton.runtime.core.statements import (
+    Advance,
+    Statement,
+    StatementReply,
+    single_writes,
+)
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.storms import Fault, LastingFault, Storm
 
@@ -36,7 +41,7 @@ def drop_shards(storm: Storm, strength: float) -> None:
     """Shards end right behind a frame: it is committed, and nothing of it was sent."""
 
     def replied(daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]) -> None:
-        for statement, _ in sent:
+        for statement in (each for together, _ in sent for each in single_writes(together)):
             if not storm.raging or not isinstance(statement, Advance):
                 continue
             if storm.chance.random() < DROPPED_SHARE * strength and daemon.drop(statement.shard):

@@ -38,13 +38,16 @@ from peloton.runtime.core.statements import (
     Bump,
     ConditionalWrite,
     CreateCluster,
+    CreateRegister,
     DeleteBucket,
     DeleteSegment,
     Free,
     GrowCluster,
     InsertRow,
     NameCluster,
+    NoneApplied,
     NotApplied,
+    OwnerWrite,
     PlainWrite,
     ReadCluster,
     ReadName,
@@ -56,12 +59,15 @@ from peloton.runtime.core.statements import (
     StatementFailed,
     StatementReply,
     WriteStored,
+    WriteTogether,
 )
 from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 from peloton.runtime.simulation.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
 
+CLUSTER_WRITES = (CreateCluster, GrowCluster, NameCluster)
+RegisterWrite = CreateRegister | Bump | OwnerWrite
 COMPLETED = 0.5
 """Share of half accepted writes that a later access completes; the others are dropped."""
 OVERTAKEN_MAX = 20
@@ -186,9 +192,11 @@ class SimulatedStore:
         self.uses += 1
         self.struck["power_cut"] += 1
         self._late.clear()
-        for shard in list(self._accepted):
-            if self.chance.random() >= COMPLETED:
-                del self._accepted[shard]
+        for shard, statement in list(self._accepted.items()):
+            if shard in self._accepted and self.chance.random() >= COMPLETED:
+                assert not isinstance(statement, CLUSTER_WRITES)
+                for each in _registers_of(statement):
+                    self._accepted.pop(each.shard, None)
         if self.faults.flush_s and self._flushed is not None:
             _, self.registers.cluster, self.registers.name, registers, cells = self._flushed
             self.registers.registers = dict(registers)
@@ -260,28 +268,37 @@ class SimulatedStore:
 
     def _decide(self, statement: ConditionalWrite, *, may_rest: bool) -> StatementReply:
         """One round of agreement. A write whose condition holds may stay half accepted."""
-        if isinstance(statement, CreateCluster | GrowCluster | NameCluster):
+        if isinstance(statement, CLUSTER_WRITES):
             return self.registers.run([statement])[0]
-        self._complete(statement.shard)
-        before = self.registers.registers.get(statement.shard)
+        shards = [each.shard for each in _registers_of(statement)]
+        for shard in shards:
+            self._complete(shard)
+        registers = self.registers.registers
+        before = {shard: registers[shard] for shard in shards if shard in registers}
         (reply,) = self.registers.run([statement])
-        if isinstance(reply, NotApplied):
+        if isinstance(reply, NotApplied | NoneApplied):
             self.struck["condition_columns"] += 1
-        if not isinstance(reply, Applied) or before is None:
+        if not isinstance(reply, Applied) or not before:
             return reply
         rest = self.faults.complete_by_read
         if may_rest and rest and self.chance.random() < rest:
-            self.registers.registers[statement.shard] = before
-            self._accepted[statement.shard] = statement
+            self.registers.registers.update(before)
+            self._accepted.update(dict.fromkeys(shards, statement))
             return StatementFailed("timeout, half accepted")
-        self._before.setdefault(statement.shard, []).append(before)
-        del self._before[statement.shard][:-REGISTERS_KEPT_MAX]
+        for shard, row in before.items():
+            self._before.setdefault(shard, []).append(row)
+            del self._before[shard][:-REGISTERS_KEPT_MAX]
         return reply
 
     def _complete(self, shard: ShardId, *, reading: bool = False) -> None:
         """The half accepted write of a row is completed or dropped before anything else."""
-        statement = self._accepted.pop(shard, None)
-        if statement is not None and self.chance.random() < COMPLETED:
+        statement = self._accepted.get(shard)
+        if statement is None:
+            return
+        assert not isinstance(statement, CLUSTER_WRITES)
+        for each in _registers_of(statement):
+            self._accepted.pop(each.shard, None)
+        if self.chance.random() < COMPLETED:
             self._decide(statement, may_rest=False)
             self.struck["complete_by_read"] += reading
 
@@ -343,6 +360,10 @@ class SimulatedStore:
         struck = strength > 0 and self.chance.random() < strength
         self.struck[kind] += struck
         return struck
+
+
+def _registers_of(statement: RegisterWrite | WriteTogether) -> tuple[RegisterWrite, ...]:
+    return statement.writes if isinstance(statement, WriteTogether) else (statement,)
 
 
 class MemberRows:
