@@ -36,7 +36,7 @@ class JointStep:
     def __init__(self, asks: Asks) -> None:
         self._asks = asks
         self._together: dict[ShardId, tuple[int, int]] = {}
-        """Of shards whose write is joined with others': which of `statements`, which write of it."""
+        """Of a shard whose write is joined with others: which statement, which write of it."""
         self.statements: list[Statement] = []
         writes = [
             ask[0] for ask in asks.values() if len(ask) == 1 and isinstance(ask[0], OwnerWrite)
