@@ -22,7 +22,6 @@ from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_dump import Line
 from peloton.runtime.core.journal_reading import Contents, Finding
 from peloton.runtime.ports import (
-    JOURNAL_FORMAT,
     ClusterRecord,
     Damaged,
     EndedRow,
@@ -159,10 +158,6 @@ class JournalReader:
         record = read_record(self._source.rows)
         if record is None:
             raise JournalRefused(NO_RECORD)
-        if record.format != JOURNAL_FORMAT:
-            raise JournalRefused(
-                f"the journal has format {record.format}, this program reads {JOURNAL_FORMAT}"
-            )
         return record
 
     def _homes(self, key: str | None) -> list[ShardId]:

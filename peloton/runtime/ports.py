@@ -23,6 +23,8 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 JOURNAL_FORMAT = 1
+ROWS_FORMAT = 2
+"""Of a journal in a store of rows: all registers lie in one partition since format 2."""
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait

@@ -6,6 +6,7 @@ server; those tests have one of their own, in test_cassandra_faults.py.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -198,6 +199,76 @@ def test_the_schema_is_applied_once_and_then_left_alone(server: Connected) -> No
     assert first.made == ("cluster", "registers", "journal", "checkpoint", "ended")
     again = cassandra_schema.apply(server, "applied", replication=COPIES)
     assert (again.made, again.there, again.differ) == ((), first.made, ())
+
+
+OLD_REGISTER = """CREATE TABLE register (shard_group text, shard_number int, epoch bigint, op blob,
+    owner text, last_position bigint, last_chain blob, floor bigint, floor_epoch bigint,
+    PRIMARY KEY ((shard_group, shard_number)))"""
+OF_SHARD_0 = "WHERE shard_group = 'g' AND shard_number = 0"
+OLD_CLAIM = f"UPDATE register SET epoch = ?, op = ?, owner = 'old' {OF_SHARD_0} IF epoch = ?"
+DELETE_REGISTER = """DELETE FROM registers
+    WHERE part = 0 AND shard_group = %s AND shard_number = %s IF EXISTS"""
+REGISTER_COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
+
+
+def of_format_1(server: Connected, keyspace: str) -> CassandraSettings:
+    """A keyspace with frames of two shards, as version 0.1.0 laid its registers out."""
+    cassandra_schema.apply(server, keyspace, replication=COPIES)
+    where = CassandraSettings(port=cassandra.shared().port, keyspace=keyspace)
+    session = server.session
+    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"o" * 16)) as owner:
+        owner.bootstrap({"g": 2}, name="west")
+        owner.raise_level(1)
+        for number in range(2):
+            shard = ShardId("g", number)
+            assert isinstance(owner.claim(shard, "old"), Claimed)
+            list(owner.read_checkpoint(shard))
+            for position in range(1, 3 + number):
+                commit(owner, Work(shard, 1, Frame(position, b"%d" % position)))
+    session.execute(OLD_REGISTER)
+    columns = f"shard_group, shard_number, {REGISTER_COLUMNS}"
+    insert = f"INSERT INTO register ({columns}) VALUES ({', '.join(['%s'] * 9)}) IF NOT EXISTS"
+    for row in session.execute(f"SELECT {columns} FROM registers"):
+        session.execute(insert, row)
+        session.execute(DELETE_REGISTER, row[:2])
+    session.execute("UPDATE cluster SET format = 1 WHERE one = 0 IF format = 2")
+    return where
+
+
+def test_registers_of_format_1_are_moved_and_their_owners_fenced(server: Connected) -> None:
+    where, session = of_format_1(server, "older"), server.session
+    applied = cassandra_schema.apply(server, "older", replication=COPIES)
+    assert applied.moved == 3, "two shards', and the feature level's"
+    # Whoever held a shard is fenced for good: no claim of that version can follow.
+    (row,) = session.execute(f"SELECT epoch FROM register {OF_SHARD_0}")
+    claim = session.prepare(OLD_CLAIM)
+    assert not session.execute(claim, [2, b"late", 1]).one()[0]
+    with pytest.raises(TypeError, match="too large"):
+        session.execute(claim, [row[0] + 1, b"late", row[0]])
+    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
+        assert heir.bootstrap({"g": 2}, name="west").level == 1
+        for number in range(2):
+            shard = ShardId("g", number)
+            claimed = heir.claim(shard, "new")
+            assert isinstance(claimed, Claimed) and claimed.epoch == 2
+            list(heir.read_checkpoint(shard))
+            assert [frame.position for frame in heir.read_tail(shard)] == [*range(1, 3 + number)]
+    assert cassandra_schema.apply(server, "older", replication=COPIES).moved == 0
+
+
+def test_a_move_that_was_broken_off_is_refused_and_goes_on(server: Connected) -> None:
+    where, session = of_format_1(server, "broken"), server.session
+    cassandra_schema.apply(server, "broken", replication=COPIES)
+    # As if the command had died before the second register.
+    session.execute(DELETE_REGISTER, ["g", 1])
+    session.execute("UPDATE cluster SET format = 0 WHERE one = 0 IF format = 2")
+    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
+        with pytest.raises(JournalRefused, match="has format 0.*peloton schema apply"):
+            heir.bootstrap({"g": 2}, name="west")
+        assert cassandra_schema.apply(server, "broken", replication=COPIES).moved == 3
+        assert heir.bootstrap({"g": 2}, name="west").shards == {"g": 2}
+        claimed = heir.claim(ShardId("g", 1), "new")
+        assert isinstance(claimed, Claimed) and (claimed.epoch, claimed.last_position) == (2, 3)
 
 
 def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) -> None:

@@ -17,6 +17,7 @@ from cassandra import AlreadyExists, RequestValidationException
 from cassandra.protocol import RequestValidationException as InvalidOnTheWire
 from msgspec import Struct
 
+from peloton.runtime.adapters import cassandra_upgrade
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected, asking
 from peloton.runtime.ports import JournalRefused, Unreachable
 
@@ -60,6 +61,8 @@ class SchemaApplied(Struct, frozen=True):
     made: tuple[str, ...]
     there: tuple[str, ...]
     differ: tuple[str, ...]
+    moved: int = 0
+    """Registers of a journal of format 1 that were moved on."""
 
 
 def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
@@ -95,12 +98,13 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
         missing = [table for table in tables() if table.name not in there]
         for table in missing:
             _change(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+        moved = cassandra_upgrade.upgrade(session) if cassandra_upgrade.OLD_TABLE in there else 0
         differ = tuple(differences(session, keyspace))
     finally:
         session.execute(f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s", [holder])
     made = tuple(table.name for table in missing)
     kept = tuple(table.name for table in tables() if table.name not in made)
-    return SchemaApplied(made, kept, differ)
+    return SchemaApplied(made, kept, differ, moved)
 
 
 def _check_names(keyspace: str, replication: dict[str, int]) -> None:

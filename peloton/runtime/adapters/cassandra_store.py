@@ -53,6 +53,7 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
+    ROWS_FORMAT,
     SEGMENT_FRAMES,
     JournalRefused,
     ShardId,
@@ -126,6 +127,8 @@ class PendingStatement:
 
 class CassandraRows:
     """The tables of `schema.cql`. Safe to call from several threads."""
+
+    format = ROWS_FORMAT
 
     def __init__(self, connected: Connected) -> None:
         self._connected = connected

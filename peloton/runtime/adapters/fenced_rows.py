@@ -42,7 +42,6 @@ from peloton.runtime.core.statements import (
     StatementReply,
 )
 from peloton.runtime.ports import (
-    JOURNAL_FORMAT,
     Answer,
     Claimed,
     ClusterRecord,
@@ -63,6 +62,8 @@ CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
 
 class ReadableRows(Protocol):
     """The part of the port `Rows` that readers need."""
+
+    format: int
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """As `Rows` has it."""
@@ -90,7 +91,7 @@ class FencedRows:
         self._lock = threading.Lock()  # guards the two dicts; never held during a statement
 
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
-        self._run(CreateCluster(ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))))
+        self._run(CreateCluster(ClusterRecord(self._ops.process, self.rows.format, dict(groups))))
         record = register.same_cluster(self._record(), groups, name=name)
         while register.grown(record, groups) != record.shards:
             # Not applied: another daemon of our version added them, or one of a still later one.
@@ -271,11 +272,12 @@ class FencedRows:
 def read_record(rows: ReadableRows) -> ClusterRecord | None:
     """The cluster record with its name and level; None if no daemon has ever used the journal.
 
-    Writes nothing. Raises Unreachable.
+    Writes nothing. Raises Unreachable, or JournalRefused if it has another format than the rows.
     """
     record = _one(rows, ReadCluster())
     if not isinstance(record, ClusterRecord):
         return None
+    register.of_format(record, rows.format)
     return replace(record, name=str(_one(rows, ReadName()) or ""), level=_read_level(rows))
 
 

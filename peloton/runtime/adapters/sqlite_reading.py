@@ -39,6 +39,7 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
+    JOURNAL_FORMAT,
     SEGMENT_FRAMES,
     ClusterRecord,
     Damaged,
@@ -62,6 +63,8 @@ T = TypeVar("T")
 
 class SqliteRows:
     """The journal in a folder. Raises JournalRefused if there is none."""
+
+    format = JOURNAL_FORMAT
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / JOURNAL

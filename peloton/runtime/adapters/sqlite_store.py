@@ -96,6 +96,7 @@ class SqliteJournal:
                     name=named[0] if named else "",
                     level=_level(db),
                 )
+                register.of_format(cluster, JOURNAL_FORMAT)
                 register.same_cluster(cluster, groups, name=name)
                 cluster = replace(cluster, shards=register.grown(cluster, groups))
                 text = json.dumps(cluster.shards, sort_keys=True)

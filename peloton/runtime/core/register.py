@@ -20,7 +20,6 @@ from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
     FRAME_BYTES_MAX,
     FRAME_PART_BYTES_MAX,
-    JOURNAL_FORMAT,
     CheckpointPart,
     Claimed,
     ClusterRecord,
@@ -270,13 +269,19 @@ def same_cluster(
             f"the journal belongs to cluster {record.name!r}, this daemon is of cluster {name!r}: "
             "each cluster needs a journal of its own"
         )
-    if record.format != JOURNAL_FORMAT:
-        raise JournalRefused(
-            f"the journal has format {record.format}, this program writes {JOURNAL_FORMAT}"
-        )
     if any(record.shards.get(group, count) != count for group, count in groups.items()):
         raise JournalRefused(
             f"shard counts never change: the journal has {record.shards}, asked for {dict(groups)}"
+        )
+    return record
+
+
+def of_format(record: ClusterRecord, wanted: int) -> ClusterRecord:
+    """The record, if its journal has this format. Raises JournalRefused."""
+    if record.format != wanted:
+        way_on = ": run `peloton schema apply`" if record.format < wanted else ""
+        raise JournalRefused(
+            f"the journal has format {record.format}, this program has {wanted}{way_on}"
         )
     return record
 

@@ -259,6 +259,9 @@ class Rows(Protocol):
     It must not retry by itself: a hidden second copy makes our own success look like a refusal.
     """
 
+    format: int
+    """The journal format that the rows are laid out in."""
+
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Run statements in any order, perhaps concurrently; replies in the order given."""
 

@@ -97,7 +97,8 @@ class MemoryJournal:
     def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
         if self.store.cluster is None:
             self.store.cluster = ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))
-        record = register.same_cluster(self.store.cluster, groups, name=name)
+        record = register.of_format(self.store.cluster, JOURNAL_FORMAT)
+        record = register.same_cluster(record, groups, name=name)
         self.store.cluster = msgspec.structs.replace(
             record, shards=register.grown(record, groups), name=record.name or name
         )

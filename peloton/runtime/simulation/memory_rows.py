@@ -46,6 +46,7 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
+    ROWS_FORMAT,
     SEGMENT_FRAMES,
     ClusterRecord,
     EndedRow,
@@ -62,6 +63,8 @@ PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
 
 class MemoryRows:
     """The tables of the schema, as dictionaries by primary key."""
+
+    format = ROWS_FORMAT
 
     def __init__(self) -> None:
         self.cluster: ClusterRecord | None = None

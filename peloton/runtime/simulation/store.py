@@ -61,7 +61,7 @@ from peloton.runtime.core.statements import (
     WriteStored,
     WriteTogether,
 )
-from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
+from peloton.runtime.ports import ROWS_FORMAT, ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 from peloton.runtime.simulation.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
@@ -368,6 +368,8 @@ def _registers_of(statement: RegisterWrite | WriteTogether) -> tuple[RegisterWri
 
 class MemberRows:
     """The rows port of one daemon. Its clock is off by its own share of `skew_s`."""
+
+    format = ROWS_FORMAT
 
     def __init__(self, store: SimulatedStore, member: str, *, level: Level) -> None:
         self.store = store
