@@ -45,13 +45,14 @@ from peloton.api.v0 import peloton_pb2  # noqa: E402
 from peloton.api.v0.job import job_pb2  # noqa: E402
 from peloton.api.v0.task import task_pb2  # noqa: E402
 from peloton.backends.simulated import DURATION_VARIABLE  # noqa: E402
+from peloton.settings import FLEET_SHARDS  # noqa: E402
 
 CALL_S_MAX = 30.0
 END_S_MAX = 300.0
 LOAD_THREADS = 8
 POLL_S = 1.0
 WARM_UP = 100
-SHARDS = "jobmgr=128,resmgr=1,hostmgr=64"
+SHARDS = ",".join(f"{group}={count}" for group, count in FLEET_SHARDS.items())
 QUICK_S = 0.2
 """How long the runs of single-task jobs last."""
 EVER = task_pb2.InstanceRange(**{"from": 0, "to": 2**31 - 1})

@@ -35,7 +35,7 @@ from peloton.config import (
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
 """Roles that own shards."""
 ROLES = (*GROUP_NAMES, "placement", "api")
-FLEET_SHARDS = {"jobmgr": 128, "resmgr": 1, "hostmgr": 64}
+FLEET_SHARDS = {"jobmgr": 16, "resmgr": 1, "hostmgr": 16}
 ALONE_SHARDS = {"jobmgr": 8, "resmgr": 1, "hostmgr": 8}
 """Shards of each group where the config does not say; written once, in the cluster record."""
 SHARDS_MAX = 4096
