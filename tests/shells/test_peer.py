@@ -24,9 +24,9 @@ from peloton.runtime.core.wire import Parcel
 from peloton.runtime.ports import ShardId, StreamListener
 from peloton.runtime.shells import peer_messages
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.peer import PeerShell
+from peloton.runtime.shells.peer import COMPANY_S, PeerShell
 from peloton.runtime.shells.peer_messages import Inbound, Outbound, Peers
-from peloton.runtime.shells.shell_messages import Ref, resolve, send
+from peloton.runtime.shells.shell_messages import WAKE, Ref, resolve, send
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Unavailable, key
 from tests.toy import messages as w
@@ -299,6 +299,10 @@ class OneDaemon:
         calls, self.exchange.calls = self.exchange.calls, []
         return calls
 
+    def pass_time(self, seconds: float) -> None:
+        self.stepper.clock.now_s += seconds
+        send(self.ref, WAKE)
+
     def arrive(self, stream: int, *frames: bytes) -> list[tuple[object, ...]]:
         for frame in frames:
             self.exchange.listener.arrived(stream, frame)
@@ -373,3 +377,35 @@ def test_a_peer_with_a_new_address_is_dialled_there() -> None:
         daemon.stepper.step()
     send(daemon.ref, Peers(2, {}))
     assert daemon.run() == [], "an older view is ignored"
+
+
+def test_mail_of_a_quiet_link_leaves_at_once_and_of_a_busy_one_in_company() -> None:
+    daemon = OneDaemon()
+    daemon.greet(7)
+    daemon.pass_time(1.0)
+    assert daemon.run() == []
+
+    def mail(amount: int) -> list[tuple[object, ...]]:
+        send(daemon.ref, Outbound("a", 1, HERE, [Envelope(X, w.Add(amount))]))
+        return daemon.run()
+
+    assert mail(1) == [("send", 7)]
+    assert [mail(amount) for amount in range(2, 5)] == [[], [], []]
+    daemon.pass_time(COMPANY_S)
+    assert daemon.run() == [("send", 7)], "one frame for the three"
+    daemon.pass_time(2 * COMPANY_S)
+    assert daemon.run() == []
+    assert mail(5) == [("send", 7)], "quiet again"
+
+
+def test_an_acknowledgement_that_is_due_waits_for_company_without_waking_its_shell() -> None:
+    daemon = OneDaemon()
+    daemon.greet(7)
+    daemon.pass_time(1.0)
+    assert daemon.run() == []
+    assert daemon.arrive(7, parcel(1, 100)) == [("send", 7)]
+    assert daemon.arrive(7, parcel(2, 101)) == []
+    before_s = daemon.stepper.clock.now_s
+    daemon.stepper.step()
+    assert daemon.exchange.calls == [("send", 7)]
+    assert daemon.stepper.clock.now_s >= before_s + COMPANY_S
