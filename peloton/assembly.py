@@ -34,6 +34,7 @@ from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, T
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
+from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.ports import ClusterRecord, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -319,11 +320,10 @@ class Daemon:
         """Release everything. A step that fails is reported, and must not keep the others."""
         while self._undo:
             step = self._undo.pop()
-            try:
-                step()
-            except Exception as error:  # whatever it is, the next step runs
+            failure = attempt(step)
+            if isinstance(failure, Failure):
                 name = getattr(step, "__qualname__", repr(step))
-                log_line(f"warning: {name} failed: {type(error).__name__}: {error}")
+                log_line(f"warning: {name} failed: {failure.error}")
 
 
 def _process_name() -> str:

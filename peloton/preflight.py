@@ -59,7 +59,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
     if settings.zookeeper is not None:
         mark = yield from _zookeeper(settings, settings.zookeeper)
         servers = servers._replace(mark=mark)
-    yield from preflight_cluster.problems(settings, options, servers)
+    yield from preflight_cluster.problems(settings, options, servers=servers)
 
 
 # ---- what there is on this machine ----

@@ -47,7 +47,7 @@ class ServersRead(NamedTuple):
 
 
 def problems(
-    settings: DaemonSettings, options: StartOptions, servers: ServersRead
+    settings: DaemonSettings, options: StartOptions, *, servers: ServersRead
 ) -> Iterator[str]:
     """What is of another cluster, or of a later version, and not given up by these options."""
     if options.fresh:

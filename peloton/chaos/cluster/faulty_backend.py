@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import RunOutcome, crowd_key
 from peloton.chaos.cluster.machines import Machines, machine_report
@@ -146,10 +144,13 @@ class MachineLink:
         run = len(self.foreign) + 1
         foreign = f"{FOREIGN_JOB}-0-{run}"
         self.foreign[foreign] = None
-        if listed.sets and run % 2:
-            strange = m.RunningSet(crowd_key(FOREIGN_JOB, 0), run, Bits.of(0))
-            return report._replace(message=replace(listed, sets=(*listed.sets, strange)))
-        return report._replace(message=replace(listed, running=(*listed.running, foreign)))
+        running, sets = listed.running, listed.sets
+        if sets and run % 2:
+            sets = (*sets, m.RunningSet(crowd_key(FOREIGN_JOB, 0), run, Bits.of(0)))
+        else:
+            running = (*running, foreign)
+        falsified = m.RunsListed(running, listed.ends, listed.asked_at, sets=sets)
+        return report._replace(message=falsified)
 
     def _report(self, report: Envelope) -> None:
         if self._strikes("report lost", self.faults.lose_report):

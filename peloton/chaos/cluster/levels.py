@@ -1,7 +1,8 @@
 """The feature level of a storm: 0, that of this version, or raised amid the storm.
 
 Turns a seed into a level at the start and an operator's action. The operator raises the level as
-`peloton features raise` does, and tries again for as long as the store or a member refuses.
+`peloton features raise` does, and tries again for as long as the store or a member refuses. It must
+not raise the level past what all members know.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import random
 from collections.abc import Callable
 
 from peloton.actors.host.messages import LEVEL_SETS
-from peloton.features import raise_level
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.ports import JournalRefused, MemberNode, Unreachable
+from peloton.runtime.ports import JournalRefused, Unreachable
+from peloton.runtime.shells.features import raise_level
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.simulation.world import World
@@ -34,9 +35,8 @@ def raise_amid(storm: Storm, action: StormAction) -> None:
     journal = _operator(world)
 
     def attempt() -> None:
-        members: dict[str, MemberNode | None] = dict(world.ensemble.members)
         try:
-            level = raise_level(journal, members, known=world.codec.known_level)
+            level = raise_level(journal, world.ensemble.members, known=world.codec.known_level)
         except (Unreachable, JournalRefused):
             world.later.at(world.now + RAISE_AGAIN_S, attempt)
         else:
