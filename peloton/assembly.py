@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -29,11 +28,13 @@ from peloton.folders import claim_keeper, keeper_owner, take_data_folder
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.listeners import ClientListeners, with_chosen_ports
 from peloton.placer_service import PlacerService
+from peloton.process_log import log_line
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
+from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.ports import ClusterRecord, Journal, JournalError, MemberNode, Membership
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -78,7 +79,7 @@ class Daemon:
         self._refused: Future[str] | None = None
         """Done with the reason when ZooKeeper belongs to another cluster."""
         self._journal_text = "journal"
-        self._listeners = ClientListeners(self._settings, options, report=report_line)
+        self._listeners = ClientListeners(self._settings, options, report=log_line)
         try:
             self._start(failed)
             if options.all_or_nothing:
@@ -95,6 +96,16 @@ class Daemon:
         was to be killed. Raises `ClusterFailed` when the daemon had ended by itself: then there is
         nobody to hand over to.
         """
+        try:
+            clean = self._hand_over()
+        finally:
+            self._unwind()
+        if self._root.exited.done():
+            raise ClusterFailed(self._root.exited.result())
+        return clean
+
+    def _hand_over(self) -> bool:
+        """All of `stop` that takes an order of its own; whether nothing was left behind."""
         self._first.stop()
         root, alone, clean = self._root, self._settings.alone, True
         if not alone and not root.exited.done():
@@ -110,9 +121,6 @@ class Daemon:
         # Only now: no shard sees the ends of its runs and starts others.
         if self._options.stop_tasks:
             clean = self._backend.stop_all(STOP_TASKS_GRACE_S) and clean
-        self._unwind()
-        if root.exited.done():
-            raise ClusterFailed(root.exited.result())
         return clean
 
     def health(self) -> tuple[bool, list[str]]:
@@ -233,7 +241,7 @@ class Daemon:
             )
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
-        root.region.status.report = report_line
+        root.region.status.report = log_line
         root.collector = self._collector
         drivers.on_broken = root.broken
         return root
@@ -271,7 +279,7 @@ class Daemon:
             hosts,
             inventories=self._inventories,
             alone=self._settings.alone,
-            report=report_line,
+            report=log_line,
         )
         if self._options.all_or_nothing:
             first.report_after_s = float("inf")  # the reasons come with the error
@@ -309,17 +317,13 @@ class Daemon:
         self._root.stop(drain=False)
 
     def _unwind(self) -> None:
+        """Release everything. A step that fails is reported, and must not keep the others."""
         while self._undo:
-            with contextlib.suppress(OSError):
-                self._undo.pop()()
-
-
-def report_line(line: str) -> None:
-    """Print one line on stderr, the log of the process, which may be closed."""
-    if sys.stderr is None:  # `print` would take stdout instead
-        return
-    with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+            step = self._undo.pop()
+            failure = attempt(step)
+            if isinstance(failure, Failure):
+                name = getattr(step, "__qualname__", repr(step))
+                log_line(f"warning: {name} failed: {failure.error}")
 
 
 def _process_name() -> str:

@@ -84,7 +84,8 @@ def _run(settings: DaemonSettings, adopt_keeper: bool) -> int:
     """Start, print the addresses, wait for a signal, stop; the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly import Daemon
-    from peloton.foreground import ProcessTexts, discard_stdout, log_line, run_process
+    from peloton.foreground import ProcessTexts, discard_stdout, run_process
+    from peloton.process_log import log_line
     from peloton.start_options import StartOptions
 
     options = StartOptions(adopt_keeper=adopt_keeper)

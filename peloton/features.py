@@ -19,7 +19,7 @@ from peloton.schema import CANNOT_REACH, USAGE, WRONG, fail
 if TYPE_CHECKING:
     from peloton.runtime.adapters.fenced_rows import ReadableRows
     from peloton.runtime.adapters.zookeeper_nodes import ClusterNodes
-    from peloton.runtime.ports import ClusterRecord, Journal, MemberNode
+    from peloton.runtime.ports import ClusterRecord, MemberNode
     from peloton.settings import DaemonSettings
 
 CONFIG = click.option(
@@ -66,6 +66,7 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
     from peloton.kinds import kinds
     from peloton.runtime.core.codec import known_level
     from peloton.runtime.ports import JournalError, Unreachable
+    from peloton.runtime.shells.features import raise_level
     from peloton.servers import open_cassandra
     from peloton.settings import read_settings
 
@@ -91,19 +92,6 @@ def _run(name: str, config: Path, *, raised: bool) -> None:
         fail(name, error, code=CANNOT_REACH)
     except JournalError as error:
         fail(name, error, code=WRONG)
-
-
-def raise_level(journal: Journal, members: dict[str, MemberNode | None], *, known: int) -> int:
-    """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
-    from peloton.runtime.ports import JournalRefused
-
-    behind = sorted(name for name, node in members.items() if node is None or node.level < known)
-    if behind:
-        names = ", ".join(behind)
-        raise JournalRefused(f"level {known} is not known to {names}: upgrade every daemon first")
-    if not members:
-        raise JournalRefused("no daemon is up, so the fleet's level is unknown: start it first")
-    return journal.raise_level(known)
 
 
 def check_cluster(

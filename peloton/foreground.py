@@ -15,10 +15,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple, Protocol, TypeVar
 
-import click
-
 from peloton.failures import CannotStart, ClusterFailed
-from peloton.process_log import nonblocking_stderr
+from peloton.process_log import log_line, nonblocking_stderr
 
 CANNOT_START = 69
 
@@ -101,12 +99,6 @@ def _run_process(
     if texts.left_text:
         log_line(texts.left_text)
     return texts.left
-
-
-def log_line(line: str) -> None:
-    """Print a line on stderr, which may be closed."""
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(line, err=True)
 
 
 def discard_stdout() -> None:

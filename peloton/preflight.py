@@ -10,7 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,9 +19,12 @@ from peloton import missing_package, preflight_cluster
 from peloton.config import Address
 from peloton.failures import CannotStart
 from peloton.listeners import why_not
+from peloton.preflight_cluster import UNREAD, JournalFound, ServersRead
 from peloton.runtime.adapters import claimed_folder
+from peloton.runtime.adapters.fenced_rows import read_record
+from peloton.runtime.ports import Unreachable
 from peloton.sdk.errors import PelotonError
-from peloton.sdk.zookeeper import children
+from peloton.sdk.zookeeper import reading
 from peloton.servers import open_cassandra
 from peloton.settings import Cassandra, DaemonSettings, TlsFiles, Zookeeper
 from peloton.start_options import STANDARD_START, StartOptions
@@ -30,9 +34,8 @@ SERVERS_S_MAX = 3.0
 
 def of_daemon(settings: DaemonSettings, options: StartOptions = STANDARD_START) -> list[str]:
     """All problems; empty if the daemon could start now. Busy classic ports are none."""
-    found = [*_daemon(settings, options), *preflight_cluster.problems(settings, options)]
     # Two settings of a file may be one option of a command.
-    return [*dict.fromkeys(found)]
+    return [*dict.fromkeys(_daemon(settings, options))]
 
 
 def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
@@ -49,10 +52,14 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
             yield from _maker(settings, options)
     if settings.backend.process is not None and "hostmgr" in settings.roles:
         yield from _folder(names.keeper_folder, settings.backend.process.folder)
+    servers = ServersRead()
     if settings.journal.cassandra is not None:
-        yield from _cassandra(settings.journal.cassandra)
+        journal = yield from _cassandra(settings.journal.cassandra)
+        servers = servers._replace(journal=journal)
     if settings.zookeeper is not None:
-        yield from _zookeeper(settings, settings.zookeeper)
+        mark = yield from _zookeeper(settings, settings.zookeeper)
+        servers = servers._replace(mark=mark)
+    yield from preflight_cluster.problems(settings, options, servers=servers)
 
 
 # ---- what there is on this machine ----
@@ -147,7 +154,7 @@ def _unreadable(setting: str, file: Path) -> list[str]:
 # ---- servers ----
 
 
-def _cassandra(setting: Cassandra) -> Iterator[str]:
+def _cassandra(setting: Cassandra) -> Generator[str, None, JournalFound]:
     missing = []
     if setting.ca_file is not None:
         missing += _unreadable("journal.cassandra.ca_file", setting.ca_file)
@@ -157,25 +164,31 @@ def _cassandra(setting: Cassandra) -> Iterator[str]:
         missing.append(f"journal.cassandra: {missing_package('cassandra-driver')}")
     yield from missing
     if missing:
-        return
+        return UNREAD
     try:
-        open_cassandra(setting, connect_s=SERVERS_S_MAX).close()
+        with closing(open_cassandra(setting, connect_s=SERVERS_S_MAX)) as journal:
+            return JournalFound(True, read_record(journal.rows))
     except CannotStart as error:
         yield str(error)
+    except Unreachable as error:
+        yield f"journal.cassandra: {error}"
+    return UNREAD
 
 
-def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
+def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Generator[str, None, bytes | None]:
+    """Returns the mark of the cluster that has claimed the root."""
     if not _has("kazoo"):
         yield f"zookeeper: {missing_package('kazoo')}"
-        return
+        return None
     from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
 
-    members = Paths(settings.cluster, root=setting.root.rstrip("/")).members
+    paths = Paths(settings.cluster, root=setting.root.rstrip("/"))
     try:
-        found = children(setting.hosts, members, timeout_s=SERVERS_S_MAX)
+        with reading(setting.hosts, timeout_s=SERVERS_S_MAX) as nodes:
+            found, mark = nodes.children(paths.members), nodes.data(paths.mark)
     except PelotonError as error:
         yield f"zookeeper.hosts: {error}"
-        return
+        return None
     # Two daemons that peers dial at one address: each gets what is meant for the other.
     field = "advertise" if settings.listen.advertise else "exchange"
     address = getattr(settings.listen, field)
@@ -183,6 +196,7 @@ def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Iterator[str]:
         node = member_of(data)
         if node is not None and node.address == address:
             yield f"listen.{field}: {address} is that of the member {name}, which is running"
+    return mark
 
 
 def _has(package: str) -> bool:

@@ -2,8 +2,8 @@
 
 Turns settings into what a start would refuse because of what exists already: a journal of another
 cluster or of a later version, a keeper folder or a root that another journal has claimed. It must
-not write anything, nor claim what nobody has claimed. Servers that do not answer are no finding
-here (`preflight` reports them), and nothing is compared with a journal that cannot be read.
+not write anything, nor claim what nobody has claimed. `preflight` connects to the servers, once
+each, and hands on what it has read there; nothing is compared with a journal that cannot be read.
 """
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ from typing import NamedTuple
 
 from peloton.backends.keeper.identity import CLUSTER_NAME
 from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
-from peloton.failures import CannotStart
 from peloton.kinds import kinds
 from peloton.runtime.adapters.claimed_folder import JOURNAL
 from peloton.runtime.adapters.fenced_rows import read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.core.codec import known_level
 from peloton.runtime.core.register import same_cluster
-from peloton.runtime.ports import ClusterRecord, JournalError, JournalRefused, Unreachable
+from peloton.runtime.ports import ClusterRecord, JournalError, JournalRefused
 from peloton.runtime.shells.features import check_level
-from peloton.sdk.errors import PelotonError
-from peloton.sdk.zookeeper import node_data
-from peloton.servers import open_cassandra
 from peloton.settings import DaemonSettings
 from peloton.start_options import StartOptions
-
-SERVERS_S_MAX = 3.0
 
 
 class JournalFound(NamedTuple):
@@ -42,28 +36,38 @@ class JournalFound(NamedTuple):
 UNREAD = JournalFound(False)
 
 
-def problems(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+class ServersRead(NamedTuple):
+    """What the servers have: the record in Cassandra, and the mark of the ZooKeeper root.
+
+    The mark is None where nobody has claimed the root, or ZooKeeper does not answer.
+    """
+
+    journal: JournalFound = UNREAD
+    mark: bytes | None = None
+
+
+def problems(
+    settings: DaemonSettings, options: StartOptions, *, servers: ServersRead
+) -> Iterator[str]:
     """What is of another cluster, or of a later version, and not given up by these options."""
     if options.fresh:
         return
-    found = yield from _journal(settings, options)
+    if settings.journal.cassandra is not None:
+        found = servers.journal
+    else:
+        found = yield from _sqlite(settings, options)
     if not found.read:
         return
     if found.record is not None:
         yield from _record(settings, options, record=found.record)
     if not options.adopt_keeper:
         yield from _keeper(settings, options, record=found.record)
-    yield from _root(settings, found.record)
+    if servers.mark is not None:
+        yield from _root(settings, found.record, mark=servers.mark)
 
 
-def _journal(settings: DaemonSettings, options: StartOptions) -> Generator[str, None, JournalFound]:
-    sqlite, cassandra = settings.journal.sqlite, settings.journal.cassandra
-    if cassandra is not None:
-        try:
-            with closing(open_cassandra(cassandra, connect_s=SERVERS_S_MAX)) as journal:
-                return JournalFound(True, read_record(journal.rows))
-        except (CannotStart, Unreachable):
-            return UNREAD
+def _sqlite(settings: DaemonSettings, options: StartOptions) -> Generator[str, None, JournalFound]:
+    sqlite = settings.journal.sqlite
     assert sqlite is not None
     try:
         if not (sqlite.folder / JOURNAL).is_file():
@@ -117,23 +121,13 @@ def _keeper(
         yield f"{name}: {other}"
 
 
-def _root(settings: DaemonSettings, record: ClusterRecord | None) -> Iterator[str]:
-    zookeeper = settings.zookeeper
-    if zookeeper is None:
-        return
-    try:
-        # An import of kazoo, which is in an extra.
-        from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, Paths, other_cluster
-    except ImportError:
-        return
-    paths = Paths(settings.cluster, root=zookeeper.root)
-    try:
-        data = node_data(zookeeper.hosts, paths.mark, timeout_s=SERVERS_S_MAX)
-    except PelotonError:
-        return
-    if data is None:
-        return  # nobody has claimed it
+def _root(settings: DaemonSettings, record: ClusterRecord | None, *, mark: bytes) -> Iterator[str]:
+    # An import of kazoo, which is in an extra.
+    from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, Paths, other_cluster
+
+    assert settings.zookeeper is not None
+    paths = Paths(settings.cluster, root=settings.zookeeper.root)
     ours = ClusterMark("new" if record is None else record.cluster_id.hex(), settings.cluster)
-    why = other_cluster(data, paths=paths, ours=ours)
+    why = other_cluster(mark, paths=paths, ours=ours)
     if why:
         yield why

@@ -49,6 +49,14 @@ def nonblocking_stderr() -> Iterator[StderrWriter]:
         sys.stderr = plain
 
 
+def log_line(line: str) -> None:
+    """Print one line on stderr, which may be closed, or may never have been open."""
+    if sys.stderr is None:  # `print` would take stdout instead
+        return
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
 class StderrWriter(io.TextIOBase):
     """Lines for stderr; `stream` is the real one, or None in a process without one."""
 

@@ -16,7 +16,7 @@ import socket
 import stat
 import threading
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from peloton.config import Address
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.metrics import metrics_text
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
-from peloton.runtime.core.condition import Condition
+from peloton.gateway.waiting_hosts import waiting_hosts
+from peloton.runtime.core.condition import Condition, NotReadyReason
 
 SOCKET_S_MAX = 30.0
 DOWNLOAD_CHUNK_BYTES = 64 * 1024
@@ -123,14 +124,15 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
         condition = self.cluster.condition()
+        reasons = (*condition.reasons, *waiting_hosts(self.cluster))
         well = condition.live if live else condition.ready
         status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         wanted = query.get("format", [""])[0], self.headers.get("Accept", "")
         if wanted[0] == "json" or JSON in wanted[1]:
-            self._answer(_json(condition), JSON, status=status)
+            self._answer(_json(condition, reasons), JSON, status=status)
             return
         first = "OK" if well else "not ready" if condition.live else "stopping"
-        self._send_text(status, "".join(f"{line}\n" for line in (first, *condition.reasons)))
+        self._send_text(status, "".join(f"{line}\n" for line in (first, *reasons)))
 
     def _files(self, path: str, wanted: str) -> None:
         if not wanted:
@@ -221,15 +223,15 @@ def _host_of(header: str) -> str:
         return ""
 
 
-def _json(condition: Condition) -> bytes:
-    reasons = [
+def _json(condition: Condition, reasons: Sequence[NotReadyReason]) -> bytes:
+    listed = [
         {
             "component": reason.component,
             "text": reason.text,
             "shards": [f"{shard.group}/{shard.number}" for shard in reason.shards],
             "damaged": reason.damaged,
         }
-        for reason in condition.reasons
+        for reason in reasons
     ]
-    found = {"live": condition.live, "ready": condition.ready, "reasons": reasons}
+    found = {"live": condition.live, "ready": condition.ready, "reasons": listed}
     return json.dumps(found).encode() + b"\n"

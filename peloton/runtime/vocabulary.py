@@ -382,7 +382,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     inspect: Mapping[type, Callable[..., Any]] = {}
     depends: Callable[[Any], str] | None = None  # of a query: OWN_STATE, KIND_STATES, "" (more)
     recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
-    view: Callable[[Key, Any], Any] | None = None  # the summary of an entity for listings
+    view: Callable[[Key, Any], Any] | None = None  # summary for listings; None: not listed
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
     fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup

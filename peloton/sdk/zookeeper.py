@@ -27,33 +27,38 @@ PROBE_S_MAX = 0.5
 REFUSED = "connection refused: no server listens there"
 
 
-def children(
-    servers: Sequence[str], path: str, *, timeout_s: float = LOOKUP_S_MAX
-) -> dict[str, bytes]:
-    """The data of the nodes below a path, by name; empty if there is none. Raises as `leaders`."""
-    from kazoo.exceptions import NoNodeError
+class NodesRead:
+    """The nodes that one session reads."""
 
-    found = {}
-    with _session(servers, timeout_s) as client:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def data(self, path: str) -> bytes | None:
+        """The data of one node; None if there is none."""
+        from kazoo.exceptions import NoNodeError
+
         try:
-            for name in client.get_children(path):
-                found[name] = bytes(client.get(f"{path}/{name}")[0])
-        except NoNodeError:
-            pass  # it does not exist, or was just deleted
-    return found
-
-
-def node_data(
-    servers: Sequence[str], path: str, *, timeout_s: float = LOOKUP_S_MAX
-) -> bytes | None:
-    """The data of one node; None if there is none. Raises as `leaders`."""
-    from kazoo.exceptions import NoNodeError
-
-    with _session(servers, timeout_s) as client:
-        try:
-            return bytes(client.get(path)[0])
+            return bytes(self._client.get(path)[0])
         except NoNodeError:
             return None
+
+    def children(self, path: str) -> dict[str, bytes]:
+        """The data of the nodes below a path, by name; empty if there is none."""
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            names = self._client.get_children(path)
+        except NoNodeError:
+            return {}
+        found = {name: self.data(f"{path}/{name}") for name in names}
+        return {name: data for name, data in found.items() if data is not None}  # else just deleted
+
+
+@contextmanager
+def reading(servers: Sequence[str], *, timeout_s: float = LOOKUP_S_MAX) -> Iterator[NodesRead]:
+    """A session that reads some nodes. Raises as `leaders`."""
+    with _session(servers, timeout_s) as client:
+        yield NodesRead(client)
 
 
 def leaders(
@@ -63,8 +68,8 @@ def leaders(
     has.
     """
     hosts = ",".join(servers)
-    with _session(servers, timeout_s) as client:
-        data_of = {role: _read(client, _path(root, name)) for role, name in LEADER_NAMES.items()}
+    with reading(servers, timeout_s=timeout_s) as nodes:
+        data_of = {role: nodes.data(_path(root, name)) for role, name in LEADER_NAMES.items()}
     found = {
         role: address_in(data, _path(root, LEADER_NAMES[role]))
         for role, data in data_of.items()
@@ -154,12 +159,3 @@ def _client(hosts: str, timeout_s: float) -> Any:
 
 def _path(root: str, name: str) -> str:
     return f"/{root.strip('/')}/{name}/leader".replace("//", "/")
-
-
-def _read(client: Any, path: str) -> bytes:
-    from kazoo.exceptions import NoNodeError
-
-    try:
-        return bytes(client.get(path)[0])
-    except NoNodeError:
-        return b""

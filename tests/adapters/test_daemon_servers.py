@@ -31,7 +31,7 @@ from tests.cli.terminal import Printed, typed
 from tests.conftest import ROOT
 from tests.e2e.cluster import until_there
 from tests.gateway.fleet_fixture import CHANNEL, Deployment, default_config, named
-from tests.servers import cassandra
+from tests.servers import cassandra, connects
 from tests.servers.zookeeper import ZooKeeper
 
 SESSION_S = 3.0
@@ -196,6 +196,9 @@ def what_is_of_another_cluster_is_checked(cluster: Cluster) -> None:
 
     good = checked()
     assert (good.code, good.err) == (0, "")
+    once = connects.made_by_opening_cassandra(str(file))
+    port = cassandra.shared().port
+    assert once[port] and connects.made_by_check(str(file))[port] == once[port]
     other = checked(cluster="other")
     assert other.code == 69 and "journal.cassandra: the journal belongs to cluster 'test'" in (
         other.err

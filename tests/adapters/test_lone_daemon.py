@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import grpc
 import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.assembly import Daemon
+from peloton.assembly import Daemon, ExternalServices
 from peloton.failures import CannotStart
 from peloton.readiness import Readiness
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
+from peloton.runtime.ports import ClusterRecord, JournalRefused
+from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.settings import DaemonSettings, parse
 from peloton.start_options import STANDARD_START, StartOptions
 from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet, deployment, until
@@ -156,9 +159,66 @@ def test_all_or_nothing_lets_go_of_everything_when_a_shard_is_damaged(tmp_path: 
             started(settings(tmp_path), StartOptions(all_or_nothing=True))
 
 
+# ---- letting go ----
+
+
+def breaks() -> None:
+    raise ZeroDivisionError("no room")
+
+
+WARNING = "warning: breaks failed: ZeroDivisionError: no room"
+
+
+def test_a_step_that_fails_is_reported_and_all_others_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon = started(settings(tmp_path))
+    capsys.readouterr()
+    daemon._undo[1:1] = [breaks]
+    daemon._undo.append(breaks)
+    assert daemon.stop()
+    assert capsys.readouterr().err.splitlines() == [WARNING, WARNING]
+    assert started(settings(tmp_path)).stop(), "journal and folder were released"
+
+
+class BreaksAtLast(Daemon):
+    """A bug in the hand-over."""
+
+    def _hand_over(self) -> bool:
+        super()._hand_over()
+        raise ZeroDivisionError("no room")
+
+
+def test_a_stop_that_breaks_lets_go_of_everything(tmp_path: Path) -> None:
+    daemon = BreaksAtLast(settings(tmp_path), failed=lambda: None)
+    daemon.greeted.result(WAIT_S_MAX)
+    with pytest.raises(ZeroDivisionError, match="no room"):
+        daemon.stop()
+    assert started(settings(tmp_path)).stop()
+
+
+class BreaksAtClosing(MemoryJournal):
+    """A journal that can be neither used nor closed."""
+
+    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+        raise JournalRefused("another cluster's")
+
+    def close(self) -> None:
+        breaks()
+
+
+def test_a_start_that_fails_says_why_and_not_what_failed_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = ExternalServices(BreaksAtClosing(MemoryStore(), process=bytes(16)))
+    with pytest.raises(CannotStart, match="another cluster's"):
+        Daemon(settings(tmp_path), failed=lambda: None, outside=outside)
+    assert "BreaksAtClosing.close failed: ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_a_line_for_people_goes_nowhere_when_stderr_is_closed() -> None:
     """Not to stdout, which programs read."""
-    program = 'from peloton.assembly import report_line; report_line("warning")'
+    program = 'from peloton.process_log import log_line; log_line("warning")'
     line = f"{sys.executable} -c '{program}' 2>&-"
     done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=WAIT_S_MAX)
     assert (done.returncode, done.stdout) == (0, b"")

@@ -30,7 +30,7 @@ from peloton.runtime.ports import ClusterRecord, MemberNode
 from peloton.settings import parse
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
-from tests.servers import zookeeper
+from tests.servers import connects, zookeeper
 
 HOSTS = [{"name": "a"}]
 NOBODY = "127.0.0.1:1"
@@ -414,3 +414,14 @@ def test_a_server_that_is_not_there_is_named_once(tmp_path: Path) -> None:
         f"{start}zookeeper.hosts: ZooKeeper at {NOBODY}: connection refused: "
         "no server listens there",
     ]
+
+
+def test_each_server_is_connected_to_once(tmp_path: Path) -> None:
+    server = zookeeper.shared().address
+    root = f"/once-{os.getpid()}"
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump(fleet(zookeeper={"hosts": [server], "root": root})))
+    once = connects.made_by_opening_cassandra(str(file))
+    probe_and_session = 2
+    port = int(server.rpartition(":")[2])
+    assert once and connects.made_by_check(str(file)) == {**once, port: probe_and_session}

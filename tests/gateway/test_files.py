@@ -6,15 +6,22 @@ import http.client
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from peloton.actors.host.inventory.messages import HostView
+from peloton.actors.host.state import HostStates
+from peloton.actors.resources import Resources
 from peloton.api.v0.task import task_pb2 as task
 from peloton.config import Address
 from peloton.gateway.http import HttpServer
 from peloton.gateway.sandboxes import NoFile, SandboxFiles
+from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
+from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.ports import ShardId
+from peloton.runtime.vocabulary import Key, Query, key
 from tests.gateway.fleet_fixture import Deployment
 
 
@@ -175,6 +182,12 @@ class Ill:
     def __init__(self, *, live: bool) -> None:
         self.live = live
 
+    def shards_of(self, kind: str) -> list[Key]:
+        return [key("shard", f"{kind}-0")]
+
+    def read(self, shard: Key, query: Query) -> Any:
+        """Its shards are elsewhere."""
+
     def condition(self) -> Condition:
         lost = (ShardId("jobmgr", 0), ShardId("jobmgr", 1))
         return Condition(
@@ -223,6 +236,29 @@ def test_a_program_reads_the_reasons_as_json(tmp_path: Path, path: str, accept: 
             }
         ],
     }
+
+
+class Waiting(Ill):
+    """A cluster that is well, but for a host."""
+
+    def read(self, shard: Key, query: Query) -> Any:
+        assert isinstance(query, ListViews)
+        summary = HostSummary(key("host", "a"), 1, Resources(), Resources(), ())
+        view = HostView(summary, HostStates.RECONCILING, 3, "another keeper answers")
+        return Listed(query.kind, (view,), matched=1)
+
+    def condition(self) -> Condition:
+        return Condition(True, True)
+
+
+def test_a_host_that_waits_for_a_person_is_no_reason_against_being_ready(tmp_path: Path) -> None:
+    text = "1 wait for a person: a: another keeper answers"
+    for path in ("/ready", "/health"):
+        assert asked(Waiting(live=True), path, tmp_path) == (200, f"OK\nhosts: {text}\n".encode())
+    status, body = asked(Waiting(live=True), "/ready?format=json", tmp_path)
+    found = json.loads(body)
+    assert (status, found["ready"]) == (200, True)
+    assert [(one["component"], one["text"]) for one in found["reasons"]] == [("hosts", text)]
 
 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from peloton.features import raise_level
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.ports import Journal, ShardId
-from peloton.runtime.shells.features import LEVEL_POLL_S
+from peloton.runtime.shells.features import LEVEL_POLL_S, raise_level
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.scan import Scan
 from peloton.runtime.simulation.world import World

@@ -162,6 +162,16 @@ def test_a_whole_life_and_a_second_one_under_the_same_id_is_fine() -> None:
     assert ledger.made[JOB_KEY] == 2 and not ledger.accepted
 
 
+def test_a_job_made_again_after_its_deletion_is_not_deleted() -> None:
+    """Its first pieces were dropped, or a late repeat created it again."""
+    gone = entry(JOB_KEY, jf.JobForgotten())
+    assert [*told([gone]).deleted] == [JOB_KEY]
+    ledger = told([gone, entry(JOB_KEY, MADE)])
+    assert not ledger.deleted and [*ledger.deleted_ever] == [JOB_KEY]
+    with pytest.raises(Contradiction, match="^R1 "):
+        told([entry(JOB_KEY, MADE), gone, *(entry(JOB_KEY, MADE),) * 2])
+
+
 def test_refused_runs_count_on_unless_nobody_wants_another() -> None:
     refused = tasks(tf.LaunchRefused("full"))
     assert told([*RUNNING, refused]).tasks[CROWD].runs == {0: 2}

@@ -13,7 +13,7 @@ from peloton.actors.host import view
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import FACTS
 from peloton.actors.host.goals import deadline, pursue, recall_s
-from peloton.actors.host.inventory.messages import inventory_key
+from peloton.actors.host.inventory.messages import HostView, inventory_key
 from peloton.actors.host.state import EVOLVE, Host
 from peloton.runtime.vocabulary import Key, Kind
 
@@ -45,7 +45,8 @@ def kind(shards: int) -> Kind:
         parent=_parent(shards),
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
-        answers={501: view.HostAnswer},
+        answers={501: view.HostAnswer, 502: HostView},
+        view=view.waiting,
         schema=2,
         upcasters={Host: {1: view.upcast}},
         schemas_since={Host: {2: m.LEVEL_SETS}},

@@ -11,6 +11,7 @@ from typing import Any
 
 import immutables
 
+from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Host, HostStates
@@ -41,6 +42,16 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     launches: int = 0
     keeper: str = ""
     keeper_at: str = ""
+
+
+def waiting(key: Key, host: Host) -> HostView | None:
+    """A host that stays reconciling until a person acts, with the reason; None for any other.
+
+    Only these have a summary: of a million hosts that are well nothing is kept.
+    """
+    if host.removed or host.state != HostStates.RECONCILING or not host.because:
+        return None
+    return HostView(host.summary(key), host.state, len(host.runs), host.because)
 
 
 def get_host(host: Host, query: GetHost, at: At) -> HostAnswer:

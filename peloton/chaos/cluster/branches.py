@@ -159,6 +159,8 @@ STATES: dict[str, str] = {
     "answered after the storm": "a client got its answer only in the calm",
     "a listing": "all jobs were listed across daemons",
     "absent": "a client asked for a job that is deleted",
+    "level raised": "an operator raised the feature level amid the storm",
+    "runs listed as sets": "a machine was asked for its runs as sets, and listed some so",
     "key reused": "a request key with another body was refused",
     "nothing waits at the calm": "a storm ended with all goals reached already",
     "long way back": "all goals were reached only more than a minute after the calm began",

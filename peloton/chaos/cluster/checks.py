@@ -383,5 +383,5 @@ def _is_journaled(ledger: ShadowLedger, number: int, *, operation: Operation) ->
     journaled = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
     if isinstance(operation.answer, JobCreated) and not journaled:
         raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")
-    if operation.refused and journaled and operation.job not in ledger.deleted:
+    if operation.refused and journaled and operation.job not in ledger.deleted_ever:
         raise Contradiction(f"R2 refused, and in the journal: {operation}")

@@ -23,9 +23,10 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.chaos.cluster import view
 from peloton.chaos.cluster.clients import Clients
-from peloton.chaos.cluster.faulty_backend import MACHINE_BACKEND, FaultyBackend, MachineLink
+from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
 from peloton.chaos.cluster.history import Operation
-from peloton.chaos.cluster.machines import Fate, Machines, RunFates
+from peloton.chaos.cluster.levels import start_at
+from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
 from peloton.kinds import SERVICE_MESSAGES, kinds
 from peloton.placer_service import PlacerService
 from peloton.runtime.core.envelope import Envelope
@@ -56,6 +57,8 @@ class ClusterSetup(NamedTuple):
     """Whether a `CheckedCluster` makes its checks."""
     roles: tuple[tuple[str, ...], ...] = ()
     """Of each daemon; those beyond the last have all roles."""
+    level: int = 0
+    """The feature level at the start."""
 
 
 class SimulatedCluster:
@@ -74,6 +77,8 @@ class SimulatedCluster:
         self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
+        if setup.level:
+            start_at(self.world, setup.level)
         self.world.furnish = self._furnish
         self.world.services = SERVICE_MESSAGES
         self.world.sends.spared = (kind_of(MACHINE_BACKEND),)  # `BackendFaults` are for orders
@@ -169,7 +174,7 @@ class SimulatedCluster:
             Envelope(ROOT, OpenRoot()),
             *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
             *(Envelope(host, configured) for host in self.hosts),
-            *(Envelope(host, host_messages.BackendUp()) for host in self.hosts),
+            *(machine_report(host, host_messages.BackendUp()) for host in self.hosts),
             Envelope(STORM_POOL, CreatePool(config)),
         ]
 

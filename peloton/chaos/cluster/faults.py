@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from peloton.chaos.cluster import larger, workload
+from peloton.chaos.cluster import larger, levels, workload
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
 from peloton.runtime.simulation import outages, shocks, single
@@ -137,4 +137,6 @@ ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 """Drawn separately from all others, so that older seeds keep their storms."""
 SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
-CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {**workload.WORK, **larger.WORK}
+CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
+    **workload.WORK, **larger.WORK, **levels.WORK,
+}  # fmt: skip

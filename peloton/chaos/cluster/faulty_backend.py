@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
-from peloton.actors.task.messages import RunOutcome
-from peloton.chaos.cluster.machines import Machines
+from peloton.actors.task.messages import RunOutcome, crowd_key
+from peloton.chaos.cluster.machines import Machines, machine_report
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
-from peloton.runtime.vocabulary import Key, Message, key
+from peloton.runtime.vocabulary import Bits, Key, Message
 
-MACHINE_BACKEND = key("backend", "machines")
+FOREIGN_JOB = f"{'0' * 35}f"
+"""Of runs that nobody ever launched."""
 
 
 class BackendFaults(NamedTuple):
@@ -56,13 +57,13 @@ class MachineLink:
         if host not in self.machines.cut_off:
             self.struck["host cut"] += 1
             self.machines.cut_off[host] = None
-            self._deliver(Envelope(host, m.BackendDown("out of reach")))
+            self._deliver(machine_report(host, m.BackendDown("out of reach")))
 
     def mend(self, host: Key) -> None:
         """The machine is in reach again."""
         if host in self.machines.cut_off:
             del self.machines.cut_off[host]
-            self._deliver(Envelope(host, m.BackendUp()))
+            self._deliver(machine_report(host, m.BackendUp()))
 
     def switch_off(self, host: Key) -> None:
         """The machine fails with all its runs; `mend` brings it back empty."""
@@ -110,7 +111,8 @@ class MachineLink:
         self._last[host] = daemon
         if isinstance(message, m.PingBackend):
             cut = host in self.machines.cut_off
-            self._report(Envelope(host, m.BackendDown("out of reach") if cut else m.BackendUp()))
+            answer = m.BackendDown("out of reach") if cut else m.BackendUp()
+            self._report(machine_report(host, answer))
             return
         for report in self.machines.receive(message, self.world.now):
             self._report(self._falsified(report))
@@ -139,11 +141,16 @@ class MachineLink:
             return report
         if not self._strikes("foreign run", self.faults.foreign_run):
             return report
-        foreign = f"{'0' * 35}f-0-{len(self.foreign) + 1}"
+        run = len(self.foreign) + 1
+        foreign = f"{FOREIGN_JOB}-0-{run}"
         self.foreign[foreign] = None
-        return Envelope(
-            report.to, m.RunsListed((*listed.running, foreign), listed.ends, listed.asked_at)
-        )
+        running, sets = listed.running, listed.sets
+        if sets and run % 2:
+            sets = (*sets, m.RunningSet(crowd_key(FOREIGN_JOB, 0), run, Bits.of(0)))
+        else:
+            running = (*running, foreign)
+        falsified = m.RunsListed(running, listed.ends, listed.asked_at, sets=sets)
+        return report._replace(message=falsified)
 
     def _report(self, report: Envelope) -> None:
         if self._strikes("report lost", self.faults.lose_report):

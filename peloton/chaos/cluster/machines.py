@@ -11,11 +11,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.vocabulary import Key, Message
+from peloton.runtime.vocabulary import Bits, Key, Message, key
 
+MACHINE_BACKEND = key("backend", "machines")
+"""Reports of all machines name it as their sender."""
 SUCCESS = RunOutcome(End.SUCCEEDED, 0)
 FAILURE = RunOutcome(End.FAILED, 1, message="Command exited with status 1")
 TERMINATED = RunOutcome(End.FAILED, signal="SIGTERM")
@@ -52,6 +55,7 @@ class Machines:
         self.started: dict[str, Key] = {}  # every run that ever ran, and where
         self.gone: dict[str, None] = {}  # lost with their machine, which does not list them
         self.results: dict[str, RunOutcome] = {}  # how every run ended in truth
+        self.listed_sets = 0  # sets in all lists
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
         self._events: list[tuple[float, int, str, RunOutcome | None]] = []
@@ -67,9 +71,9 @@ class Machines:
         host: Key = message.host  # type: ignore[attr-defined]
         if host in self.cut_off:
             answers = isinstance(message, m.ListRuns | m.PingBackend)
-            return [Envelope(host, m.BackendDown("out of reach"))] if answers else []
+            return [machine_report(host, m.BackendDown("out of reach"))] if answers else []
         if isinstance(message, m.PingBackend):
-            return [Envelope(host, m.BackendUp())]
+            return [machine_report(host, m.BackendUp())]
         epoch = getattr(message, "epoch", None)
         if epoch is not None:
             if epoch < self.epochs.get(host, 0):
@@ -82,7 +86,7 @@ class Machines:
                 if run in self.running:
                     self._at(run, TERMINATED, at=now + self.stop_s)
         elif isinstance(message, m.ListRuns):
-            return [Envelope(host, self._list(message))]
+            return [machine_report(host, self._list(message))]
         elif isinstance(message, m.ForgetRuns):
             for run in message.runs:
                 self.ended.pop(run, None)
@@ -104,9 +108,11 @@ class Machines:
             self.results[run] = outcome
             self.ended[run] = (process.host, m.RunEnd(run, outcome, at))
             ends.setdefault(process.host, []).append(self.ended[run][1])
-        reports = [Envelope(host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()]
-        reports += [Envelope(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
-        return [report for report in reports if report.to not in self.cut_off]
+        reports: list[tuple[Key, Message]] = [
+            (host, m.RunsStarted(tuple(runs))) for host, runs in starts.items()
+        ]
+        reports += [(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
+        return [machine_report(*each) for each in reports if each[0] not in self.cut_off]
 
     def end(self, run: str, outcome: RunOutcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
@@ -146,11 +152,28 @@ class Machines:
         return []
 
     def _list(self, message: m.ListRuns) -> m.RunsListed:
+        """What was asked for as sets is listed as sets, all else by name, as real backends do."""
         host = message.host
         running = tuple(run for run, process in self.running.items() if process.host == host)
         ends = tuple(end for at, end in self.ended.values() if at == host)
-        return m.RunsListed(running, ends, message.asked_at)
+        if not message.sets:  # the host may be one that does not read sets
+            return m.RunsListed(running, ends, message.asked_at)
+        found, _ = by_crowd(running)
+        asked: NamedRuns = {}
+        for some in message.sets:
+            name = (some.crowd, some.run)
+            asked[name] = asked.get(name, 0) | some.members.raw & found.get(name, 0)
+        sets = tuple(m.RunningSet(*name, Bits(raw)) for name, raw in asked.items() if raw)
+        self.listed_sets += len(sets)
+        in_sets = {run for one in sets for run in names_of(one.crowd, one.members.raw, run=one.run)}
+        names = tuple(run for run in running if run not in in_sets)
+        return m.RunsListed(names, ends, message.asked_at, sets=sets)
 
     def _at(self, run: str, outcome: RunOutcome | None, *, at: float) -> None:
         self._count += 1
         heapq.heappush(self._events, (at, self._count, run, outcome))
+
+
+def machine_report(host: Key, message: Message) -> Envelope:
+    """A report of a machine to its host."""
+    return Envelope(host, message, sender=MACHINE_BACKEND)

@@ -80,6 +80,8 @@ class ShadowLedger:
         self.accepted: dict[str, Key] = {}  # run → the one host that may ever accept it
         self.made: dict[Key, int] = {}  # jobs, and how often each id was created
         self.deleted: dict[Key, None] = {}
+        """Jobs, or pieces of jobs, that were deleted and not created again."""
+        self.deleted_ever: dict[Key, None] = {}
         self.requests: dict[tuple[Key, str], None] = {}
         """Requests with an effect, since the entity was last created."""
         self.requests_refused: dict[tuple[Key, str], None] = {}
@@ -296,10 +298,11 @@ class ShadowLedger:
         self.made[entry.key] = self.made.get(entry.key, 0) + 1
         if self.made[entry.key] > 1 and entry.key not in self.deleted:
             raise Contradiction(f"R1 {entry.key} was created twice")
+        self.deleted.pop(entry.key, None)
 
     def unmake(self, entry: Entry, fact: jf.JobForgotten) -> None:
         """The job is deleted, and the answers to its requests with it."""
-        self.deleted[entry.key] = None
+        self.deleted[entry.key] = self.deleted_ever[entry.key] = None
         for request in [each for each in self.requests if each[0] == entry.key]:
             del self.requests[request]
 

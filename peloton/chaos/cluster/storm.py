@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster import larger, tiny, workload
+from peloton.chaos.cluster import larger, levels, tiny, workload
 from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.faults import ADDED, ALL_FAULTS, CLUSTER_ACTIONS, SINGLE, calm
@@ -50,6 +50,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: float = 2.0
     failing: float = 0.0
     unreachable_timeout_s: float = 60.0
+    level: int = 0  # the feature level at the start
 
 
 class Played(NamedTuple):
@@ -92,7 +93,8 @@ def draw(seed: int) -> ClusterPlan:
     # What was added later has a generator of its own: older seeds keep their storms.
     more = random.Random(f"{seed} added")
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
-    actions += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
+    level, raised = levels.drawn(seed, storm_s=storm_s)
+    actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
     limits = tiny.drawn(seed)
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.
@@ -115,6 +117,7 @@ def draw(seed: int) -> ClusterPlan:
         duration_s=chance.choice((0.5, 2.0, 15.0)),
         failing=chance.choice((0.0, 0.0, 0.3)),
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
+        level=level,
     )
 
 
@@ -161,6 +164,7 @@ class StormRun:
             plan.unreachable_timeout_s,
             int(finished),
             plan.furnish_s_max,
+            level=plan.level,
         )
         self.cluster = SimulatedCluster(
             seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
@@ -229,6 +233,8 @@ def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
             yield changed(plan, hosts=hosts)
     if plan.failing:
         yield changed(plan, failing=0.0)
+    if plan.level:
+        yield changed(plan, level=0)
     if plan.checkpoint_bytes_min < CHECKPOINTS[-1]:
         yield changed(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
 

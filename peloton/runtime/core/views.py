@@ -1,7 +1,8 @@
 """Summaries for listings: one per entity of a kind that has a view, as of the last durable frame.
 
 Turns touched entities into summaries that can be read at any time. It must never show what is not
-yet journaled, nor hold a summary per task: only kinds with a `view` (jobs) have any.
+yet journaled, nor hold a summary per task: only kinds with a `view` have any (jobs, and hosts that
+wait for a person).
 
 The keys are kept sorted, so that a page can begin anywhere (`core/listing.py`). An insertion moves
 the pointers behind it, which for a hundred thousand takes some ten microseconds; many at once, as
@@ -45,7 +46,7 @@ class Views:
             summary = None if state is None else attempt(view, key, state)
             if isinstance(summary, Failure):
                 turns.record_failure(key, "view", failure=summary)
-            else:
+            elif summary is not None or key in self._safe or key in self._next:
                 self._next[key] = summary
 
     def commit(self) -> None:

@@ -1,8 +1,8 @@
 """The feature level of a daemon: read at its start, whenever it joins, and from time to time.
 
-Sets the level of the cluster record on the codec, which then writes no newer classes. It must not
-raise the level of a fleet: an operator does that, who knows that every member supports it. A
-daemon that is alone is the whole cluster, and raises the level itself.
+Sets the level of the cluster record on the codec, which then writes no newer classes. A daemon must
+not raise the level of a fleet: an operator does that (`raise_level`), if every member that is up
+supports it. A daemon that is alone is the whole cluster, and raises the level itself.
 
 A daemon reads the level also when its program knows no higher one. What goes wrong otherwise:
 
@@ -14,10 +14,11 @@ A daemon reads the level also when its program knows no higher one. What goes wr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, Unreachable
+from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, MemberNode, Unreachable
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
 
@@ -45,6 +46,17 @@ def check_level(level: int, *, known: int) -> None:
             f"the cluster's feature level is {level}, this program knows {known}: "
             "start the version that raised it, or a later one"
         )
+
+
+def raise_level(journal: Journal, members: Mapping[str, MemberNode | None], *, known: int) -> int:
+    """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
+    behind = sorted(name for name, node in members.items() if node is None or node.level < known)
+    if behind:
+        names = ", ".join(behind)
+        raise JournalRefused(f"level {known} is not known to {names}: upgrade every daemon first")
+    if not members:
+        raise JournalRefused("no daemon is up, so the fleet's level is unknown: start it first")
+    return journal.raise_level(known)
 
 
 class FeatureShell(Shell):

@@ -42,7 +42,7 @@ class FaultySends:
     ) -> None:
         self.faults = CALM_SENDS
         self.spared: tuple[str, ...] = ()
-        """Kinds of receivers whose messages are left alone."""
+        """Kinds whose messages are left alone, both ways."""
         self.struck: Counter[str] = Counter()
         self._later = later
         self._chance = chance
@@ -63,8 +63,7 @@ class FaultySends:
             return envelopes
         sent: list[Envelope] = []
         for envelope in envelopes:
-            # Neither stamp nor sender: a report of a simulated machine, or what an operator sends.
-            if (stamp is None and envelope.sender is None) or kind_of(envelope.to) in self.spared:
+            if self._is_spared(envelope, stamp):
                 sent.append(envelope)
                 continue
             if self._strikes("drop", faults.drop):
@@ -73,6 +72,13 @@ class FaultySends:
                 if not self._is_late(daemon, envelope, stamp=stamp):
                     sent.append(envelope)
         return sent
+
+    def _is_spared(self, envelope: Envelope, stamp: Stamp | None) -> bool:
+        sender = envelope.sender
+        if stamp is None and sender is None:
+            return True  # what a client or an operator sends
+        ends = (envelope.to,) if sender is None else (envelope.to, sender)
+        return any(kind_of(end) in self.spared for end in ends)
 
     def _is_late(self, daemon: SimulatedDaemon, envelope: Envelope, *, stamp: Stamp | None) -> bool:
         """Whether it is sent later: it is delayed itself, or must not overtake one that is."""
