@@ -192,9 +192,7 @@ class Cluster:
         if self.shape.journal == "sqlite":
             file = self._folder / "data" / "journal.sqlite"
             with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as journal:
-                return int(
-                    journal.execute("SELECT sum(last_position) FROM registers").fetchone()[0]
-                )
+                return int(journal.execute("SELECT sum(last_position) FROM register").fetchone()[0])
         settings = CassandraSettings(port=self._outside.cassandra, keyspace=self._name)
         with contextlib.closing(connect(settings)) as connected:
             rows = connected.session.execute("SELECT last_position FROM registers")

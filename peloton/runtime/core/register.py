@@ -271,8 +271,8 @@ def same_cluster(
         )
     if any(record.shards.get(group, count) != count for group, count in groups.items()):
         raise JournalRefused(
-            f"shard counts never change: the journal has {record.shards}, asked for {dict(groups)}; "
-            "set `shards` to those of the journal"
+            f"shard counts never change: the journal has {record.shards}, asked for {dict(groups)}"
+            ": set `shards` to the journal's"
         )
     return record
 

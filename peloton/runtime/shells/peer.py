@@ -53,7 +53,7 @@ from peloton.runtime.vocabulary import Key, Unavailable
 DOWN_S_MAX = 5.0
 """Calls to a peer that is out of reach for so long are answered `Unavailable`."""
 COMPANY_S = 0.002
-"""So long after a frame the mail of a link waits for more to share the next one: a frame alone costs
+"""So long after a frame a link's mail waits for more to share the next one: a frame alone costs
 twenty times what one among many does. Mail of a link that was quiet leaves at once."""
 HANDSHAKE_S_MAX = 5.0
 """An accepted stream without a greeting for so long is closed."""
