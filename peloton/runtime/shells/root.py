@@ -31,7 +31,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
 from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
-from peloton.runtime.shells.journal import JournalShell, ReaderShell
+from peloton.runtime.shells.journal import JournalShell, ReaderShell, RegisterShell, StagedJournal
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shard import ShardShell, shard_shell_name
 from peloton.runtime.shells.shell import Clock, Driver, Shell, begin_shell
@@ -331,7 +331,13 @@ def assemble(
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin_shell(shell)
-    committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
+    registers = None
+    if isinstance(journal, StagedJournal):
+        second = drivers.driver("registers")
+        registers = begin_shell(RegisterShell(second, journal=journal, root=root_ref))
+    committer = JournalShell(
+        drivers.driver("journal"), journal=journal, root=root_ref, registers=registers
+    )
     shell.context = DaemonContext(
         kinds=kinds,
         codec=codec,
