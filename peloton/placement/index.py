@@ -20,7 +20,7 @@ from peloton.placement.flights import Flights
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.placement.news import HostNews
-from peloton.placement.order import KeptOrder, OrderKey
+from peloton.placement.orders import KeptOrders
 from peloton.runtime.vocabulary import Key, key
 
 Flags = npt.NDArray[np.bool_]
@@ -28,9 +28,6 @@ Flags = npt.NDArray[np.bool_]
 CPU, MEMORY, DISK, GPU, PORTS = range(5)
 HOSTNAME = "hostname"
 EXCLUSIVE = "peloton/exclusive"
-
-KEPT_MAX = 16
-"""Orders kept at once; each is updated on every change."""
 
 NO_ROW = -1
 
@@ -82,7 +79,6 @@ class HostIndex:
         mend_rows: int | None = None,
     ) -> None:
         self.part, self.parts = 0, 1
-        self._mend_rows = mend_rows
         self.free = np.zeros((5, 0), np.int64)  # less own proposals; the last row is ports
         self._in_flight = np.zeros((5, 0), np.int64)  # proposals that their hosts did not decide
         self.capacity = np.zeros((4, 0), np.int64)  # of an empty host; without ports
@@ -98,7 +94,7 @@ class HostIndex:
         self.generation = 0  # rises when anything but free resources has changed
         self.layout = 0  # rises when an empty cluster would fit other members than before
         self.news = HostNews()
-        self._kept: dict[object, KeptOrder] = {}  # least recently used first
+        self.orders = KeptOrders(self, mend_rows)
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
         self._launches: list[int] = []  # decided by the host, as last reported
@@ -211,7 +207,7 @@ class HostIndex:
         self.free[:, rows] = reported
         if risen.any():
             self.news.more_reported(np.array(rows)[risen].tolist())
-        self._touch(rows)
+        self.orders.touch(rows)
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
         """All but free resources. Labels are compared first, because they seldom change."""
@@ -255,7 +251,7 @@ class HostIndex:
     def _changed(self, rows: list[int]) -> None:
         self.generation += 1
         self.news.more_reported(rows)
-        self._touch(rows)
+        self.orders.touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
         fresh = dict.fromkeys(host.host for host in hosts if host.host not in self.rows)
@@ -301,7 +297,7 @@ class HostIndex:
         _add(self.free, need, rows=rows, counts=-counts)
         _add(self._in_flight, need, rows=rows, counts=counts)
         touched, members = rows.tolist(), counts.tolist()
-        self._touch(touched)
+        self.orders.touch(touched)
         if need.shape.labels and self._any_knows_tasks:
             for row, count in zip(touched, members, strict=True):
                 self._label(need, row, count=count)
@@ -344,42 +340,12 @@ class HostIndex:
                 self._in_flight[column, row] -= amount * count
         self._label(need, row, count=-count)
         self.news.own_proposals_over([row])
-        self._touch([row])
-
-    def _touch(self, rows: list[int]) -> None:
-        for kept in self._kept.values():
-            kept.touch(rows)
+        self.orders.touch([row])
 
     def _label(self, need: Need, row: int, *, count: int) -> None:
         if self.knows_tasks[row]:
             for label in need.shape.labels:
                 self.task_labels.change(row, label, by=count)
-
-    # --- kept orders ---
-
-    def kept_order(self, sign: int, among: object) -> KeptOrder:
-        """The order by free resources, ascending (sign 1) or descending (-1), of `among`.
-
-        `among` identifies a set of hosts. Orders that are not built yet are evicted first: a
-        stream of constraints that are each used once (such as one host name each) must not evict
-        those in use.
-        """
-        name = (sign, among)
-        kept = self._kept.pop(name, None)
-        if kept is None:
-            if len(self._kept) >= KEPT_MAX:
-                idle = (name for name, order in self._kept.items() if not order.built)
-                del self._kept[next(idle, next(iter(self._kept)))]
-            kept = KeptOrder(sign, self._order_key, mend_rows=self._mend_rows)
-        self._kept[name] = kept
-        return kept
-
-    def _order_key(self, row: int, sign: int) -> OrderKey:
-        cpu, memory, disk, gpu, _ = self.free[:, row].tolist()
-        group = int(self.group[row])
-        if -EPSILON < gpu < 0:
-            gpu = 0  # within the epsilon of none; what is less fits no member, and must not seem to
-        return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row
 
 
 def _of_shape(shape: Shape) -> Callable[[Need], bool]:

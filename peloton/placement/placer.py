@@ -263,7 +263,7 @@ class Placer:
     ) -> list[tuple[int, int]] | None:
         """Hosts for a few members, from a kept order; None if a scan is needed."""
         index = self.index
-        order = index.kept_order(strategy.sign, known.among)
+        order = index.orders.of((strategy.sign, known.among))
         if not order.ready(self._checks.open_to(known.need)):
             return None
         return order.take(search, count, groups=index.groups, each_max=strategy.each_max)
