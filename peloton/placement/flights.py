@@ -38,13 +38,12 @@ class Flights(Generic[Kept]):
 
     def add(self, what: Kept, rows: Sequence[int], *, counts: Iterable[int], now: float) -> None:
         """Members were proposed; each row is named once."""
+        by_row = self._by_row
         for row, count in zip(rows, counts, strict=True):
-            flight = Flight(now, what, count)
-            flights = self._by_row.get(row)
+            flights = by_row.get(row)
             if flights is None:
-                self._by_row[row] = deque((flight,))
-            else:
-                flights.append(flight)
+                flights = by_row[row] = deque()
+            flights.append(Flight(now, what, count))
         self._made.append((now, rows))
 
     def land(self, row: int, count: int) -> list[tuple[Kept, int]]:

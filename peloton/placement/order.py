@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from operator import ge
 from typing import Protocol
 
 import numpy as np
@@ -313,15 +312,21 @@ class KeptOrder:
                     number, gpu, cpu, memory, disk, row = keys[place]
                     if number != group:
                         return count
+                    if (
+                        cpu * sign < cpu_min
+                        or memory * sign < memory_min
+                        or disk * sign < disk_min
+                        or gpu * sign < gpu_min
+                    ):
+                        continue
                     have = (cpu * sign, memory * sign, disk * sign, gpu * sign)
-                    if all(map(ge, have, search.least)):
-                        here = 1 if count == 1 else min(search.fits(have), each_max, count)
-                        taken.append((row, here))
-                        count -= here
-                        if not count:
-                            return 0
+                    here = 1 if count == 1 else min(search.fits(have), each_max, count)
+                    taken.append((row, here))
+                    count -= here
+                    if not count:
+                        return 0
                 left -= end - begin
-                if block.stale and count == before:
+                if block.stale and count == before and 2 * (end - begin) > len(keys):
                     block.measure(sign)
             if left <= 0:
                 return GIVEN_UP

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from peloton.actors.resources import EPSILON
 from peloton.placement.labels import Ints
 from peloton.placement.order import KeptOrder, OrderKey
