@@ -33,15 +33,19 @@ ROWS_PER_ENTRY = 64
 ROWS_PER_UPDATE = 256
 """Rows of an array scan that takes as long as the update of one row."""
 
+FEW_MIN = 16
+
 ROWS_PER_BUILD = 32
 """Rows of an order that is built in the time that the update of one row takes."""
 
 GIVEN_UP = -1
 
-FEW_MAX = 16
-"""Up to so many members a kept order is used; for more, an array scan is faster."""
-
 NO_BLOCK = -1
+
+
+def few_max(size: int) -> int:
+    """Up to so many members a kept order is used; for more, a scan of `size` rows is faster."""
+    return FEW_MIN + size // ROWS_PER_UPDATE
 
 
 class Search(Value, frozen=True):
@@ -87,10 +91,14 @@ class _Block:
     def admit(self, key: OrderKey, sign: int) -> None:
         """A row of this key belongs to the block from now on."""
         _, gpu, cpu, memory, disk, _ = key
-        self.cpu = max(self.cpu, cpu * sign)
-        self.memory = max(self.memory, memory * sign)
-        self.disk = max(self.disk, disk * sign)
-        self.gpu = max(self.gpu, gpu * sign)
+        if cpu * sign > self.cpu:
+            self.cpu = cpu * sign
+        if memory * sign > self.memory:
+            self.memory = memory * sign
+        if disk * sign > self.disk:
+            self.disk = disk * sign
+        if gpu * sign > self.gpu:
+            self.gpu = gpu * sign
 
     def measure(self, sign: int) -> None:
         """Determine the most that a row has, for a sorted block with rows."""
@@ -120,10 +128,12 @@ class KeptOrder:
     def touch(self, rows: Sequence[int]) -> None:
         """These rows have changed."""
         if self.built:
-            self._touched.update(dict.fromkeys(rows))
-            if len(self._touched) > len(self._where) // ROWS_PER_BUILD + 64:
+            touched = self._touched
+            for row in rows:
+                touched[row] = None
+            if len(touched) > len(self._where) // ROWS_PER_BUILD + 64:
                 self.built = False  # building anew is cheaper than updating so many rows
-                self._touched.clear()
+                touched.clear()
 
     def ready(self, allowed: npt.NDArray[np.bool_]) -> bool:
         """Whether the order is up to date; it is updated if that pays.

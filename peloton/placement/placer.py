@@ -33,7 +33,7 @@ from peloton.placement.messages import (
     Unplaced,
     Wish,
 )
-from peloton.placement.order import FEW_MAX, Search
+from peloton.placement.order import Search, few_max
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy, choose, fits
@@ -239,7 +239,7 @@ class Placer:
         assert strategy is not None
         if not count:
             return [], []
-        if count <= FEW_MAX and known.search is not None and not excluded:
+        if known.search is not None and count <= few_max(index.size) and not excluded:
             few = self._look_up(known, known.search, each_max=strategy.each_max, count=count)
             if few is not None:
                 some, members = [row for row, _ in few], [taken for _, taken in few]
