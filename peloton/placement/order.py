@@ -23,8 +23,8 @@ from peloton.runtime.vocabulary import Value
 OrderKey = tuple[int, int, int, int, int, int]
 """Group, then gpu, cpu, memory and disk, times the sign of the strategy; then the row."""
 
-BLOCK_MAX = 256
-SCAN_MAX = 64
+BLOCK_MAX = 128
+SCAN_MAX = 256
 """Entries read in one group beyond those taken, and one more per `ROWS_PER_ENTRY` hosts; beyond
 that, an array scan is faster."""
 
@@ -335,9 +335,10 @@ class KeptOrder:
                     count -= here
                     if not count:
                         return 0
-                left -= end - begin
                 if block.stale and count == before and 2 * (end - begin) > len(keys):
-                    block.measure(sign)
+                    block.measure(sign)  # not counted: there is one for each row that left
+                else:
+                    left -= end - begin
             if left <= 0:
                 return GIVEN_UP
             at += 1
