@@ -1,8 +1,9 @@
 """Benchmark of the placer: placements a second, without shards, journal or network.
 
 Run `python bench/placement.py`. Hosts come in five shapes, half full, as in the benchmark set's
-"decide". Except in one case inventories are silent, so room only shrinks, and every index is made anew
-before it is full. It must not be read as a figure of the whole path: see the end-to-end benchmarks.
+"decide". Except in one case inventories are silent, so room only shrinks, and every index is made
+anew before it is full. It must not be read as a figure of the whole path: see the end-to-end
+benchmarks.
 """
 
 from __future__ import annotations

@@ -31,6 +31,9 @@ EXCLUSIVE = "peloton/exclusive"
 
 NO_ROW = -1
 
+SINGLY_MAX = 8
+"""Reports of so few hosts are applied one by one; arrays of them would take longer."""
+
 
 class Need(NamedTuple):
     """What one member takes of each resource and of ports, and the least that is enough."""
@@ -206,12 +209,28 @@ class HostIndex:
         self._spare.sort(reverse=True)
 
     def _receive_free(self, rows: list[int], free: list[tuple[int, ...]]) -> None:
+        if len(rows) <= SINGLY_MAX:
+            more = [row for row, amounts in zip(rows, free, strict=True) if self._set(row, amounts)]
+            if more:
+                self.news.more_reported(more)
+            self.orders.touch(rows)
+            return
         reported = np.array(free, np.int64).T - self._in_flight[:, rows]
         risen = (reported > self.free[:, rows]).any(axis=0)
         self.free[:, rows] = reported
         if risen.any():
             self.news.more_reported(np.array(rows)[risen].tolist())
         self.orders.touch(rows)
+
+    def _set(self, row: int, amounts: tuple[int, ...]) -> bool:
+        """Note what a host reports as free; whether anything has risen."""
+        free, in_flight = self._free_cells, self._in_flight_cells
+        risen = False
+        for column, amount in enumerate(amounts):
+            left = amount - in_flight[column, row]
+            risen = risen or left > free[column, row]
+            free[column, row] = left
+        return risen
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
         """All but free resources. Labels are compared first, because they seldom change."""
@@ -223,14 +242,12 @@ class HostIndex:
                 self._label(flight.what, row, count=flight.members)
             self._any_knows_tasks = self._any_knows_tasks or host.running is not None
         has_gpu = host.capacity.gpu > 0
-        capacity = np.array(host.capacity.amounts(), np.int64)
-        if (
-            not self.has_host[row]
-            or host.labels != self._labels[row]
-            or np.any(capacity != self.capacity[:, row])
-        ):
+        capacity = [*host.capacity.amounts()]
+        resized = capacity != self.capacity[:, row].tolist()
+        if resized or not self.has_host[row] or host.labels != self._labels[row]:
             self.layout += 1
-        self.capacity[:, row] = capacity  # read only to explain what is missing
+        if resized:
+            self.capacity[:, row] = capacity  # read only to explain what is missing
         if (
             host.labels == self._labels[row]
             and host.up == self.up[row]
