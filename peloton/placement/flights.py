@@ -61,7 +61,7 @@ class Flights(Generic[Kept]):
                 flights[gone] = flight._replace(members=flight.members - some)
             else:
                 gone += 1
-        self._remove(row, flights, gone)
+        self._remove(row, flights, count=gone)
         return landed
 
     def cancel(self, row: int, matches: Callable[[Kept], bool], *, count: int) -> int:
@@ -87,7 +87,7 @@ class Flights(Generic[Kept]):
                 flights = self._by_row.get(row, [])
                 fresh = (at for at, each in enumerate(flights) if now < each.made_at + self.keep_s)
                 old = flights[: next(fresh, len(flights))]
-                self._remove(row, flights, len(old))
+                self._remove(row, flights, count=len(old))
                 for flight in old:
                     yield row, flight.what, flight.members
 
@@ -99,7 +99,7 @@ class Flights(Generic[Kept]):
         """Forget the proposals of a row, which may be reused for another host."""
         self._by_row.pop(row, None)
 
-    def _remove(self, row: int, flights: list[Flight[Kept]], count: int) -> None:
+    def _remove(self, row: int, flights: list[Flight[Kept]], *, count: int) -> None:
         """Remove the oldest of a row."""
         del flights[:count]
         if not flights:

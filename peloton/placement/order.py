@@ -100,6 +100,11 @@ class _Block:
         if gpu * sign > self.gpu:
             self.gpu = gpu * sign
 
+    def lacks(self, least: tuple[int, int, int, int]) -> bool:
+        """Whether no row has enough of some resource."""
+        cpu, memory, disk, gpu = least
+        return self.cpu < cpu or self.memory < memory or self.disk < disk or self.gpu < gpu
+
     def measure(self, sign: int) -> None:
         """Determine the most that a row has, for a sorted block with rows."""
         _, gpu, cpu, memory, disk, _ = zip(*self.keys, strict=True)
@@ -285,13 +290,7 @@ class KeptOrder:
         return None
 
     def _take(
-        self,
-        search: Search,
-        count: int,
-        *,
-        taken: list[tuple[int, int]],
-        group: int,
-        each_max: int,
+        self, search: Search, count: int, *, taken: list[tuple[int, int]], group: int, each_max: int
     ) -> int:
         """Take rows of one group; returns what is left of `count`, or GIVEN_UP."""
         sign = self.sign
@@ -301,12 +300,7 @@ class KeptOrder:
         left = SCAN_MAX + count + len(self._where) // ROWS_PER_ENTRY
         while at < len(self._blocks):
             block = self._blocks[at]
-            if (
-                block.cpu < cpu_min
-                or block.memory < memory_min
-                or block.disk < disk_min
-                or block.gpu < gpu_min
-            ):
+            if block.lacks(search.least):
                 if self._lasts[at][0] > group:
                     return count
                 left -= 1
