@@ -33,39 +33,41 @@ class Flights(Generic[Kept]):
 
     def __init__(self) -> None:
         self.keep_s = PROPOSAL_KEEP_S
-        self._by_row: dict[int, deque[Flight[Kept]]] = {}
+        self._by_row: dict[int, list[Flight[Kept]]] = {}  # mostly short, and many
         self._made: deque[tuple[float, Sequence[int]]] = deque()  # rows to check when too old
 
     def add(self, what: Kept, rows: Sequence[int], *, counts: Iterable[int], now: float) -> None:
         """Members were proposed; each row is named once."""
+        by_row = self._by_row
         for row, count in zip(rows, counts, strict=True):
-            flight = Flight(now, what, count)
-            flights = self._by_row.get(row)
+            flights = by_row.get(row)
             if flights is None:
-                self._by_row[row] = deque((flight,))
-            else:
-                flights.append(flight)
+                flights = by_row[row] = []
+            flights.append(Flight(now, what, count))
         self._made.append((now, rows))
 
     def land(self, row: int, count: int) -> list[tuple[Kept, int]]:
         """The host decided `count` more launches: what has landed, as (what, members)."""
         landed: list[tuple[Kept, int]] = []
-        flights = self._by_row.get(row)
-        while flights and count:
-            first = flights.popleft()
-            some = min(first.members, count)
-            landed.append((first.what, some))
+        flights = self._by_row.get(row, [])
+        gone = 0
+        for flight in flights:
+            if not count:
+                break
+            some = min(flight.members, count)
+            landed.append((flight.what, some))
             count -= some
-            if some < first.members:
-                flights.appendleft(first._replace(members=first.members - some))
-        if flights is not None and not flights:
-            del self._by_row[row]
+            if some < flight.members:
+                flights[gone] = flight._replace(members=flight.members - some)
+            else:
+                gone += 1
+        self._remove(row, flights, count=gone)
         return landed
 
     def cancel(self, row: int, matches: Callable[[Kept], bool], *, count: int) -> int:
         """Up to `count` such members will never arrive; returns how many were in flight."""
-        flights = self._by_row.get(row, deque())
-        kept: deque[Flight[Kept]] = deque()
+        flights = self._by_row.get(row, [])
+        kept: list[Flight[Kept]] = []
         left = count
         for flight in flights:
             some = min(flight.members, left) if matches(flight.what) else 0
@@ -82,12 +84,12 @@ class Flights(Generic[Kept]):
         """What was proposed too long ago and is considered lost, as (row, what, members)."""
         while self._made and self._made[0][0] + self.keep_s <= now:
             for row in self._made.popleft()[1]:
-                flights = self._by_row.get(row)
-                while flights and flights[0].made_at + self.keep_s <= now:
-                    first = flights.popleft()
-                    yield row, first.what, first.members
-                if flights is not None and not flights:
-                    del self._by_row[row]
+                flights = self._by_row.get(row, [])
+                fresh = (at for at, each in enumerate(flights) if now < each.made_at + self.keep_s)
+                old = flights[: next(fresh, len(flights))]
+                self._remove(row, flights, count=len(old))
+                for flight in old:
+                    yield row, flight.what, flight.members
 
     def of(self, row: int) -> Iterable[Flight[Kept]]:
         """What is in flight to this row."""
@@ -96,3 +98,9 @@ class Flights(Generic[Kept]):
     def drop(self, row: int) -> None:
         """Forget the proposals of a row, which may be reused for another host."""
         self._by_row.pop(row, None)
+
+    def _remove(self, row: int, flights: list[Flight[Kept]], *, count: int) -> None:
+        """Remove the oldest of a row."""
+        del flights[:count]
+        if not flights:
+            self._by_row.pop(row, None)

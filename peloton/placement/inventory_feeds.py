@@ -33,13 +33,19 @@ class InventoryFeeds:
 
     def __init__(self, inventories: Iterable[Key] = ()) -> None:
         self._feeds: dict[Key, InventoryFeed] = {name: InventoryFeed() for name in inventories}
+        self.complete = not self._feeds
+        """Whether all hosts were reported: every inventory has sent a snapshot."""
 
     def receive(self, inventory: Key, sequence: int, *, snapshot: bool, now: float) -> None:
         """Note a message of an inventory. A lower sequence has restarted, and is a gap too."""
-        feed = self._feeds.setdefault(inventory, InventoryFeed())
+        feed = self._feeds.get(inventory)
+        if feed is None:
+            feed = self._feeds[inventory] = InventoryFeed()
+            self.complete = False
         if snapshot:
             feed.request_at = None
             feed.whole = True
+            self.complete = all(each.whole for each in self._feeds.values())
         elif (
             feed.request_at is None and feed.sequence is not None and sequence != feed.sequence + 1
         ):
@@ -60,11 +66,6 @@ class InventoryFeeds:
                 feed.request_at = now + SNAPSHOT_RETRY_S
                 inventories.append(inventory)
         return inventories
-
-    @property
-    def complete(self) -> bool:
-        """Whether all hosts were reported: every inventory has sent a snapshot."""
-        return all(feed.whole for feed in self._feeds.values())
 
     @property
     def wake_at(self) -> float | None:

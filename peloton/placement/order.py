@@ -1,33 +1,51 @@
 """Rows kept in the order of a strategy, so that a few members find their hosts without a scan.
 
-A sorted list in blocks: moving a row shifts a few hundred entries, however many hosts there are.
-The order is a cache of the index: it may be out of date, and knows how many rows are to be
-updated. Must not decide whether a host may be used: the caller does, and it finds the first hosts
-with enough free resources.
+A list of blocks: adjacent rows, sorted by their keys when a block is first read, so that building
+an order and moving a row cost little, however many hosts there are. The most that a row of a block
+has free lets a search pass by whole blocks. The order is a cache of the index: it may be out of
+date, and knows which rows are to be updated. Must not decide whether a host may be used: the
+caller does, and it finds the first hosts with enough free resources.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from peloton.actors.resources import COUNT_MAX, EPSILON
+from peloton.placement.labels import Ints
 from peloton.runtime.vocabulary import Value
 
 OrderKey = tuple[int, int, int, int, int, int]
 """Group, then gpu, cpu, memory and disk, times the sign of the strategy; then the row."""
 
-BLOCK_MAX = 512
-SCAN_MAX = 64
-"""Entries scanned in one group beyond those taken; beyond that, an array scan is faster."""
+BLOCK_MAX = 128
+SCAN_MAX = 256
+"""Entries read in one group beyond those taken, and one more per `ROWS_PER_ENTRY` hosts; beyond
+that, an array scan is faster."""
+
+ROWS_PER_ENTRY = 64
+
+ROWS_PER_UPDATE = 256
+"""Rows of an array scan that takes as long as the update of one row."""
+
+FEW_MIN = 16
+
+ROWS_PER_BUILD = 32
+"""Rows of an order that is built in the time that the update of one row takes."""
 
 GIVEN_UP = -1
 
-FEW_MAX = 16
-"""Up to so many members a kept order is used; for more, an array scan is faster."""
+NO_BLOCK = -1
+
+
+def few_max(size: int) -> int:
+    """Up to so many members a kept order is used; for more, a scan of `size` rows is faster."""
+    return FEW_MIN + size // ROWS_PER_UPDATE
 
 
 class Search(Value, frozen=True):
@@ -44,96 +62,221 @@ class Search(Value, frozen=True):
         )
 
 
+class OrderKeys(Protocol):
+    """The keys of rows, as they are now."""
+
+    def of_row(self, row: int, sign: int) -> OrderKey:
+        """The key of one row."""
+
+    def columns(self, rows: Ints, sign: int) -> tuple[Ints, ...]:
+        """The keys of many rows, as arrays; without the row, which comes last in a key."""
+
+
+class _Block:
+    """Rows of adjacent keys: `keys` sorted, or `rows` and `more` until it is read.
+
+    A row of an unsorted block is in it as long as the order says so by the block's `number`.
+    """
+
+    __slots__ = ("cpu", "disk", "gpu", "keys", "memory", "more", "number", "rows", "stale")
+
+    def __init__(self, number: int, keys: list[OrderKey], *, rows: Ints | None = None) -> None:
+        self.number = number
+        self.keys = keys
+        self.rows = rows  # None once the block is sorted
+        self.more: dict[int, None] = {}
+        self.cpu = self.memory = self.disk = self.gpu = 0  # the most that a row has, or more
+        self.stale = False  # whether a row has left since that was determined
+
+    def admit(self, key: OrderKey, sign: int) -> None:
+        """A row of this key belongs to the block from now on."""
+        _, gpu, cpu, memory, disk, _ = key
+        if cpu * sign > self.cpu:
+            self.cpu = cpu * sign
+        if memory * sign > self.memory:
+            self.memory = memory * sign
+        if disk * sign > self.disk:
+            self.disk = disk * sign
+        if gpu * sign > self.gpu:
+            self.gpu = gpu * sign
+
+    def lacks(self, least: tuple[int, int, int, int]) -> bool:
+        """Whether no row has enough of some resource."""
+        cpu, memory, disk, gpu = least
+        return self.cpu < cpu or self.memory < memory or self.disk < disk or self.gpu < gpu
+
+    def measure(self, sign: int) -> None:
+        """Determine the most that a row has, for a sorted block with rows."""
+        _, gpu, cpu, memory, disk, _ = zip(*self.keys, strict=True)
+        self.cpu, self.memory, self.disk, self.gpu = (
+            max(column) if sign > 0 else -min(column) for column in (cpu, memory, disk, gpu)
+        )
+        self.stale = False
+
+
 class KeptOrder:
     """The keys of all allowed rows, ascending; `touch` marks rows as out of date."""
 
-    def __init__(
-        self, sign: int, key_of: Callable[[int, int], OrderKey], *, mend_rows: int | None = None
-    ) -> None:
+    def __init__(self, sign: int, keys: OrderKeys, *, mend_rows: int | None = None) -> None:
         self.sign = sign
-        self._mend_rows = mend_rows
-        self._key_of = key_of
-        self._blocks: list[list[OrderKey]] = []
-        self._lasts: list[OrderKey] = []
-        self._keys: list[OrderKey | None] = []
-        self._touched: list[int] = []
         self.built = False
+        self._mend_rows = mend_rows
+        self._source = keys
+        self._blocks: list[_Block] = []
+        self._lasts: list[OrderKey] = []  # no key of a block is greater, none of the next is not
+        self._keys: dict[int, OrderKey] = {}  # of rows in sorted blocks
+        self._where: list[int] = []  # by row: its unsorted block, or NO_BLOCK
+        self._numbers = 0
+        self._touched: dict[int, None] = {}
         self._skipped = 0
 
     def touch(self, rows: Sequence[int]) -> None:
         """These rows have changed."""
         if self.built:
-            self._touched.extend(rows)
-            if len(self._touched) > len(self._keys) // 3 + 64:
-                self.built = False  # sorting again is cheaper than updating so many rows
-                self._touched.clear()
+            touched = self._touched
+            for row in rows:
+                touched[row] = None
+            if len(touched) > len(self._where) // ROWS_PER_BUILD + 64:
+                self.built = False  # building anew is cheaper than updating so many rows
+                touched.clear()
 
     def ready(self, allowed: npt.NDArray[np.bool_]) -> bool:
         """Whether the order is up to date; it is updated if that pays.
 
-        Updating a row costs about as much as an array scan of 256 rows; so it is only done once as
-        many members were placed by scans as would have paid for it. After a burst of large
-        batches, single members then cost at most twice the optimum.
+        It is only updated once as many members were placed by scans as would have paid for it.
+        After a burst of large batches, single members then cost at most twice the optimum.
         """
         size = len(allowed)
-        work = len(self._touched) if self.built else size // 3
-        each = 8 + size // 256 if self._mend_rows is None else self._mend_rows
+        work = len(self._touched) if self.built else size // ROWS_PER_BUILD
+        each = 8 + size // ROWS_PER_UPDATE if self._mend_rows is None else self._mend_rows
         if work > each * (1 + self._skipped):
             self._skipped += 1
             return False
         self._skipped = 0
         if not self.built:
-            self._build(allowed)
-        elif work == 1:
-            self._update(self._touched.pop(), allowed)
+            self._build(np.flatnonzero(allowed), size=size)
         elif work:
-            for row in dict.fromkeys(self._touched):
+            for row in self._touched:
                 self._update(row, allowed)
             self._touched.clear()
         return True
 
-    def _build(self, allowed: npt.NDArray[np.bool_]) -> None:
-        self._keys = [None] * len(allowed)
-        for row in np.flatnonzero(allowed).tolist():
-            self._keys[row] = self._key_of(row, self.sign)
-        keys = sorted(key for key in self._keys if key is not None)
-        self._blocks = [keys[at : at + BLOCK_MAX] for at in range(0, len(keys), BLOCK_MAX)]
-        self._lasts = [block[-1] for block in self._blocks]
+    def _build(self, rows: Ints, *, size: int) -> None:
+        """Sort all rows by arrays, and leave the keys of each block for when it is read."""
+        columns = self._source.columns(rows, self.sign)
+        telling = [values for values in reversed(columns) if len(rows) and np.ptp(values)]
+        order = np.lexsort(telling) if telling else np.arange(len(rows))
+        rows = rows[order]
+        starts = np.arange(0, len(rows), BLOCK_MAX)
+        where = np.full(size, NO_BLOCK, np.int64)
+        where[rows] = np.arange(len(rows)) // BLOCK_MAX
+        self._where = where.tolist()
+        self._numbers = len(starts)
+        self._keys = {}
+        cuts = starts.tolist()
+        self._blocks = [
+            _Block(number, [], rows=rows[at : at + BLOCK_MAX]) for number, at in enumerate(cuts)
+        ]
+        lasts = rows[np.minimum(starts + BLOCK_MAX, len(rows)) - 1]
+        self._lasts = self._keys_of(lasts)
         self.built = True
+        if cuts:
+            _, gpu, cpu, memory, disk = (
+                np.maximum.reduceat(column[order] * self.sign, starts).tolist()
+                for column in columns
+            )
+            for block, *most in zip(self._blocks, cpu, memory, disk, gpu, strict=True):
+                block.cpu, block.memory, block.disk, block.gpu = most
+
+    def _keys_of(self, rows: Ints) -> list[OrderKey]:
+        columns = self._source.columns(rows, self.sign)
+        return list(zip(*(column.tolist() for column in columns), rows.tolist(), strict=True))
 
     def _update(self, row: int, allowed: npt.NDArray[np.bool_]) -> None:
-        if row >= len(self._keys):
-            self._keys.extend([None] * (row + 1 - len(self._keys)))
-        old = self._keys[row]
-        new = self._key_of(row, self.sign) if allowed[row] else None
-        if old == new:
+        if row >= len(self._where):
+            self._where.extend([NO_BLOCK] * (row + 1 - len(self._where)))
+        new = self._source.of_row(row, self.sign) if allowed[row] else None
+        old = self._keys.pop(row, None)
+        if old is None:
+            self._where[row] = NO_BLOCK
+        elif self._replace(old, new):
             return
-        if old is not None:
-            self._remove(old)
         if new is not None:
             self._insert(new)
-        self._keys[row] = new
 
-    def _remove(self, key: OrderKey) -> None:
-        at = bisect_left(self._lasts, key)
+    def _replace(self, old: OrderKey, new: OrderKey | None) -> bool:
+        """Remove a key of a sorted block; True if the new key was put into the same place."""
+        at = bisect_left(self._lasts, old)
         block = self._blocks[at]
-        del block[bisect_left(block, key)]
-        if block:
-            self._lasts[at] = block[-1]
-        else:
+        keys = block.keys
+        place = bisect_left(keys, old)
+        block.stale = True
+        if new is not None and len(keys) > place + 1 and new < keys[place + 1]:
+            if place:
+                stays = keys[place - 1] < new
+            else:
+                stays = not at or self._lasts[at - 1] < new
+            if stays:
+                keys[place] = self._keys[new[-1]] = new
+                block.admit(new, self.sign)
+                return True
+        del keys[place]
+        if not keys:
             del self._blocks[at], self._lasts[at]
+        return False
 
     def _insert(self, key: OrderKey) -> None:
         if not self._blocks:
-            self._blocks, self._lasts = [[key]], [key]
+            self._keys[key[-1]] = key
+            self._add_block(0, [key], last=key)
             return
-        at = min(bisect_left(self._lasts, key), len(self._blocks) - 1)
+        at = bisect_left(self._lasts, key)
+        if at == len(self._blocks):
+            at -= 1
+            self._lasts[at] = key
         block = self._blocks[at]
-        block.insert(bisect_left(block, key), key)
-        self._lasts[at] = block[-1]
-        if len(block) > 2 * BLOCK_MAX:
-            self._blocks[at : at + 1] = [block[:BLOCK_MAX], block[BLOCK_MAX:]]
-            self._lasts[at : at + 1] = [block[BLOCK_MAX - 1], block[-1]]
+        block.admit(key, self.sign)
+        row = key[-1]
+        if block.rows is not None:
+            self._where[row] = block.number
+            block.more[row] = None
+            return
+        self._keys[row] = key
+        block.keys.insert(bisect_left(block.keys, key), key)
+        if len(block.keys) > 2 * BLOCK_MAX:
+            self._divide(at, block.keys)
+
+    def _sort(self, at: int) -> None:
+        """Sort a block that is read for the first time. All rows must be up to date."""
+        block = self._blocks[at]
+        assert block.rows is not None
+        where, number = self._where, block.number
+        rows = [row for row in block.rows.tolist() if where[row] == number]
+        if block.more:
+            rows += [row for row in block.more if where[row] == number]
+            rows = list(dict.fromkeys(rows))  # one may have left and come back
+        keys = sorted(self._keys_of(np.array(rows, np.int64)))
+        for key in keys:
+            self._keys[key[-1]] = key
+            where[key[-1]] = NO_BLOCK
+        self._divide(at, keys)
+
+    def _divide(self, at: int, keys: list[OrderKey]) -> None:
+        """Replace a block by sorted ones of these keys; by none if there are none."""
+        last = self._lasts[at]
+        del self._blocks[at], self._lasts[at]
+        for start in range(0, len(keys), BLOCK_MAX):
+            some = keys[start : start + BLOCK_MAX]
+            rest = start + BLOCK_MAX < len(keys)
+            self._add_block(at, some, last=some[-1] if rest else last)
+            at += 1
+
+    def _add_block(self, at: int, keys: list[OrderKey], *, last: OrderKey) -> None:
+        block = _Block(self._numbers, keys)
+        block.measure(self.sign)
+        self._numbers += 1
+        self._blocks.insert(at, block)
+        self._lasts.insert(at, last)
 
     def take(
         self, search: Search, count: int, *, groups: int, each_max: int
@@ -147,43 +290,50 @@ class KeptOrder:
         return None
 
     def _take(
-        self,
-        search: Search,
-        count: int,
-        *,
-        taken: list[tuple[int, int]],
-        group: int,
-        each_max: int,
+        self, search: Search, count: int, *, taken: list[tuple[int, int]], group: int, each_max: int
     ) -> int:
         """Take rows of one group; returns what is left of `count`, or GIVEN_UP."""
         sign = self.sign
         cpu_min, memory_min, disk_min, gpu_min = search.least
         start = (group, max(gpu_min, 0), cpu_min) if sign > 0 else (group,)
         at = bisect_left(self._lasts, start)
-        if at == len(self._blocks):
-            return count
-        begin = bisect_left(self._blocks[at], start)
-        left = SCAN_MAX + count
+        left = SCAN_MAX + count + len(self._where) // ROWS_PER_ENTRY
         while at < len(self._blocks):
             block = self._blocks[at]
-            for key in block[begin : begin + left]:
-                number, gpu, cpu, memory, disk, row = key
-                if number != group:
+            if block.lacks(search.least):
+                if self._lasts[at][0] > group:
                     return count
-                free = (cpu * sign, memory * sign, disk * sign, gpu * sign)
-                if (
-                    free[0] >= cpu_min
-                    and free[1] >= memory_min
-                    and free[2] >= disk_min
-                    and free[3] >= gpu_min
-                ):
-                    here = 1 if count == 1 else min(search.fits(free), each_max, count)
+                left -= 1
+            elif block.rows is not None:
+                self._sort(at)
+                continue
+            else:
+                keys = block.keys
+                begin = bisect_left(keys, start)
+                end = min(len(keys), begin + left)
+                before = count
+                for place in range(begin, end):
+                    number, gpu, cpu, memory, disk, row = keys[place]
+                    if number != group:
+                        return count
+                    if (
+                        cpu * sign < cpu_min
+                        or memory * sign < memory_min
+                        or disk * sign < disk_min
+                        or gpu * sign < gpu_min
+                    ):
+                        continue
+                    have = (cpu * sign, memory * sign, disk * sign, gpu * sign)
+                    here = 1 if count == 1 else min(search.fits(have), each_max, count)
                     taken.append((row, here))
                     count -= here
                     if not count:
                         return 0
-            left -= len(block) - begin
+                if block.stale and count == before and 2 * (end - begin) > len(keys):
+                    block.measure(sign)  # not counted: there is one for each row that left
+                else:
+                    left -= end - begin
             if left <= 0:
                 return GIVEN_UP
-            at, begin = at + 1, 0
+            at += 1
         return count

@@ -33,7 +33,7 @@ from peloton.placement.messages import (
     Unplaced,
     Wish,
 )
-from peloton.placement.order import FEW_MAX, Search
+from peloton.placement.order import Search, few_max
 from peloton.placement.reasons import UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy, choose, fits
@@ -63,11 +63,7 @@ class AskedWish(NamedTuple):
 
     wish: Wish
     renewed: Bits
-
-    @property
-    def fresh(self) -> Bits:
-        """The members that are to be placed now."""
-        return self.wish.members - self.renewed
+    fresh: Bits  # the others, which are to be placed now
 
 
 class WishGroup(NamedTuple):
@@ -135,8 +131,8 @@ class Placer:
         for group in groups:
             self._place(group, now, sends=sends)
         self._explain_again(sends=sends)
-        wanted = SnapshotWanted(self.key)
-        sends += [Send(inventory, wanted) for inventory in self._feeds.due(now)]
+        for inventory in self._feeds.due(now):
+            sends.append(Send(inventory, SnapshotWanted(self.key)))
         return sends
 
     def _receive(self, deltas: HostDeltas, now: float) -> None:
@@ -156,7 +152,7 @@ class Placer:
         Refusals of all wishes are applied first, so that no member is sent to a host that has just
         refused another for lack of resources.
         """
-        refused = [self._refusals(wish) for wish in wishes]
+        refused = [self._refusals(wish) if wish.refused else [] for wish in wishes]
         alike: dict[int, WishGroup] = {}
         groups: list[WishGroup] = []
         for wish, excluded in zip(wishes, refused, strict=True):
@@ -169,7 +165,8 @@ class Placer:
                 if not apart:
                     alike[known.number] = group
             renewed = self.kept.renew(wish, known, now=now)
-            group.wishes.append(AskedWish(wish, renewed))
+            fresh = wish.members - renewed if renewed else wish.members
+            group.wishes.append(AskedWish(wish, renewed, fresh))
         return groups
 
     def _refusals(self, wish: Wish) -> list[int]:
@@ -190,7 +187,7 @@ class Placer:
             name = known.need.shape.strategy
             text = f"unknown placement strategy {name!r}"
             why = Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
-            for wish, _ in wishes:
+            for wish, *_ in wishes:
                 sends.append(_unplaced(wish.slice, wish.number, members=wish.members, why=why))
             return
         count = sum(len(asked.fresh) for asked in wishes)
@@ -198,17 +195,20 @@ class Placer:
         at = 0
         left: list[tuple[AskedWish, Bits]] = []
         for asked in wishes:
-            got = tuple(hosts[at : at + len(asked.fresh)])
+            wish, renewed, fresh = asked
+            got = tuple(hosts[at : at + len(fresh)])
             at += len(got)
-            wish, members = asked.wish, asked.fresh.lowest(len(got))
+            members = fresh.lowest(len(got))
             if got:
                 sends.append(Send(wish.slice, Placed(wish.number, members, got, known.number)))
-            without = asked.fresh - members
-            if without or asked.renewed & self.kept.members(wish.slice):
+            if members is fresh and not renewed:
+                continue  # the usual case
+            without = fresh - members
+            if without or renewed & self.kept.members(wish.slice):
                 left.append((asked, without))
         if left:
             self._feeds.refresh_quiet_feeds(now)
-            why = self._why(known, excluded, used=[] if known.strategy.shares else rows.tolist())
+            why = self._why(known, excluded, used=[] if known.strategy.shares else rows)
             for asked, members in left:
                 kept = self._keep(asked.wish, members, group=group, why=why, now=now)
                 slice_, number, without = asked.wish.slice, asked.wish.number, members
@@ -233,40 +233,35 @@ class Placer:
 
     def _propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
-    ) -> tuple[Ints, list[Key]]:
+    ) -> tuple[list[int], list[Key]]:
         """Rows for up to `count` members, and a host for each member that has one."""
-        assert known.strategy is not None
+        index, need, strategy, names = self.index, known.need, known.strategy, self.index.names
+        assert strategy is not None
         if not count:
-            return np.zeros(0, np.int64), []
-        rows, counts = self._decide(known, known.strategy, count=count, excluded=excluded)
-        if len(rows):
-            self.index.propose(known.need, rows, counts=counts, now=now)
-        names = self.index.names
-        return rows, [names[row] for row in np.repeat(rows, counts).tolist()]
-
-    def _decide(
-        self, known: KnownShape, strategy: Strategy, *, count: int, excluded: list[int]
-    ) -> tuple[Ints, Ints]:
-        """Rows for up to `count` members and how many go to each."""
-        if count <= FEW_MAX and known.search is not None and not excluded:
-            few = self._look_up(known, known.search, strategy=strategy, count=count)
+            return [], []
+        if known.search is not None and count <= few_max(index.size) and not excluded:
+            few = self._look_up(known, known.search, each_max=strategy.each_max, count=count)
             if few is not None:
-                taken = np.array(few, np.int64)
-                return taken[:, 0], taken[:, 1]
-        fitting = self._checks.fit(known.need, excluded)
+                some, members = [row for row, _ in few], [taken for _, taken in few]
+                index.propose_few(need, some, counts=members, now=now)
+                return some, [names[row] for row, taken in few for _ in range(taken)]
+        fitting = self._checks.fit(need, excluded)
         if not len(fitting.rows):
-            return fitting.rows, fitting.rows
-        return choose(self.index, known.need, fitting=fitting, strategy=strategy, count=count)
+            return [], []
+        rows, counts = choose(index, need, fitting=fitting, strategy=strategy, count=count)
+        index.propose(need, rows, counts=counts, now=now)
+        return rows.tolist(), [names[row] for row in np.repeat(rows, counts).tolist()]
 
     def _look_up(
-        self, known: KnownShape, search: Search, *, strategy: Strategy, count: int
+        self, known: KnownShape, search: Search, *, each_max: int, count: int
     ) -> list[tuple[int, int]] | None:
         """Hosts for a few members, from a kept order; None if a scan is needed."""
-        index = self.index
-        order = index.kept_order(strategy.sign, known.among)
+        if known.order is None:
+            return None
+        order = self.index.orders.of(known.order)
         if not order.ready(self._checks.open_to(known.need)):
             return None
-        return order.take(search, count, groups=index.groups, each_max=strategy.each_max)
+        return order.take(search, count, groups=self.index.groups, each_max=each_max)
 
     def _why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
         """Why members have no host. A placer that has not met all hosts says `never` of none."""
@@ -338,6 +333,8 @@ class Placer:
         if hosts != self._explained:
             self._explained = hosts
             self._to_explain = self.kept.groups()
+        elif not self._to_explain:
+            return
         for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):
             group = self._to_explain.pop()
             known = self.kept.shape(group)

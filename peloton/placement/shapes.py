@@ -15,6 +15,7 @@ from peloton.placement.constraints import depends_on_tasks
 from peloton.placement.index import GPU, PORTS, Need, need_of
 from peloton.placement.messages import Shape
 from peloton.placement.order import Search
+from peloton.placement.orders import OrderName
 from peloton.placement.reasons import open_key
 from peloton.placement.strategies import Strategy
 
@@ -28,7 +29,7 @@ class KnownShape(NamedTuple):
     number: int
     need: Need
     strategy: Strategy | None
-    among: object  # identifies the set of hosts open to it
+    order: OrderName | None  # of the kept order of the hosts open to it
     search: Search | None  # if a few members may be looked up in a kept order
 
 
@@ -50,7 +51,7 @@ class KnownShapes:
             strategy = self._strategies.get(shape.strategy)
             self._numbers += 1
             known = KnownShape(
-                self._numbers, need, strategy, open_key(shape), _search(need, strategy)
+                self._numbers, need, strategy, _order(shape, strategy), _search(need, strategy)
             )
             if len(self._shapes) >= self._most:
                 oldest = self._shapes.pop(next(iter(self._shapes)))
@@ -61,6 +62,10 @@ class KnownShapes:
     def numbered(self, number: int) -> KnownShape | None:
         """The shape of this number; None once it is forgotten."""
         return self._by_number.get(number)
+
+
+def _order(shape: Shape, strategy: Strategy | None) -> OrderName | None:
+    return None if strategy is None else (strategy.sign, open_key(shape))
 
 
 def _search(need: Need, strategy: Strategy | None) -> Search | None:

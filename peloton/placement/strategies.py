@@ -22,7 +22,7 @@ RankColumns = tuple[Ints, ...]
 class Strategy(Value, frozen=True):
     """How hosts are ranked. `columns` are compared one after another, the least first.
 
-    `sign` is that of a kept order with the same columns (see `HostIndex.kept_order`), so that a
+    `sign` is that of a kept order with the same columns (see `KeptOrders`), so that a
     few members need no scan; 0 if there is none.
     """
 

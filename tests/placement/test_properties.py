@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.actors.resources import EPSILON, Resources
+from peloton.placement import order
 from peloton.placement.flights import PROPOSAL_KEEP_S
 from peloton.placement.messages import HostSummary, Label, Placed, Shape, Unplaced, Wish
+from peloton.placement.order import BLOCK_MAX
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.vocabulary import Bits, Key, Message
 
@@ -194,9 +196,15 @@ def drive(placer: Placer, rng: random.Random, count: int, steps: int) -> list[ob
     return answers
 
 
-@pytest.mark.parametrize(("count", "steps"), [(40, 1500), (3000, 700)])
-def test_kept_orders_find_what_vectors_find(count: int, steps: int) -> None:
-    """Three thousand hosts make blocks that split and empty."""
+@pytest.mark.parametrize(
+    ("count", "steps", "block_max"),
+    [(40, 1500, BLOCK_MAX), (40, 1500, 2), (3000, 700, BLOCK_MAX), (3000, 300, 5)],
+)
+def test_kept_orders_find_what_vectors_find(
+    count: int, steps: int, block_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many hosts and small blocks make blocks that are divided, passed by and emptied."""
+    monkeypatch.setattr(order, "BLOCK_MAX", block_max)
     hosts = [
         host(f"h{n}", res(n % 9, n % 7, 9, n % 10 == 0), labels=(Label("side", "ab"[n % 2]),))
         for n in range(count)
