@@ -96,3 +96,47 @@ def test_an_older_claim_that_is_fenced_does_not_take_a_younger_one_along() -> No
     answers = journal._drive({shard: held})  # as if it had been on its way all the time
     assert isinstance(answers[shard], Fenced)
     assert journal.commit([Work(shard, 2, Frame(1, b"new"))]) == [Committed()]
+
+
+class Listed(MemoryRows):
+    """Notes the conditional writes of each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves: list[list[ShardId]] = []
+
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        moved = [
+            each.shard
+            for one in statements
+            for each in single_writes(one)
+            if isinstance(each, Advance)
+        ]
+        self.moves += [moved] if moved else []
+        return super().run(statements)
+
+
+def test_rounds_whose_rows_are_there_move_their_registers_together() -> None:
+    rows = Listed()
+    journal = FencedRows(rows, process=bytes(16))
+    journal.bootstrap({"g": len(SHARDS)})
+    for shard in SHARDS:
+        assert isinstance(journal.claim(shard, "x"), Claimed)
+    first = journal.begin([Work(SHARDS[0], 1, Frame(1, b"x"))])
+    second = journal.begin([Work(shard, 1, Frame(1, b"x")) for shard in SHARDS[1:]])
+    assert not rows.moves, "no frame exists before the second half"
+    assert journal.finish([first, second]) == [[Committed()], [Committed(), Committed()]]
+    assert rows.moves == [SHARDS]
+
+
+def test_of_joint_writes_only_the_fenced_shard_ends_and_the_others_go_again() -> None:
+    rows = Listed()
+    journal, other = (FencedRows(rows, process=bytes([name] * 16)) for name in (1, 2))
+    journal.bootstrap({"g": len(SHARDS)})
+    for shard in SHARDS:
+        assert isinstance(journal.claim(shard, "x"), Claimed)
+    assert isinstance(other.claim(SHARDS[1], "y"), Claimed)
+    answers = journal.commit([Work(shard, 1, Frame(1, b"x")) for shard in SHARDS])
+    assert [type(answer) for answer in answers] == [Committed, Fenced, Committed]
+    assert rows.moves == [SHARDS, [SHARDS[0], SHARDS[2]]]
+    assert [rows.registers[shard].last_position for shard in SHARDS] == [1, 0, 1]
