@@ -283,7 +283,7 @@ def options(args: Sequence[str] | None = None) -> argparse.Namespace:
     add("--size", type=int, default=1000, help="tasks of each of these jobs")
     add("--duration-s", type=float, default=8.0, help="of their tasks: all run at once for a while")
     add("--singles", type=int, default=500, help="jobs of one task")
-    add("--warm-up", type=int, default=50, help="jobs of one task before it begins")
+    add("--warm-up", type=int, default=300, help="jobs of one task before it begins")
     add("--calls", type=int, default=200)
     add("--idle-s", type=float, default=5.0)
     add("--pairs", type=int, default=2, help="how often each shape has its turn")

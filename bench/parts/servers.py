@@ -15,9 +15,15 @@ from typing import NamedTuple
 
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
-from tests.servers.cassandra import Cassandra
+from tests.servers.cassandra import QUICK_START, Cassandra
 from tests.servers.process import Server
 from tests.servers.zookeeper import ZooKeeper
+
+
+class MeasuredCassandra(Cassandra):
+    """As in production, where its code is compiled well after some thousand requests."""
+
+    without = (QUICK_START,)
 
 
 class Outside(NamedTuple):
@@ -42,7 +48,7 @@ def options(parser: argparse.ArgumentParser, *, zookeeper: bool) -> None:
 @contextlib.contextmanager
 def outside(asked: argparse.Namespace, folder: Path) -> Iterator[Outside]:
     """What `options` asked for, until the end."""
-    ports = {Cassandra: asked.cassandra_port}
+    ports: dict[type[Server], int] = {MeasuredCassandra: asked.cassandra_port}
     if hasattr(asked, "zookeeper_port"):
         ports[ZooKeeper] = asked.zookeeper_port
     pids = dict.fromkeys(ports, 0)
@@ -58,8 +64,8 @@ def outside(asked: argparse.Namespace, folder: Path) -> Iterator[Outside]:
             assert server.process is not None
             ports[type(server)], pids[type(server)] = server.port, server.process.pid
         yield Outside(
-            ports[Cassandra],
-            pids[Cassandra],
+            ports[MeasuredCassandra],
+            pids[MeasuredCassandra],
             ports.get(ZooKeeper, 0),
             pids.get(ZooKeeper, 0),
             asked.data_centre,
