@@ -39,8 +39,7 @@ CHANGES = (
     (
         "actors/task/facts.py",
         "    outcome: RunOutcome\n    at: float | None = None\n",
-        "    outcome: RunOutcome\n    at: float | None = None\n"
-        '    mark: str = ""\n',
+        '    outcome: RunOutcome\n    at: float | None = None\n    mark: str = ""\n',
     ),
     (
         "actors/task/state.py",
