@@ -135,13 +135,14 @@ def _confirmed(job: Job, number: int) -> Job:
 
 
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
-    assert job.spec is not None
+    spec = job.spec
+    assert spec is not None
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     reports = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
     counts = replace(job, reports=reports).counts
     controller = reports[0].tally.controller if 0 in reports else ""
-    state = job_state_of(counts, job.spec.instances, known=job.state, controller=controller)
+    state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
     return replace(
         job,
         reports=reports,

@@ -165,8 +165,7 @@ class Shard:
         self._to_load: dict[Key, None] = {}
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
-        self._tick = 0  # of the resends
-        self._tick_due = 0.0
+        self._tick, self._tick_due = 0, 0.0  # of the resends
 
     # ---- what the shell calls ----
 
@@ -218,8 +217,11 @@ class Shard:
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
-        held = may_hold and not ended and self._may_wait()
-        frame = self._hold() if held else self._close_frame()
+        if may_hold and not ended and self._may_wait():
+            frame = None
+            self.holding.hold()
+        else:
+            frame = self._close_frame()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
         self._undurable.framed(self.turns.touched)
         self._pack_idle()
@@ -319,10 +321,6 @@ class Shard:
         if self._inbox or self._local or self.population.dirty:
             return False  # left over, because the frame is full
         return all(key in self.turns.touched for key in self.endings.waiting)
-
-    def _hold(self) -> None:
-        """Keep the entries of this round's turns for the next frame."""
-        self.holding.hold()
 
     def _close_frame(self) -> bytes | None:
         """Encode the facts of this round's turns; None if there are none."""
@@ -555,7 +553,7 @@ class Shard:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        waits = (*waits, self.holding.next_s)
-        times = (tick, *wheels, *waits, self.reports.next_s, self.endings.next_s)
+        others = self.reports.next_s, self.endings.next_s, self.holding.next_s
+        times = (tick, *wheels, *waits, *others)
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._clock_lag_s or 0.0)
