@@ -158,6 +158,12 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
+def written() -> int:
+    """Bytes that this process has written to files: pages of the journal's file and of its log."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
+
+
 def main() -> None:
     """Run once and print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -173,6 +179,7 @@ def main() -> None:
         gc.collect()
         before, messages0, journal = memory(), bench.counters(), bench.journal
         frames0, rounds0, bytes0 = journal.frames, journal.rounds, journal.bytes
+        written0 = written()
         began, cpu = time.monotonic(), time.process_time()
         jobs = bench.create(options.jobs, options.size)
         running_s = bench.wait_for(("RUNNING", "SUCCEEDED"), tasks) - began
@@ -190,6 +197,7 @@ def main() -> None:
             f"per task, whole life: {(messages - messages0[0]) / tasks:.2f} messages, "
             f"{(entries - messages0[1]) / tasks:.2f} entries, "
             f"{(journal.bytes - bytes0) / tasks:.0f} B of journal, "
+            f"{(written() - written0) / tasks:.0f} B written to files, "
             f"{(journal.frames - frames0) / tasks:.3f} frames, "
             f"{(journal.rounds - rounds0) / tasks:.3f} fsyncs"
         )

@@ -327,11 +327,10 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
 
     `columns` names the values that differ from member to member, with their types. `write` is what
     a fact writes to them: fact class → function of (fact, now) → {column: value}; `per_member`
-    names the column that takes the values of a message, one for each member.
-    `resolve` completes a message from the parent's state: message class → function of
-    (parent's state, message, the member's `spec`) → message. `archive` is for facts that move
-    values between a member's columns: function of (state before, read a column) →
-    {column: value}, called member by member. `upcasters` names the columns whose values change
+    names the column that takes the values of a message, one for each member. `resolve` completes a
+    message from the parent's state: message class → function of (parent's state, message, `spec` of
+    the member) → message. `archive` is for facts that move values between a member's columns:
+    function of (state before, read a column) → {column: value}. `upcasters` names columns changed
     with the kind's schema: column → {older schema: step of one value to the next schema};
     `downcasters` has the ways back: column → {schema: step of one value to the schema before}.
     """
@@ -385,6 +384,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     view: Callable[[Key, Any], Any] | None = None  # summary for listings; None: not listed
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
+    lazy: frozenset[type] = frozenset()  # facts that may wait for a frame: `core/holding.py`
     fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup
     keep: int = 0  # ended entities that stay in memory before the oldest is evicted,
     keep_bytes: float = math.inf  # their bytes as encoded,

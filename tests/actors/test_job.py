@@ -279,6 +279,14 @@ def test_an_older_confirmation_confirms_nothing() -> None:
     assert receive(job, SliceOpen(0, 2)).state.confirmed == Bits.of(0)
 
 
+def test_the_first_tally_says_that_the_first_slice_is_open() -> None:
+    tally = SliceTally(7, 0, Tally((("PENDING", 3),)))
+    assert receive(made(3), tally).state.confirmed == Bits.of(0)
+    assert not receive(made(3), SliceTally(7, 1, tally.tally)).state.confirmed
+    stopped = receive(made(3), m.StopJob()).state
+    assert not receive(stopped, tally).state.confirmed, "it may not know of the stop yet"
+
+
 @pytest.mark.parametrize("message", [m.StopJob(), m.DeleteJob()])
 def test_nobody_is_not_found(message: Message) -> None:
     turn = receive(None, message)

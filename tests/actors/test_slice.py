@@ -94,7 +94,22 @@ def test_a_slice_opens_with_its_tasks() -> None:
         (TaskGoals.SUCCEEDED, [0, 1, 2, 4, 5, 6, 7, 8, 9]),
         (TaskGoals.KILLED, [3]),
     ]
-    assert turn.sends[0].message == m.SliceOpen(0, 1)
+    assert not [send for send in turn.sends if isinstance(send.message, m.SliceOpen)]
+
+
+@pytest.mark.parametrize(
+    ("number", "version", "grant"), [(1, 1, None), (0, 2, None), (0, 1, 0), (0, 1, 5)]
+)
+def test_a_slice_confirms_that_it_is_open_unless_its_first_tally_will(
+    number: int, version: int, grant: int | None
+) -> None:
+    """Without a member that may begin there is no tally, and a tally names no goal."""
+    opening = m.SliceOpening(
+        job="j", name="j", pool=Key("respool/p"), count=3, default=TaskConfig()
+    )
+    goal = m.SetSliceGoal(version, JOB, number, TaskGoals.SUCCEEDED, opening=opening, grant=grant)
+    turn = take_turn(KIND, None, message=goal, at=at(crowd()))
+    assert turn.sends[0].message == m.SliceOpen(number, version)
 
 
 def test_a_slice_that_never_was_is_gone_at_once() -> None:

@@ -19,27 +19,27 @@ SAID = "deltas with a mark"
 """What a daemon of the later version writes to its log when a placer heard one of another."""
 
 CHANGES = (
-    # A host tells the tasks it accepts its own name, and they keep it.
+    # A host tells the tasks that end its own name, and they keep it.
     (
         "actors/task/messages.py",
-        '    """Host to tasks: resources are granted to this run."""\n\n    run: int\n',
-        '    """Host to tasks: resources are granted to this run."""\n\n    run: int\n'
-        '    mark: str = ""\n',
+        "    outcome: RunOutcome\n    at: float | None = None\n\n\nclass RunGone",
+        "    outcome: RunOutcome\n    at: float | None = None\n"
+        '    mark: str = ""\n\n\nclass RunGone',
     ),
     (
-        "actors/host/decide.py",
-        "Send(SENDER, t.Accepted(message.run), granted)",
-        "Send(SENDER, t.Accepted(message.run, str(at.key)), granted)",
+        "actors/host/ends.py",
+        "return t.Ended(some.run, outcome, ended_at)",
+        "return t.Ended(some.run, outcome, ended_at, str(at.key))",
     ),
     (
         "actors/task/decide.py",
-        "facts=(f.LaunchAccepted(),)",
-        "facts=(f.LaunchAccepted(message.mark),)",
+        "(f.RunEnded(outcome, message.at),)",
+        "(f.RunEnded(outcome, message.at, message.mark),)",
     ),
     (
         "actors/task/facts.py",
-        '    """The host granted resources for the run."""\n',
-        '    """The host granted resources for the run."""\n\n    mark: str = ""\n',
+        "    outcome: RunOutcome\n    at: float | None = None\n",
+        '    outcome: RunOutcome\n    at: float | None = None\n    mark: str = ""\n',
     ),
     (
         "actors/task/state.py",
@@ -49,9 +49,8 @@ CHANGES = (
     ),
     (
         "actors/task/state.py",
-        "f.LaunchAccepted: _state(TaskStates.LAUNCHED),",
-        "f.LaunchAccepted: lambda task, fact: replace(\n"
-        "        task, state=TaskStates.LAUNCHED, mark=fact.mark\n    ),",
+        "f.RunEnded: _ended,",
+        "f.RunEnded: lambda task, fact: replace(_ended(task, fact), mark=fact.mark),",
     ),
     # A host counts what it ever accepted.
     (

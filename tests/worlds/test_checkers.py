@@ -257,7 +257,7 @@ def _exit(cluster: SimulatedCluster) -> None:
     root = cluster.world.daemons["d2"].root
     assert root is not None
     resolve(root.exited, "planted")
-    cluster.world.run_for(1)
+    cluster.world.run_for(10)  # it is noticed with the next step of that process
 
 
 def _damaged(cluster: SimulatedCluster) -> None:

@@ -111,7 +111,7 @@ def test_slices_that_end_before_they_began_are_recovered_without_them() -> None:
     other = next(n for n in names if cluster.world.sharding.shard_of(job_id(n)) == shard)
     cluster.create_job(limited(3, 1), other)
     cluster.run_until(cluster.over)
-    cluster.run_for(1.0)
+    cluster.run_for(3.0)
     core = cluster.world.shards()[shard]
     assert not core.population.crowds and not [*cluster.cells("slice")]
     assert [kind_of(key) for key in core.population.cells] == ["job", "job"]

@@ -262,6 +262,7 @@ def test_who_fits_no_host_leaves_its_pools_room_to_others_until_one_does(crash: 
         cluster.run_for(3.0)
     (view,) = cluster.instances(first, 1)
     assert (view.state, view.code, view.run) == ("PENDING", "NEVER", 1)
+    cluster.run_for(3.0)
     frames = len(cluster.frame_sizes())
     cluster.run_for(60.0)
     assert len(cluster.frame_sizes()) == frames, "looking is free"

@@ -22,8 +22,8 @@ from peloton.runtime.vocabulary import Key
 
 TIMES = 100
 TIMERS = (
-    "ACK_S", "COLD_CHECK_S", "KEPT_LOST_S", "KEPT_REPEAT_S", "PING_S", "PLACE_RETRY_S",
-    "PROPOSAL_KEEP_S",
+    "ACK_S", "COLD_CHECK_S", "HELD_S_MAX", "KEPT_LOST_S", "KEPT_REPEAT_S", "PING_S",
+    "PLACE_RETRY_S", "PROPOSAL_KEEP_S",
     "QUIET_S", "REFUSED_REST_S", "REPORT_RETRY_S", "RESEND_TICK_S", "SNAPSHOT_RETRY_S",
     "STALL_S_MAX", "TALLY_INTERVAL_S", "WISH_TIMEOUT_S",
 )  # fmt: skip

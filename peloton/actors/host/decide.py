@@ -83,7 +83,8 @@ def _grant(
         facts = (f.RunsAccepted(at.sender, granted, message.run, spec, at.now, ports),)
         starts = _starts(at.sender, granted, run=message.run, spec=spec, ports=ports)
         order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
-        sends = (Send(SENDER, t.Accepted(message.run), granted), order)
+        # The task hears of its run when the process has started; `Accepted` is for repeats.
+        sends = (order,)
     refused = members - granted
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
-from peloton.actors.host.facts import FACTS
+from peloton.actors.host.facts import FACTS, RunsForgotten, SetForgotten
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.inventory.messages import HostView, inventory_key
 from peloton.actors.host.state import EVOLVE, Host
@@ -42,6 +42,8 @@ def kind(shards: int) -> Kind:
         deadline=deadline,
         owed=owed,
         recall_s=recall_s,
+        # A run that is still there owes its end to its task, which answers that it has seen it.
+        lazy=frozenset((RunsForgotten, SetForgotten)),
         parent=_parent(shards),
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},

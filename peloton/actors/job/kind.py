@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
-from peloton.actors.job.facts import FACTS
+from peloton.actors.job.facts import FACTS, SliceConfirmed
 from peloton.actors.job.goals import pursue
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -44,6 +44,7 @@ KIND = Kind(
     answers={**m.ANSWERS, 501: m.JobView, 502: m.JobSummary},
     partition=_partition,
     owed=owed,
+    lazy=frozenset((SliceConfirmed,)),  # until then the goal is owed, and answered by the slice
     deadline=deadline,
     ended=_ended,
     keep=FINISHED_JOBS_MAX,

@@ -127,19 +127,22 @@ def _delete(job: Job, fact: f.DeletionOrdered) -> Job:
     )
 
 
-def _confirmed(job: Job, fact: f.SliceConfirmed) -> Job:
+def _confirmed(job: Job, number: int) -> Job:
     overrides = job.overrides
-    if fact.number in overrides:
-        overrides = overrides.delete(fact.number)
-    return replace(job, confirmed=job.confirmed | Bits.of(fact.number), overrides=overrides)
+    if number in overrides:
+        overrides = overrides.delete(number)
+    return replace(job, confirmed=job.confirmed | Bits.of(number), overrides=overrides)
 
 
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
-    assert job.spec is not None
+    spec = job.spec
+    assert spec is not None
+    if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
+        job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     reports = job.reports.set(fact.number, SliceReport(fact.version, fact.tally))
     counts = replace(job, reports=reports).counts
     controller = reports[0].tally.controller if 0 in reports else ""
-    state = job_state_of(counts, job.spec.instances, known=job.state, controller=controller)
+    state = job_state_of(counts, spec.instances, known=job.state, controller=controller)
     return replace(
         job,
         reports=reports,
@@ -163,7 +166,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.StopOrdered: _stop,
     f.InstancesStopped: _stop_some,
     f.DeletionOrdered: _delete,
-    f.SliceConfirmed: _confirmed,
+    f.SliceConfirmed: lambda job, fact: _confirmed(job, fact.number),
     f.JobTallied: _tallied,
     f.SliceVanished: lambda job, fact: replace(job, gone=job.gone | Bits.of(fact.number)),
     f.JobForgotten: lambda job, fact: None,

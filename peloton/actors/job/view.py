@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
 from peloton.actors.job.state import Job
-from peloton.runtime.vocabulary import Absent, At, Key
+from peloton.runtime.vocabulary import Absent, At, Bits, Key
 
 
 def summary(key: Key, job: Job) -> JobSummary | None:
@@ -49,7 +49,8 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
 
 
 def _because(job: Job) -> str:
-    open_slices = job.slices - len(job.confirmed)
+    others = job.confirmed - Bits.of(0)  # than the first, which opens with its job
+    open_slices = job.slices - 1 - len(others)
     if job.state == JobStates.INITIALIZED and open_slices:
         return f"{open_slices} of {job.slices} slices are still being opened"
     if job.state == JobStates.KILLING:

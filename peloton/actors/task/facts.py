@@ -50,7 +50,7 @@ class TaskLaunching(Fact, frozen=True, gc=False, array_like=True):
 
 
 class LaunchAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """The host granted resources for the run."""
+    """The host has the run; journaled only where the launch had to be repeated."""
 
 
 class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):

@@ -12,7 +12,14 @@ from peloton.actors.host.messages import Launch
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
-from peloton.actors.task.facts import FACTS, TaskLaunching
+from peloton.actors.task.facts import (
+    FACTS,
+    AdmissionGranted,
+    AdmissionQueued,
+    AdmissionReleased,
+    LaunchAccepted,
+    TaskLaunching,
+)
 from peloton.actors.task.goals import pursue
 from peloton.actors.task.state import ARCHIVE, COLUMNS, EVOLVE, WRITE, Task
 from peloton.runtime.vocabulary import CrowdKind, Key, Kind, Message
@@ -41,6 +48,9 @@ KIND = Kind(
     partition=_partition,
     deadline=deadline,
     owed=owed,
+    # Before and after each of these the task owes what is answered by the same message once more:
+    # its ticket, its release, its launch. The wish that follows an admission is no promise.
+    lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),
     crowd=CrowdKind(
         columns=COLUMNS,
         write=WRITE,

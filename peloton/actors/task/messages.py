@@ -108,7 +108,7 @@ class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
 
 
 class Accepted(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: resources are granted to this run."""
+    """Host to tasks, in answer to a repeated launch: this run waits for its start."""
 
     run: int
 

@@ -18,6 +18,7 @@ The parts of a shard, each in a module of its own:
     pump           chooses the next message, and bounds what one frame takes
     turns          runs one turn: decides, folds the facts, encodes them, resolves the sends
     deferred       mail that waits for a load or a retry; dead letters; quarantines
+    holding        facts that need no frame of their own, and wait for the next one
     endings        ended entities: how they leave memory, and how they come back
     request_log    replies by the request keys of clients
     reports        versioned reports of parents, resent until they are seen
@@ -42,6 +43,7 @@ from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
 from peloton.runtime.core.epoch_filter import EpochFilter
 from peloton.runtime.core.followers import Followers
+from peloton.runtime.core.holding import Holding
 from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
 from peloton.runtime.core.inspection import answer_inspection as inspect
 from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
@@ -147,6 +149,7 @@ class Shard:
             request_log=self.request_log,
             rows_per_round=limits.ended_rows_per_round,
         )
+        self.holding = Holding(self.turns)
         self._replies = Replies(self.turns, self.endings, request_log=self.request_log)
         self.checkpointer = limits.checkpointer(codec)
         self.position = 0  # of the last frame made
@@ -162,8 +165,7 @@ class Shard:
         self._to_load: dict[Key, None] = {}
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
-        self._tick = 0  # of the resends
-        self._tick_due = 0.0
+        self._tick, self._tick_due = 0, 0.0  # of the resends
 
     # ---- what the shell calls ----
 
@@ -202,10 +204,11 @@ class Shard:
             self._replies.reply(envelope, unreadable)
         self.reply_to(self.redrives.unreadable(key), unreadable)
 
-    def ready(self, now: float) -> Ready:
+    def ready(self, now: float, *, may_hold: bool = True) -> Ready:
         """Run turns on all mail; returns the frame, and what may leave once it is durable.
 
-        `now` is in seconds since the epoch.
+        `now` is in seconds since the epoch. With `may_hold` lazy facts may wait for a later frame:
+        then messages leave without one, which proves that we own the shard.
         """
         self._begin_frame(now)
         self.pump.run()
@@ -214,10 +217,12 @@ class Shard:
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
-        frame = self._close_frame()
+        if may_hold and not ended and self._may_wait():
+            frame = None
+            self.holding.hold()
+        else:
+            frame = self._close_frame()
         parts, floor, cut = self.checkpointer.pieces(self.endings.floor_may_move)
-        self.views.touch(self.turns)
-        self.reads.touch(self.turns.touched, self.population)
         self._undurable.framed(self.turns.touched)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
@@ -239,7 +244,7 @@ class Shard:
         """All that the last `Ready` had to write is durable; returns replies to change readers."""
         self.views.commit()
         self.reads.commit()
-        self._undurable.framed({})
+        self._undurable.framed(self.turns.touched if self.holding else {})
         safe = self.changes.commit()
         evicted = self.endings.committed()
         for key in evicted:
@@ -254,7 +259,8 @@ class Shard:
 
         It need not wait for the messages before it, as those are not acknowledged yet. It must wait
         for the frame in flight (`AFTER_FRAME`) if that has changed what the answer would show, and
-        for a round (`IN_ROUND`) if the entity has to be loaded, or turns could change the answer.
+        for a round (`IN_ROUND`) if the entity has to be loaded, turns could change the answer, or
+        what it would show is held back.
         """
         message: Any = envelope.message
         kind = self.kinds.get(kind_of(envelope.to))
@@ -264,7 +270,7 @@ class Shard:
         if envelope.to in self.deferred.loading or self._must_load(kind, envelope):
             return IN_ROUND
         if self._undurable.shown_by(envelope.to):
-            return AFTER_FRAME
+            return IN_ROUND if self.holding else AFTER_FRAME
         self.delivered += 1
         if self._clock_lag_s is not None:
             self.turns.now = max(now + self._clock_lag_s, self.turns.now)
@@ -285,7 +291,8 @@ class Shard:
     def busy(self) -> bool:
         """Whether `ready` would find something to do at once."""
         work = self._inbox or self._local or self.population.dirty or self.redrives
-        return bool(work) or self.checkpointer.busy or self.endings.busy
+        # Those that have ended by what is held wait for its frame, and nothing else may wait.
+        return bool(work) or self.checkpointer.busy or (self.endings.busy and not self.holding)
 
     def _begin_frame(self, now: float) -> None:
         """Queue what is due now: retries, deadlines, resends."""
@@ -295,7 +302,8 @@ class Shard:
             # time in a shard never falls, and if it stood still instead, no deadline would come
             # before our clock has caught up.
             self._clock_lag_s = max(0.0, turns.now - now)
-        turns.begin(max(now + self._clock_lag_s, turns.now), self.position + 1)
+        now = max(now + self._clock_lag_s, turns.now)
+        turns.begin(now, self.position + 1, held=bool(self.holding))
         epochs = self.epoch_filter.raised()
         if epochs is not None:
             turns.write(epochs)
@@ -306,9 +314,20 @@ class Shard:
         self._deliver_due()
         self._resend_due()
 
+    def _may_wait(self) -> bool:
+        """Whether what this round has to write may wait for the next frame."""
+        if not self.holding.may_wait() or self.checkpointer.busy:
+            return False
+        if self._inbox or self._local or self.population.dirty:
+            return False  # left over, because the frame is full
+        return all(key in self.turns.touched for key in self.endings.waiting)
+
     def _close_frame(self) -> bytes | None:
         """Encode the facts of this round's turns; None if there are none."""
         turns = self.turns
+        self.holding.end()
+        self.views.touch(turns)
+        self.reads.touch(turns.touched, self.population)
         evicted = self.endings.evicted_entry() if turns.rows else None
         if evicted is not None:
             turns.rows.insert(0, self.codec.encode_entry(evicted))
@@ -534,6 +553,7 @@ class Shard:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        times = (tick, *wheels, *waits, self.reports.next_s, self.endings.next_s)
+        others = self.reports.next_s, self.endings.next_s, self.holding.next_s
+        times = (tick, *wheels, *waits, *others)
         at_s = min((at for at in times if at is not None), default=None)
         return None if at_s is None else at_s - (self._clock_lag_s or 0.0)

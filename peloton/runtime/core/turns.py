@@ -67,15 +67,19 @@ class Turns:
         self.position = 0
         self.epoch = 0
         self.rows: list[bytes] = []
+        self.must_write = False  # whether some fact of `rows` may not wait for the next frame
         self.lines: list[StoryLine] = []  # of this frame, those with facts
         self.written = 0  # entries, for metrics
         self.bytes = 0
         self.codec = codec
 
-    def begin(self, now: float, position: int) -> None:
-        """A new frame: turns see this time and position."""
+    def begin(self, now: float, position: int, *, held: bool = False) -> None:
+        """A new frame: turns see this time and position. `held`: with the entries held so far."""
         self.now, self.position = now, position
+        if held:
+            return
         self.rows, self.bytes, self.lines = [], 0, []
+        self.must_write = False
         self.touched = {}
 
     def record_failure(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None:
@@ -130,6 +134,7 @@ class Turns:
     def write(self, entry: Entry) -> None:
         """Add an entry to the frame. Raises `EntryTooLarge`."""
         self._add(self._row(entry))
+        self.must_write = True
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
         """Set or drop the deadline of a cell after its state changed."""
@@ -172,6 +177,7 @@ class Turns:
         if not facts and request_log:
             self.write(self._entry(envelope, request_log, because=outcome.because))
         if facts:
+            self._note_class(kind, facts)
             facts = (*facts, *request_log)
             row = self._row(self._entry(envelope, facts, because=outcome.because))
             revived = self._revived_row(key, beside=row)
@@ -184,6 +190,7 @@ class Turns:
             self.touched[key] = None
             self.time_cell(key, kind, old=state, new=outcome.state)
         for fact in request_log:
+            self.must_write = True
             self.request_log.remember(key, fact)
         if notes is not None:
             self._note(key, notes, recall_s=recall_s)
@@ -250,6 +257,7 @@ class Turns:
                 # that is absent counts as its deletion, so that row would be deleted.
                 raise NoParent(f"{crowd.key} would change, but {parent} is not in memory")
             revived = self._revived_row(parent, beside=row)
+            self._note_class(crowd.kind, outcome.facts)
             self.population.before_change(crowd)
             crowd.apply(raw, change, self.now)
             self._add_revived(parent, revived)
@@ -284,6 +292,11 @@ class Turns:
         if row is not None:
             del self.revived[key]
             self._add(row)
+            self.must_write = True
+
+    def _note_class(self, kind: Kind, facts: tuple[Fact, ...]) -> None:
+        if not self.must_write:
+            self.must_write = any(type(fact) not in kind.lazy for fact in facts)
 
     def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
         deadline = kind.deadline(state) if state is not None else None

@@ -305,7 +305,7 @@ class ShardShell(Shell):
             if wake_s is not None:
                 self.wake(wake_s)
             return
-        ready = core.ready(self.now)
+        ready = core.ready(self.now, may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         if ready.load:
             send(self._context.reader_of(self.shard), Load(self.shard, ready.load, self.ref))

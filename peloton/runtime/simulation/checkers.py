@@ -268,11 +268,12 @@ class Checkers:
                 raise Contradiction(f"R17 {shard}: {count} {name}, at most {most}")
 
     def rests(self, shard: ShardId, core: Shard) -> bool:
-        """Whether this owner has all that was committed, and nothing to do.
+        """Whether this owner has all that was committed, and nothing to do or to write.
 
         A claim whose daemon has lost the shard again may have overtaken it: see `World.whole`.
         """
-        return core.position == self._register(shard).last_position and not core.busy
+        waits = core.busy or core.holding
+        return core.position == self._register(shard).last_position and not waits
 
     def _register(self, shard: ShardId) -> RegisterRow:
         return self._world.store.registers.registers[shard]

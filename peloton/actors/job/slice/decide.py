@@ -50,7 +50,10 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     new = Bits.span(0, message.opening.count)
     if opened.limited:
         new = _to_end(message, new)  # all others begin when the grant allows it: `goals.begin`
-    sends: list[Send] = [Send(message.job, m.SliceOpen(message.number, message.version))]
+    sends: list[Send] = []
+    if message.number or message.version > 1 or opened.limited:
+        sends = [Send(message.job, m.SliceOpen(message.number, message.version))]
+    # Else it is the first slice of a job that begins: its first tally says that it is open.
     for goal, some in _by_goal(message, new):
         sends += create(unborn, message.version, goal=goal, some=some)
     facts: tuple[Fact, ...] = (
