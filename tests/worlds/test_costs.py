@@ -57,7 +57,8 @@ class Work(NamedTuple):
 
 
 class Sent:
-    """Counts what shards and placers send to one another; orders to machines are not counted."""
+    """Counts what shards and placers send to one another; neither orders to machines nor their
+    reports."""
 
     def __init__(self, daemon: SimulatedDaemon) -> None:
         self.count = 0
@@ -66,7 +67,8 @@ class Sent:
 
     def _through(self, envelopes: list[Envelope], stamp: Stamp | None) -> Iterable[Envelope]:
         for envelope in envelopes:
-            inside = stamp is not None or envelope.sender is not None
+            sender = envelope.sender
+            inside = stamp is not None or (sender is not None and kind_of(sender) != "backend")
             self.count += inside and kind_of(envelope.to) != "backend"
         return self._send(envelopes, stamp)
 
