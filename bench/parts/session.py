@@ -1,0 +1,157 @@
+"""A minicluster under load: the cluster, its client, its pool, and the follower of its tasks.
+
+Loads are bursts, or steady and open: a job is due at its time whether or not the last one is
+through, and what it waits is counted. It must not judge a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.parts.calibration import calibrating
+from bench.parts.client import Client
+from bench.parts.follower import Follower
+from bench.parts.measure import spread
+from bench.parts.minicluster import Hosts, Minicluster
+from peloton.api.v0.job import job_pb2
+
+THREADS = 16
+END_S_MAX = 600.0
+
+
+class Run(NamedTuple):
+    """A folder for everything, and the calibration's lines: the first, and the rest at the end."""
+
+    folder: Path
+    lines: list[str]
+
+
+@contextlib.contextmanager
+def calibrated_run() -> Iterator[Run]:
+    """What every benchmark of the front door begins and ends with."""
+    with contextlib.ExitStack() as stack:
+        made = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="peloton-bench-")))
+        yield Run(made, stack.enter_context(calibrating(made)))
+
+
+class Sent(NamedTuple):
+    """The jobs of a load, and when each was due, by the clock that the daemon has too."""
+
+    due_s: dict[str, float]
+    instances: int
+
+    @property
+    def tasks(self) -> int:
+        """Of all jobs together."""
+        return len(self.due_s) * self.instances
+
+
+class Session:
+    """From a started cluster to its end."""
+
+    def __init__(self, cluster: Minicluster) -> None:
+        self.cluster = cluster
+        self.client = Client(cluster.channel, cluster.hosts)
+        self.pool = self.client.whole_pool()
+        self.follower = Follower(cluster.channel)
+        self._sent = 0
+
+    def create(self, request: job_pb2.CreateRequest) -> Sent:
+        """One job."""
+        begun_s = time.time()
+        made = Sent({self.client.create(request): begun_s}, request.config.instanceCount)
+        self._sent += made.tasks
+        return made
+
+    def burst(self, request: job_pb2.CreateRequest, jobs: int, *, threads: int = THREADS) -> Sent:
+        """So many jobs as fast as they are taken. Each is due when its call begins."""
+        return self._send(request, [0.0] * jobs, threads=threads)
+
+    def steady(self, request: job_pb2.CreateRequest, per_s: float, *, for_s: float) -> Sent:
+        """So many jobs a second for a while, whatever becomes of them."""
+        begun_s = time.time()
+        due = [begun_s + number / per_s for number in range(int(per_s * for_s))]
+        return self._send(request, due, threads=THREADS * 2)
+
+    def wait_started(self, limit_s: float = END_S_MAX) -> None:
+        """Until all tasks that were sent have started."""
+        self.follower.wait_started(self._sent, limit_s)
+
+    def wait_ended(self, limit_s: float = END_S_MAX) -> None:
+        """Until all tasks that were sent have ended."""
+        self.follower.wait_ended(self._sent, limit_s)
+
+    def check(self, sent: Sent) -> str:
+        """That each task of a load started and ended once, by the feed and by lists; in words."""
+        self.follower.check()
+        tally = self.follower.tally
+        for job in sent.due_s:
+            if not tally.started(job) == tally.ended(job) == sent.instances:
+                raise SystemExit(
+                    f"job {job}: {tally.started(job)} started, {tally.ended(job)} ended"
+                )
+        times = self.client.check_ended(sent.due_s, sent.instances)
+        return f"checked: {len(times)} tasks, each started and ended once"
+
+    def start_s(self, sent: Sent) -> list[float]:
+        """Of each task of a load, seconds from when its job was due until it ran."""
+        found: list[float] = []
+        for start in self.follower.tally.starts:
+            if start.job in sent.due_s:
+                found += [start.at_s - sent.due_s[start.job]] * start.count
+        return found
+
+    def started_per_s(self, sent: Sent) -> float:
+        """Tasks of a load that came to run, from the first due job to the last start."""
+        starts = [one.at_s for one in self.follower.tally.starts if one.job in sent.due_s]
+        return sent.tasks / (max(starts) - min(sent.due_s.values()))
+
+    def line(self, sent: Sent) -> str:
+        """What a load came to."""
+        return (
+            f"{self.started_per_s(sent):,.0f} tasks/s RUNNING, "
+            f"create to RUNNING {spread(self.start_s(sent))}"
+        )
+
+    def _send(self, request: job_pb2.CreateRequest, due: list[float], *, threads: int) -> Sent:
+        sent: dict[str, float] = {}
+        lock, rest = threading.Lock(), iter(due)
+
+        def work() -> None:
+            while True:
+                with lock:
+                    due_s = next(rest, None)
+                if due_s is None:
+                    return
+                time.sleep(max(0.0, due_s - time.time()))
+                begun_s = due_s or time.time()
+                sent[self.client.create(request)] = begun_s
+
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(work) for _ in range(min(threads, len(due)))]:
+                done.result()
+        if len(sent) != len(due):
+            raise SystemExit(f"{len(due)} creates made {len(sent)} jobs")
+        made = Sent(sent, request.config.instanceCount)
+        self._sent += made.tasks
+        return made
+
+
+@contextlib.contextmanager
+def session(
+    folder: Path, hosts: Hosts, *, backend: str = "simulated", duration_s: float = 1.0
+) -> Iterator[Session]:
+    """A cluster in this folder, which is made."""
+    folder.mkdir()
+    cluster = Minicluster(folder, hosts, backend=backend, duration_s=duration_s)
+    with contextlib.closing(cluster):
+        found = Session(cluster)
+        with contextlib.closing(found.follower):
+            yield found
