@@ -11,7 +11,15 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.parts.measure import cpu_of_children_s, cpu_of_threads_s, cpu_of_tree_s, cpu_s
+from bench.parts.measure import (
+    cpu_of_children_s,
+    cpu_of_threads_s,
+    cpu_of_tree_s,
+    cpu_s,
+    peak_bytes,
+    resident_bytes,
+    tree,
+)
 from bench.parts.process import ROOT, ServerProcess
 
 SIMULATED_THREAD = "service-backend"
@@ -101,6 +109,14 @@ class Minicluster:
             cpu_of_children_s(keeper) if keeper else 0.0,
             time.process_time(),
         )
+
+    def resident_bytes(self) -> int:
+        """Memory of the daemon."""
+        return sum(map(resident_bytes, tree(self.pid)))
+
+    def peak_bytes(self) -> int:
+        """The most it was at once."""
+        return sum(map(peak_bytes, tree(self.pid)))
 
     def close(self) -> None:
         """End all. A keeper exits when its folder is gone."""

@@ -58,10 +58,27 @@ class Session:
 
     def __init__(self, cluster: Minicluster) -> None:
         self.cluster = cluster
-        self.client = Client(cluster.channel, cluster.hosts)
+        self._connect()
         self.pool = self.client.whole_pool()
-        self.follower = Follower(cluster.channel)
+
+    def restart(self) -> None:
+        """SIGKILL the cluster and start it again; returns when it is ready.
+
+        The follower begins anew, and what was sent before counts no more for `wait_…`.
+        """
+        self.cluster.kill()
+        self.close()
+        self.cluster.start()
+        self._connect()
+
+    def _connect(self) -> None:
+        self.client = Client(self.cluster.channel, self.cluster.hosts)
+        self.follower = Follower(self.cluster.channel)
         self._sent = 0
+
+    def close(self) -> None:
+        """End the follower."""
+        self.follower.close()
 
     def create(self, request: job_pb2.CreateRequest) -> Sent:
         """One job."""
@@ -153,5 +170,5 @@ def session(
     cluster = Minicluster(folder, hosts, backend=backend, duration_s=duration_s)
     with contextlib.closing(cluster):
         found = Session(cluster)
-        with contextlib.closing(found.follower):
+        with contextlib.closing(found):
             yield found
