@@ -36,18 +36,6 @@ QUICK, EVER_S = TaskSize(duration_s=0.0), 1e7
 END_S_MAX = 300.0
 
 
-def running(at: Session, sent: Sent) -> dict[tuple[str, int], tuple[str, str]]:
-    """As which run and where each task of some jobs runs; all of them must run."""
-    found = {}
-    for job in sent.due_s:
-        tasks = at.client.runtimes(job, sent.instances)
-        wrong = [n for n, task in tasks.items() if task.state != task_pb2.RUNNING]
-        if wrong or len(tasks) != sent.instances:
-            raise SystemExit(f"job {job}: {len(tasks)} tasks, not RUNNING: {wrong}")
-        found |= {(job, n): (task.mesosTaskId.value, task.host) for n, task in tasks.items()}
-    return found
-
-
 def stop(at: Session, sent: Sent) -> None:
     """Kill all tasks of some jobs; each must end once, as the run that it was."""
     for job in sent.due_s:
@@ -75,7 +63,7 @@ def measure(at: Session, *, ended: int) -> Iterator[str]:
     at.wait_ended()
     active = fill(at, hosts * ACTIVE, size=TaskSize())
     at.wait_started()
-    before = running(at, active)
+    before = {job: at.client.running(job, active.instances) for job in active.due_s}
     # Acknowledged, and somewhere between create and end when the daemon dies.
     under_way = at.burst(at.client.request(at.pool, SLOTS, size=QUICK), JOBS_UNDER_WAY)
     begun = time.perf_counter()
@@ -85,7 +73,7 @@ def measure(at: Session, *, ended: int) -> Iterator[str]:
     at.client.wait(*first.due_s, END_S_MAX)
     placed_s = time.perf_counter() - begun
     cpu_s, peak_bytes = at.cluster.used().daemon_s, at.cluster.peak_bytes()
-    if running(at, active) != before:
+    if before != {job: at.client.running(job, active.instances) for job in active.due_s}:
         raise SystemExit("tasks run as other runs than before")
     for job in under_way.due_s:
         at.client.wait(job, END_S_MAX)

@@ -158,7 +158,8 @@ def one_at_a_time(at: Session, jobs: int, *, backend: str) -> Iterator[str]:
     at.wait_ended()
     for sent in created:
         at.check(sent)
-    yield f"one job at a time, {backend}: {spread(took)} from Create to ended; {used.each(jobs)}"
+    cpu = used.each(jobs, "job")
+    yield f"one job at a time, {backend}: {spread(took)} from Create to ended; {cpu}"
 
 
 def run(chosen: argparse.Namespace) -> Iterator[str]:

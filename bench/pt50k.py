@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -43,7 +44,9 @@ def one_job(at: Session, request: job_pb2.CreateRequest, *, duration_s: float) -
     """From create to SUCCEEDED."""
     tasks = request.config.instanceCount
     before = at.cluster.used()
+    begun = time.perf_counter()
     sent = at.create(request)
+    create_s = time.perf_counter() - begun
     ((job, due_s),) = sent.due_s.items()
     at.client.wait(job, END_S_MAX)
     used = at.cluster.used().since(before)
@@ -53,7 +56,8 @@ def one_job(at: Session, request: job_pb2.CreateRequest, *, duration_s: float) -
     own = "own configs" if request.config.instanceConfig else "one config"
     yield (
         f"{tasks:,} x {duration_s:g} s, {own}: {used.at_s:.1f} s to SUCCEEDED, "
-        f"{used.at_s / ideal_s:.2f} x the ideal {ideal_s:g} s; first start {first_s:.2f} s; "
+        f"{used.at_s / ideal_s:.2f} x the ideal {ideal_s:g} s; first start {first_s:.2f} s "
+        f"(Create {create_s:.2f} s, {request.ByteSize() / 1e6:.2f} MB); "
         f"{tasks / used.at_s:,.0f} tasks/s; {used.each(tasks)}; {at.check(sent)}"
     )
 

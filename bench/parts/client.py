@@ -136,6 +136,14 @@ class Client:
             found |= {number: task.runtime for number, task in listed.items()}
         return found
 
+    def running(self, job: str, instances: int) -> dict[int, tuple[str, str]]:
+        """As which run and where each task of a job runs. Ends the benchmark if one does not."""
+        tasks = self.runtimes(job, instances)
+        wrong = [number for number, one in tasks.items() if one.state != task_pb2.RUNNING]
+        if wrong or len(tasks) != instances:
+            raise SystemExit(f"job {job}: {len(tasks)} tasks, not RUNNING: {wrong}")
+        return {number: (one.mesosTaskId.value, one.host) for number, one in tasks.items()}
+
     def check_ended(self, jobs: Iterable[str], instances: int) -> list[Times]:
         """That every task of these jobs succeeded as its first run, and when. Ends the benchmark
         if not."""

@@ -51,14 +51,14 @@ class Used(NamedTuple):
         """From then to now."""
         return Used(*(now - then for now, then in zip(self, before, strict=True)))
 
-    def each(self, tasks: int) -> str:
-        """As text, for each task."""
+    def each(self, count: int, what: str = "task") -> str:
+        """As text, for each of so many."""
         shown = {
             "daemon": self.daemon_s, "simulated hosts": self.simulated_s, "keeper": self.keeper_s,
             "children": self.children_s, "client": self.client_s,
         }  # fmt: skip
-        parts = [f"{name} {s / tasks * 1e3:.3g}" for name, s in shown.items() if s]
-        return "cpu ms a task: " + ", ".join(parts)
+        parts = [f"{name} {s / count * 1e3:.3g}" for name, s in shown.items() if s]
+        return f"cpu ms a {what}: " + ", ".join(parts)
 
 
 class Minicluster:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import failover, processes, pt50k, steady
+from bench import c2m, entitlement, failover, gang, processes, pt50k, standing, steady
+from bench.parts.follower import Start
 
 
 @pytest.mark.slow
@@ -52,3 +53,44 @@ def test_after_a_kill_every_task_runs_on_and_ends_once() -> None:
         assert sum(line.startswith(f"2 hosts x 10 running, {ended} ended: ") for line in lines) == 1
     checked = [line for line in lines if line.startswith("checked: 20 tasks ran on")]
     assert len(checked) == 2 and all("200 under way succeeded" in line for line in checked)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_raised_limit_lets_just_the_task_run_that_waited_for_it() -> None:
+    lines = [*entitlement.run(entitlement.options(["--pools", "11", "--changes", "2"]))]
+    assert any(line.startswith("11 pools: create p50") for line in lines)
+    assert any("limit raised to RUNNING p50" in line and "8 leaves" in line for line in lines)
+    assert any(line.startswith("# 11 / 11 pools: ") for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_large_jobs_at_once_are_all_started_once() -> None:
+    lines = [*c2m.run(c2m.options(["--jobs", "3", "--size", "20", "--hosts", "4"]))]
+    assert sum("checked: 60 tasks, each started once" in line for line in lines) == 1
+
+
+def test_flatness_is_the_rate_of_the_last_tenth_over_that_of_the_first() -> None:
+    starts = [Start("a", 100.0 + second, 10) for second in range(1, 10)]
+    assert c2m.flatness([*starts, Start("a", 111.0, 10)], 100.0) == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_tasks_that_stay_still_run_after_the_churn() -> None:
+    words = ["--hosts", "3", "--tasks", "30", "--idle-s", "0.1", "--for-s", "1"]
+    lines = [*standing.run(standing.options(words))]
+    for start in ("3 hosts: ", "30 running tasks: ", "churn of ", "checked: 30 tasks still run"):
+        assert sum(line.startswith(start) for line in lines) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_shape_of_jobs_is_placed_and_jobs_in_part_are_counted() -> None:
+    words = ["--tasks", "20", "--jobs", "1", "20", "--duration-s", "0.2"]
+    lines = [*gang.run(gang.options(words))]
+    told = [line for line in lines if "room for" in line]
+    assert len(told) == 4 and all("checked: 20 tasks" in line for line in told)
+    (part,) = [line for line in told if line.startswith("1 jobs x 20, room for 10:")]
+    assert "1 jobs run in part" in part
