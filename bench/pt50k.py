@@ -51,14 +51,15 @@ def one_job(at: Session, request: job_pb2.CreateRequest, *, duration_s: float) -
     at.client.wait(job, END_S_MAX)
     used = at.cluster.used().since(before)
     at.wait_ended()
+    found = at.check(sent)
     ideal_s = math.ceil(tasks / (at.cluster.hosts.count * AT_ONCE)) * duration_s
-    first_s = min(one.at_s for one in at.follower.tally.starts if one.job == job) - due_s
+    first_s = min(one.started_s for one in found.times) - due_s
     own = "own configs" if request.config.instanceConfig else "one config"
     yield (
         f"{tasks:,} x {duration_s:g} s, {own}: {used.at_s:.1f} s to SUCCEEDED, "
         f"{used.at_s / ideal_s:.2f} x the ideal {ideal_s:g} s; first start {first_s:.2f} s "
         f"(Create {create_s:.2f} s, {request.ByteSize() / 1e6:.2f} MB); "
-        f"{tasks / used.at_s:,.0f} tasks/s; {used.each(tasks)}; {at.check(sent)}"
+        f"{tasks / used.at_s:,.0f} tasks/s; {used.each(tasks)}; {found}"
     )
 
 

@@ -19,7 +19,7 @@ from bench.parts.measure import cpu_s, quantile
 from bench.parts.process import ROOT, ServerProcess
 from bench.parts.spawn import BareSpawner
 
-CALLS, SYNCS, SPAWNS = 300, 50, 100
+CALLS, SYNCS, SPAWNS = 200, 50, 50
 STEPS = 1_000_000
 CALL_S_MAX = 30.0
 DRIFT = 0.2
