@@ -10,7 +10,7 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,16 @@ from peloton.api.v0.job import job_pb2
 
 THREADS = 16
 END_S_MAX = 600.0
+LOOK_S = 0.1
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Look again and again; ends the run when it takes too long."""
+    late = time.monotonic() + END_S_MAX
+    while not holds():
+        if time.monotonic() > late:
+            raise SystemExit(f"{what}: not within {END_S_MAX:g} s")
+        time.sleep(LOOK_S)
 
 
 class Run(NamedTuple):
