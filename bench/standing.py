@@ -59,7 +59,7 @@ class Prober:
 
 def rest(at: Session, what: str, *, for_s: float) -> str:
     """CPU while nothing is asked."""
-    time.sleep(SETTLE_S)
+    time.sleep(min(SETTLE_S, for_s))
     before = at.cluster.used()
     time.sleep(for_s)
     used = at.cluster.used().since(before)

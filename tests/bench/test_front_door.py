@@ -47,12 +47,11 @@ def test_a_burst_and_a_steady_load_of_each_size_are_checked() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_after_a_kill_every_task_runs_on_and_ends_once() -> None:
-    lines = [*failover.run(failover.options(["--hosts", "2", "--ended", "0", "5"]))]
+    lines = [*failover.run(failover.options(["--hosts", "2", "--ended", "5"]))]
     assert sum(line.startswith("an empty cluster: ready") for line in lines) == 1
-    for ended in (0, 5):
-        assert sum(line.startswith(f"2 hosts x 10 running, {ended} ended: ") for line in lines) == 1
-    checked = [line for line in lines if line.startswith("checked: 20 tasks ran on")]
-    assert len(checked) == 2 and all("200 under way came through" in line for line in checked)
+    assert sum(line.startswith("2 hosts x 10 running, 5 ended: ready") for line in lines) == 1
+    (checked,) = [line for line in lines if line.startswith("checked: 20 tasks ran on")]
+    assert "200 under way came through" in checked
 
 
 @pytest.mark.slow
@@ -64,7 +63,6 @@ def test_a_raised_limit_lets_just_the_task_run_that_waited_for_it() -> None:
     assert any(line.startswith("# 11 / 11 pools: ") for line in lines)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_large_jobs_at_once_are_all_started_once() -> None:
     lines = [*c2m.run(c2m.options(["--jobs", "3", "--size", "20", "--hosts", "4"]))]
