@@ -19,10 +19,10 @@ from peloton.runtime.shells.shell import Clock, Shell
 from peloton.runtime.shells.shell_messages import WAKE, send
 
 MESSAGES_PER_GRANT_MAX = 256
-SLEEP_S_MAX = 60.0
-DISPATCHER_STOP_S_MAX = 5.0
 THREAD_NAME_MAX = 15
 """Characters of a thread's name that the kernel keeps."""
+SLEEP_S_MAX = 60.0
+DISPATCHER_STOP_S_MAX = 5.0
 
 
 class Dispatcher:
