@@ -18,8 +18,6 @@ import argparse
 import contextlib
 import itertools
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -36,13 +34,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts import echo  # noqa: E402
 from bench.parts.measure import cpu_s, machine, quantile, ratio, spread  # noqa: E402
+from bench.parts.process import ROOT, ServerProcess  # noqa: E402
 from peloton.api.v0 import peloton_pb2  # noqa: E402
 from peloton.api.v0.job import job_pb2, job_pb2_grpc  # noqa: E402
 from peloton.api.v0.query import query_pb2  # noqa: E402
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc  # noqa: E402
 from peloton.api.v0.task import task_pb2, task_pb2_grpc  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
 JOBS = "/peloton.api.v0.job.JobManager"
 CALL_S_MAX = 30.0
 END_S_MAX = 300.0
@@ -52,11 +50,6 @@ LARGE = 1000
 LISTED = 10
 CHECKED_EACH = 50
 """Of the answers of a load so many are skipped for each that is checked: the client costs, too."""
-CHANNEL = [
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-]
 
 Check = Callable[[bytes], None]
 
@@ -84,37 +77,8 @@ class Ran(NamedTuple):
         return f"{self.calls / self.took_s:6,.0f}/s, {spread(self.call_s)}, cpu {cpu_us:5.0f} us"
 
 
-class Server:
-    """A process with a gRPC address, ended with this run."""
-
-    def __init__(self, words: Sequence[str], *, name: str, folder: Path, errors: Path) -> None:
-        self.name = name
-        setpriv = shutil.which("setpriv")
-        bound = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-        environment = {**os.environ, "PYTHONPATH": str(folder)}
-        with errors.open("w") as file:
-            self._process = subprocess.Popen(
-                [*bound, sys.executable, *words],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        ready = self._process.stdout.readline().split()
-        self.errors = errors.read_text
-        if ready[:2] != ["ready:", "grpc"]:
-            raise SystemExit(f"{name} did not start: {self.errors()}")
-        self.address, self.pid = ready[-1], self._process.pid
-        self.channel = grpc.insecure_channel(self.address, CHANNEL)
-
-    def close(self) -> None:
-        """At once."""
-        self.channel.close()
-        self._process.kill()
-        self._process.communicate()
+class Server(ServerProcess):
+    """One that takes loads."""
 
     def run(self, load: Load, *, threads: int) -> Ran:
         """Send all requests in a closed loop of so many threads."""

@@ -4,7 +4,8 @@
     .venv/bin/python bench/end_to_end.py --jobs 100 --hosts 10000    100,000 on 10,000
     .venv/bin/python bench/end_to_end.py --jobs 2000 --size 1        jobs of one task
 
-Simulated runs, the journal in SQLite with fsync, no gRPC: what is measured is the control plane.
+Simulated runs, the journal in SQLite with fsync, no gRPC: what is measured is the control plane,
+without what a client pays; that is measured by `bench/steady.py`.
 Prints figures of one run; compare only figures of one run. It must not gate a test.
 """
 

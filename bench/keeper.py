@@ -28,6 +28,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts.measure import TICKS_PER_S, machine, ratio, resident_bytes  # noqa: E402
+from bench.parts.spawn import PROGRAM, BareSpawner  # noqa: E402
 from peloton.backends.keeper_messages import (  # noqa: E402
     KeeperRunEnded,
     KeeperRunsListed,
@@ -37,23 +38,9 @@ from peloton.backends.keeper_messages import (  # noqa: E402
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns  # noqa: E402
 
 HOST = "host-1"
-PROGRAM = "/bin/true"
 WAIT_S_MAX = 120.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 KEEPER = Path("peloton", "backends", "keeper", "__main__.py")
-
-# Spawns as many as each line asks for, and answers with the CPU seconds of itself and of them.
-BARE = f"""
-import os, resource, sys
-def cpu_s():
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
-for line in sys.stdin:
-    begun_s = cpu_s()
-    for _ in range(int(line)):
-        os.waitpid(os.posix_spawn({PROGRAM!r}, [{PROGRAM!r}], os.environ), 0)
-    print(cpu_s() - begun_s, flush=True)
-"""
 
 
 class TaskCpu(NamedTuple):
@@ -66,28 +53,6 @@ class TaskCpu(NamedTuple):
     def all_s(self) -> float:
         """Of the keeper and of the tasks."""
         return self.own_s + self.children_s
-
-
-class BareSpawner:
-    """A small process that spawns the program and waits for it, one at a time."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", BARE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, tasks: int) -> float:
-        """CPU seconds of one spawn, the spawner's own included."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        print(tasks, file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline()) / tasks
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
 
 
 class MeasuredKeeper:
@@ -180,7 +145,7 @@ def compare(
     spawns_s: list[float] = []
     used: dict[str, list[TaskCpu]] = {keeper.name: [] for keeper in keepers}
     for tasks in rounds:
-        spawns_s.append(bare.run(tasks))
+        spawns_s.append(bare.run(tasks).cpu_s)
         for keeper in keepers:
             used[keeper.name].append(keeper.run(tasks, in_flight=in_flight))
     yield f"{in_flight} at a time: bare spawn {statistics.median(spawns_s) * 1e3:.2f} ms CPU a task"

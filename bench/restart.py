@@ -23,7 +23,6 @@ import json
 import os
 import pstats
 import re
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -33,8 +32,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 import peloton.runtime.core.recovery as recovery  # first: its code may be of another checkout
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +39,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.end_to_end import TASK, Bench  # noqa: E402
 from bench.parts.measure import machine, ratio  # noqa: E402
+from bench.parts.raw import read_raw  # noqa: E402
 from peloton.backends.simulated import SimulatedBackend  # noqa: E402
 
 DURATION_S = 1e7
@@ -90,7 +88,7 @@ def fill(asked: argparse.Namespace) -> dict[str, float]:
 def recover(asked: argparse.Namespace) -> dict[str, float]:
     """Start on the journal that `fill` left, and measure until nothing is left to do."""
     found: dict[str, float] = {}
-    found["raw_s"], found["journal_bytes"] = _raw(asked.folder / "journal.sqlite")
+    found["raw_s"], found["journal_bytes"] = read_raw(asked.folder / "journal.sqlite")
     gc.collect()
     spent = dict.fromkeys(STAGES.values(), 0.0)
     for name, stage in STAGES.items():
@@ -163,29 +161,6 @@ def _wait_until_quiet(done: Callable[[], bool] = lambda: True) -> tuple[float, f
         if done() and now - since >= QUIET_S and cpu_now - cpu < QUIET_CPU_SHARE * (now - since):
             return since, cpu
     raise SystemExit(f"not ready within {WAIT_S:g} s")
-
-
-def _raw(journal: Path) -> tuple[float, int]:
-    """Read every blob of the journal, and decode what is MessagePack; seconds and bytes."""
-    began, size = time.perf_counter(), 0
-    with contextlib.closing(sqlite3.connect(journal)) as rows:
-        for table, columns in _blobs(rows):
-            for row in rows.execute(f"SELECT {columns} FROM {table}"):
-                for value in row:
-                    if isinstance(value, bytes):
-                        size += len(value)
-                        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                            msgspec.msgpack.decode(value)
-    return time.perf_counter() - began, size
-
-
-def _blobs(rows: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    tables = rows.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    for (table,) in tables:
-        found = rows.execute(f"PRAGMA table_info({table})").fetchall()
-        names = [name for _, name, kind, *_ in found if kind.upper() == "BLOB"]
-        if names:
-            yield table, ", ".join(names)
 
 
 def _resident() -> int:

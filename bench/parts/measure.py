@@ -6,6 +6,7 @@ no limit stands here, and no benchmark gates a test.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import statistics
@@ -20,9 +21,56 @@ SYNCS = 50
 
 def cpu_s(pid: int) -> float:
     """User and system seconds of a process, children that it waited for left out."""
-    # The name in parentheses may hold anything, so the fields are counted from behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = _stat(Path(f"/proc/{pid}"))
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def cpu_of_tree_s(pid: int) -> float:
+    """The same of a process and of all its descendants that live."""
+    return sum(map(cpu_s, tree(pid)))
+
+
+def cpu_of_children_s(pid: int) -> float:
+    """User and system seconds of all children of a process that have ended."""
+    fields = _stat(Path(f"/proc/{pid}"))
+    return (int(fields[13]) + int(fields[14])) / TICKS_PER_S
+
+
+def cpu_of_threads_s(pid: int, name: str) -> float:
+    """User and system seconds of the threads with this name, in a process and its descendants."""
+    found = 0
+    for process in tree(pid):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            # A thread may end while we look; what it used is then in the process's sum only.
+            with contextlib.suppress(OSError):
+                if (thread / "comm").read_text().rstrip() == name:
+                    fields = _stat(thread)
+                    found += int(fields[11]) + int(fields[12])
+    return found / TICKS_PER_S
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all its descendants that live."""
+    children: dict[int, list[int]] = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                children.setdefault(int(_stat(process)[1]), []).append(int(process.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+def _stat(folder: Path) -> list[str]:
+    # The name in parentheses may hold anything, so the fields are counted from behind it.
+    return (folder / "stat").read_text().rpartition(")")[2].split()
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory of a process that was in RAM at once."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(dict(line.split(":", 1) for line in lines)["VmHWM"].split()[0]) * 1024
 
 
 def resident_bytes(pid: int) -> int:

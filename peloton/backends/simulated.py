@@ -52,7 +52,7 @@ DEFAULT_SCRIPT = RunScript()
 class SimulatedBackend:
     """The ephemeral service behind `backend/simulated`."""
 
-    own_thread = False
+    own_thread = True
     key = SIMULATED_BACKEND
 
     def __init__(self, hosts: Sequence[str], fates: RunScript = DEFAULT_SCRIPT) -> None:

@@ -259,6 +259,8 @@ def test_a_daemon_alone_runs_jobs_and_finds_them_again(tmp_path: Path) -> None:
     with deployment(daemon) as clients:
         job = clients.create(clients.request(instances=3))
         assert clients.ended(job).done
+        # What simulated hosts cost can be told apart.
+        assert any("backend/simulated" in thread.name for thread in threading.enumerate())
     assert daemon.stop()
     again = Daemon(alone(tmp_path), failed=lambda: None)
     again.greeted.result(WAIT_S_MAX)
