@@ -331,13 +331,6 @@ def assemble(
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin_shell(shell)
-    registers = None
-    if isinstance(journal, StagedJournal):
-        second = drivers.driver("registers")
-        registers = begin_shell(RegisterShell(second, journal=journal, root=root_ref))
-    committer = JournalShell(
-        drivers.driver("journal"), journal=journal, root=root_ref, registers=registers
-    )
     shell.context = DaemonContext(
         kinds=kinds,
         codec=codec,
@@ -345,7 +338,7 @@ def assemble(
         region=region,
         driver=driver,
         root=root_ref,
-        journal=begin_shell(committer),
+        journal=_committer(drivers, journal, root=root_ref),
         readers=_readers(drivers, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
@@ -364,6 +357,14 @@ def assemble(
         features = begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
         root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)
     return root
+
+
+def _committer(drivers: Drivers, journal: Journal, *, root: Ref) -> Ref:
+    registers, driver = None, drivers.driver("journal")
+    if isinstance(journal, StagedJournal):
+        second = drivers.driver("registers")
+        registers = begin_shell(RegisterShell(second, journal=journal, root=root))
+    return begin_shell(JournalShell(driver, journal=journal, root=root, registers=registers))
 
 
 def _readers(drivers: Drivers, journal: Journal, *, root: Ref) -> tuple[Ref, ...]:
