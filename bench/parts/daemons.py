@@ -228,7 +228,9 @@ class Cluster:
             return settings | {"journal": {"sqlite": {"folder": "data"}}}
         store = keyspace(self._outside, self._name)
         where = {"contacts": ["127.0.0.1"], "port": store.port, "keyspace": store.keyspace}
-        zookeeper = {"hosts": [f"127.0.0.1:{self._outside.zookeeper}"]}
+        # A root of its own: another cluster's is refused.
+        address = f"127.0.0.1:{self._outside.zookeeper}"
+        zookeeper = {"hosts": [address], "root": f"/{self._name}"}
         return settings | {"journal": {"cassandra": where}, "zookeeper": zookeeper}
 
     def _hosts_up(self) -> bool:
@@ -242,7 +244,7 @@ class Cluster:
             every = (ShardId(group, n) for group, c in self.sizes.shards.items() for n in range(c))
             self._owners = dict.fromkeys(every, self.daemons[0].name)
             return True
-        paths = Paths(self._name)
+        paths = Paths(self._name, root=f"/{self._name}")
         found = {name: member_of(data) for name, data in self._nodes(paths.members).items()}
         members = {name: node for name, node in found.items() if node is not None}
         nodes = self._nodes(paths.owners)
