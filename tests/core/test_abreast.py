@@ -116,19 +116,6 @@ class Listed(MemoryRows):
         return super().run(statements)
 
 
-def test_rounds_whose_rows_are_there_move_their_registers_together() -> None:
-    rows = Listed()
-    journal = FencedRows(rows, process=bytes(16))
-    journal.bootstrap({"g": len(SHARDS)})
-    for shard in SHARDS:
-        assert isinstance(journal.claim(shard, "x"), Claimed)
-    first = journal.begin([Work(SHARDS[0], 1, Frame(1, b"x"))])
-    second = journal.begin([Work(shard, 1, Frame(1, b"x")) for shard in SHARDS[1:]])
-    assert not rows.moves, "no frame exists before the second half"
-    assert journal.finish([first, second]) == [[Committed()], [Committed(), Committed()]]
-    assert rows.moves == [SHARDS]
-
-
 def test_of_joint_writes_only_the_fenced_shard_ends_and_the_others_go_again() -> None:
     rows = Listed()
     journal, other = (FencedRows(rows, process=bytes([name] * 16)) for name in (1, 2))

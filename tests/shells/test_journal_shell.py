@@ -16,7 +16,7 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
-from peloton.runtime.shells.journal import READ_AGAIN_S, JournalShell, ReaderShell, RegisterShell
+from peloton.runtime.shells.journal import READ_AGAIN_S, JournalShell, ReaderShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
     Claim,
@@ -66,32 +66,15 @@ class Rounds(MemoryJournal):
         return super().settle(shards)
 
 
-class Halves(Rounds):
-    """The same in two halves, of which the second one writes."""
-
-    def begin(self, works: Sequence[Work]) -> Sequence[Work]:
-        self.rounds.append(("begin", [work.shard for work in works]))
-        meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        meanwhile()
-        return works
-
-    def finish(self, rounds: Sequence[Sequence[Work]]) -> list[list[Answer]]:
-        return [self.commit(works) for works in rounds]
-
-
 class Office:
     """A journal shell, and a desk for the shell of each shard."""
 
-    def __init__(self, journal: type[Rounds] = Rounds) -> None:
+    def __init__(self) -> None:
         self.stage = Stage()
         self.driver = self.stage.driver
-        self.journal = journal(self.stage.store)
-        root, registers = self.stage.root.ref, None
-        if isinstance(self.journal, Halves):
-            second = RegisterShell(self.driver, journal=self.journal, root=root)
-            registers = begun(second).ref
-        first = JournalShell(self.driver, journal=self.journal, root=root, registers=registers)
-        self.shell = begun(first)
+        self.journal = Rounds(self.stage.store)
+        root = self.stage.root
+        self.shell = begun(JournalShell(self.driver, journal=self.journal, root=root.ref))
         self.desks = {shard: begun(Desk(str(shard), self.driver)) for shard in SHARDS}
         self.epochs = {
             shard: self.stage.claim(shard, self.journal).claimed.epoch for shard in SHARDS
@@ -128,25 +111,6 @@ def test_what_comes_while_a_round_is_under_way_makes_the_next():
     office.journal.meanwhile = more
     office.driver.run()
     assert office.journal.rounds == [("commit", SHARDS[:1]), ("commit", SHARDS[1:])]
-    assert office.answers() == [[Committed], [Committed], [Committed]]
-
-
-def test_rows_of_the_next_round_are_written_before_the_last_one_is_finished():
-    office = Office(Halves)
-    office.send_work(SHARDS[0])
-
-    def more() -> None:
-        office.send_work(SHARDS[1])
-        office.send_work(SHARDS[2])
-
-    office.journal.meanwhile = more
-    office.driver.run()
-    assert office.journal.rounds == [
-        ("begin", SHARDS[:1]),
-        ("begin", SHARDS[1:]),
-        ("commit", SHARDS[:1]),
-        ("commit", SHARDS[1:]),
-    ]
     assert office.answers() == [[Committed], [Committed], [Committed]]
 
 

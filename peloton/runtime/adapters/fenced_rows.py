@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import FoundItems, ProtocolCoroutine, ReadCoroutine
-from peloton.runtime.core.joint import Asks, JointStep
+from peloton.runtime.core.joint import JointStep
 from peloton.runtime.core.register import Hold, OpNames
 from peloton.runtime.core.statements import (
     FEATURES,
@@ -29,7 +29,6 @@ from peloton.runtime.core.statements import (
     CreateCluster,
     CreateRegister,
     GrowCluster,
-    InsertRow,
     NameCluster,
     ReadCluster,
     ReadEnded,
@@ -75,16 +74,6 @@ class PendingWork(NamedTuple):
 
     hold: Hold
     coroutine: CommitCoroutine
-
-
-class BegunRound:
-    """A round between its two halves: what has ended, and what the others ask for next."""
-
-    def __init__(self, shards: list[ShardId]) -> None:
-        self.shards = shards
-        self.running: dict[ShardId, PendingWork] = {}
-        self.asks: dict[ShardId, tuple[Statement, ...]] = {}
-        self.answers: dict[ShardId, Answer] = {}
 
 
 BOOTSTRAP_SHARDS_AT_ONCE = 64
@@ -154,43 +143,23 @@ class FencedRows:
         return ask
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        (answers,) = self.finish([self.begin(works)])
-        return answers
-
-    def begin(self, works: Sequence[Work]) -> BegunRound:
-        """The first half of a commit: the rows of the frames. No frame exists before `finish`."""
-        begun = BegunRound([work.shard for work in works])
+        started: dict[ShardId, PendingWork] = {}
+        answers: dict[ShardId, Answer] = {}
         for work in works:
             with self._lock:
                 hold, pending = self._holds.get(work.shard), work.shard in self._pending
             if pending:
                 raise JournalRefused(f"{work.shard}: settle what is pending first")
-            if work.shard in begun.running:
+            if work.shard in started:
                 raise JournalRefused(f"{work.shard} is duplicate in one round")
             if hold is None or hold.epoch != work.epoch:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
-                begun.answers[work.shard] = Fenced(text, definite=True)
+                answers[work.shard] = Fenced(text, definite=True)
             else:
                 plan = register.plan(hold, work, ops=self._ops)
-                begun.running[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
-        self._go_on(begun, dict.fromkeys(begun.running))
-        self._step(begun, {shard: ask for shard, ask in begun.asks.items() if _writes_rows(ask)})
-        return begun
-
-    def finish(self, rounds: Sequence[BegunRound]) -> list[list[Answer]]:
-        """The second half of commits, which may share their conditional writes."""
-        together = BegunRound([])
-        for begun in rounds:
-            if begun.running.keys() & together.running.keys():
-                raise JournalRefused("a shard is in two rounds at once")
-            together.running |= begun.running
-            together.asks |= begun.asks
-        while together.asks:
-            self._step(together, together.asks)
-        return [
-            [begun.answers.get(shard) or together.answers[shard] for shard in begun.shards]
-            for begun in rounds
-        ]
+                started[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
+        answers.update(self._drive(started))
+        return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
         with self._lock:
@@ -199,38 +168,26 @@ class FencedRows:
         return [answers[shard] if shard in answers else _nothing(shard) for shard in shards]
 
     def _drive(self, works: dict[ShardId, PendingWork]) -> dict[ShardId, Answer]:
-        """Run coroutines to their end, or until their outcome is unclear."""
-        begun = BegunRound([*works])
-        begun.running = works
-        self._go_on(begun, dict.fromkeys(works))
-        while begun.asks:
-            self._step(begun, begun.asks)
-        return begun.answers
-
-    def _step(self, begun: BegunRound, asks: Asks) -> None:
-        """Send what these shards ask for to the store together, and let them go on."""
-        step = JointStep(dict(asks))
-        if step.statements:
-            self._go_on(begun, step.replies(self.rows.run(step.statements)))
-
-    def _go_on(
-        self, begun: BegunRound, replies: Mapping[ShardId, tuple[StatementReply, ...] | None]
-    ) -> None:
-        """Give coroutines their replies; each asks for more, ends, or becomes pending."""
-        for shard, reply in replies.items():
-            begun.asks.pop(shard, None)
-            hold, coroutine = begun.running[shard]
-            try:
-                ask = next(coroutine) if reply is None else coroutine.send(reply)
-            except StopIteration as end:
-                begun.answers[shard] = self._ended(hold, end.value)
-                del begun.running[shard]
-                continue
-            if isinstance(ask, Unclear):
-                begun.answers[shard] = ask
-                self._keep_pending(begun.running.pop(shard))
-            else:
-                begun.asks[shard] = ask
+        """Run all coroutines step by step; the statements of one step go to the store together."""
+        answers: dict[ShardId, Answer] = {}
+        replies: dict[ShardId, tuple[StatementReply, ...]] = {}
+        while works:
+            asks: dict[ShardId, tuple[Statement, ...]] = {}
+            for shard, (hold, coroutine) in list(works.items()):
+                try:
+                    ask = coroutine.send(replies[shard]) if shard in replies else next(coroutine)
+                except StopIteration as end:
+                    answers[shard] = self._ended(hold, end.value)
+                    del works[shard]
+                    continue
+                if isinstance(ask, Unclear):
+                    answers[shard] = ask
+                    self._keep_pending(works.pop(shard))
+                else:
+                    asks[shard] = ask
+            step = JointStep(asks)
+            replies = step.replies(self.rows.run(step.statements))
+        return answers
 
     def _keep_pending(self, work: PendingWork) -> None:
         shard = work.hold.shard
@@ -337,10 +294,6 @@ def _one(rows: ReadableRows, read: Statement) -> object:
 def _run(rows: ReadableRows, statement: Statement) -> StatementReply:
     (reply,) = rows.run([statement])
     return _not_failed(reply)
-
-
-def _writes_rows(ask: tuple[Statement, ...]) -> bool:
-    return all(isinstance(each, InsertRow) for each in ask)
 
 
 def _nothing(shard: ShardId) -> Fenced:

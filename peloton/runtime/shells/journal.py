@@ -1,9 +1,7 @@
-"""The shells that wait for the store: one or two commit, a few claim and read.
+"""The shells that wait for the store: one commits, a few claim and read.
 
 The journal shell gathers the works of all shards that are ready into one round. While a round is
-under way the next one gathers, so the latency of the store sets the batch size. A store whose
-commits have two halves has a shell for each: rows of the next round are written while registers of
-the last one move, and all rounds whose rows are there share the next move. Reads have shells
+under way the next one gathers, so the latency of the store sets the batch size. Reads have shells
 of their own, because a slow read must not delay a commit; there are several, so that a takeover of
 many shards claims and reads in parallel. None of them may retry by itself (only the shard knows
 for how long that makes sense), except to read ended rows, nor decode a body.
@@ -11,11 +9,9 @@ for how long that makes sense), except to read ended rows, nor decode a body.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 from peloton.runtime.ports import (
-    Answer,
     Claimed,
     Damaged,
     EndedRow,
@@ -25,7 +21,6 @@ from peloton.runtime.ports import (
     ShardId,
     Unclear,
     Unreachable,
-    Work,
 )
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
@@ -50,34 +45,13 @@ from peloton.runtime.vocabulary import Key, kind_of
 READ_AGAIN_S = 1.0
 
 
-@runtime_checkable
-class StagedJournal(Journal, Protocol):
-    """A journal whose commits have two halves, which two threads may call at the same time."""
-
-    def begin(self, works: Sequence[Work]) -> Any:
-        """Write what may be written before a frame exists; returns what `finish` needs."""
-
-    def finish(self, rounds: Sequence[Any]) -> list[list[Answer]]:
-        """Do the rest of these rounds; the answers of each, in the order of its works."""
-
-
-class Finish(NamedTuple):
-    """A round whose first half is done, and who waits for its answers."""
-
-    begun: Any
-    senders: list[Ref]
-
-
 class JournalShell(Shell):
     """All writes but claims, on one thread."""
 
-    def __init__(
-        self, driver: Driver, *, journal: Journal, root: Ref, registers: Ref | None = None
-    ) -> None:
+    def __init__(self, driver: Driver, *, journal: Journal, root: Ref) -> None:
         super().__init__("journal", driver)
         self._journal = journal
         self._root = root
-        self._registers = registers
         self._round: list[Commit] = []
         self._unclear: list[Settle] = []
 
@@ -98,12 +72,9 @@ class JournalShell(Shell):
 
     def _commit(self) -> None:
         batch, self._round = self._round, []
-        works = [commit.work for commit in batch]
-        if works and self._registers is not None and isinstance(self._journal, StagedJournal):
-            begun = self._journal.begin(works)
-            send(self._registers, Finish(begun, [commit.sender for commit in batch]))
-        elif works:
-            for commit, answer in zip(batch, self._journal.commit(works), strict=True):
+        if batch:
+            answers = self._journal.commit([commit.work for commit in batch])
+            for commit, answer in zip(batch, answers, strict=True):
                 send(commit.sender, WorkDone(answer))
 
     def _settle(self) -> None:
@@ -115,31 +86,6 @@ class JournalShell(Shell):
 
     def failed(self, error: BaseException) -> None:
         """End the daemon: after an exception the state of the writes in flight is unknown."""
-        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
-
-
-class RegisterShell(Shell):
-    """The second half of commits, on a thread of its own."""
-
-    def __init__(self, driver: Driver, *, journal: StagedJournal, root: Ref) -> None:
-        super().__init__("registers", driver)
-        self._journal = journal
-        self._root = root
-        self._rounds: list[Finish] = []
-
-    def handle(self, message: Any) -> None:
-        """Gather rounds; at the end of the grant, finish all of them together."""
-        if isinstance(message, Finish):
-            self._rounds.append(message)
-        if self._rounds and self.actor_inbox.at_end():
-            rounds, self._rounds = self._rounds, []
-            answers = self._journal.finish([each.begun for each in rounds])
-            for each, some in zip(rounds, answers, strict=True):
-                for sender, answer in zip(each.senders, some, strict=True):
-                    send(sender, WorkDone(answer))
-
-    def failed(self, error: BaseException) -> None:
-        """End the daemon, as the journal shell does."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
 

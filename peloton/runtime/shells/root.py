@@ -31,7 +31,7 @@ from peloton.runtime.shells.dispatcher import Threads
 from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
 from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
-from peloton.runtime.shells.journal import JournalShell, ReaderShell, RegisterShell, StagedJournal
+from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shard import ShardShell, shard_shell_name
 from peloton.runtime.shells.shell import Clock, Driver, Shell, begin_shell
@@ -331,6 +331,7 @@ def assemble(
     driver = drivers.driver("shards")
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin_shell(shell)
+    committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
     shell.context = DaemonContext(
         kinds=kinds,
         codec=codec,
@@ -338,7 +339,7 @@ def assemble(
         region=region,
         driver=driver,
         root=root_ref,
-        journal=_committer(drivers, journal, root=root_ref),
+        journal=begin_shell(committer),
         readers=_readers(drivers, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
@@ -357,14 +358,6 @@ def assemble(
         features = begin_shell(FeatureShell(reader, journal=journal, codec=codec, root=root_ref))
         root.claim = shell.claim = join(shell.context, setup.fleet, sizes=sizes, features=features)
     return root
-
-
-def _committer(drivers: Drivers, journal: Journal, *, root: Ref) -> Ref:
-    registers, driver = None, drivers.driver("journal")
-    if isinstance(journal, StagedJournal):
-        second = drivers.driver("registers")
-        registers = begin_shell(RegisterShell(second, journal=journal, root=root))
-    return begin_shell(JournalShell(driver, journal=journal, root=root, registers=registers))
 
 
 def _readers(drivers: Drivers, journal: Journal, *, root: Ref) -> tuple[Ref, ...]:

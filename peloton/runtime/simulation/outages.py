@@ -8,7 +8,7 @@ strike anything of its own accord.
 from __future__ import annotations
 
 from peloton.runtime.core.statements import Bump, Statement, StatementFailed, StatementReply
-from peloton.runtime.shells.journal import JournalShell, ReaderShell, RegisterShell
+from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.shocks import weaken
@@ -21,7 +21,7 @@ def slow_store(storm: Storm, action: StormAction) -> None:
     if daemon is None or daemon.process is None:
         return
     storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
-    daemon.process.wait({0: JournalShell, 3: RegisterShell}.get(action.other % 6, ReaderShell))
+    daemon.process.wait(ReaderShell if action.other % 3 else JournalShell)
     storm.later(action.for_s, daemon.process.go_on)
 
 
