@@ -25,15 +25,14 @@ from concurrent.futures import Future
 from typing import Any
 
 import grpc
-import structlog
 from grpc._cython import cygrpc
+
+from peloton.gateway.guard import Guard
 
 FAR_S = 1e9
 """A deadline further away is none."""
 NO_FLAGS = 0
 OK, RESOURCE_EXHAUSTED = 0, 8
-
-log = structlog.get_logger("gateway")
 
 
 class CoreCall:
@@ -164,6 +163,11 @@ class CoreServer:
         self._asked = 0  # requests for a call that the core has not answered
         self._thread = threading.Thread(target=self._run, name="gateway-events", daemon=True)
 
+    @property
+    def open_calls(self) -> int:
+        """How many calls have not ended."""
+        return len(self._calls)
+
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """The port it got. Raises RuntimeError when the address cannot be had."""
         secret = (credentials._credentials,) if credentials is not None else ()
@@ -185,11 +189,10 @@ class CoreServer:
             if self._stopping:
                 return
             self._stopping = True
-            if self._started:
-                self._server.shutdown(self._queue, self._was_shut)
-            else:
-                self._server.destroy()
-                self.stopped.set_result(None)
+            if not self._started:  # the core cannot end what has not begun
+                self._server.start()
+                self._thread.start()
+            self._server.shutdown(self._queue, self._was_shut)
 
     def cancel_all(self) -> None:
         """Cancel what is under way; only after `stop`."""
@@ -202,10 +205,8 @@ class CoreServer:
     def _run(self) -> None:
         while not self._is_over():
             event = self._queue.poll(None)
-            try:
+            with Guard(_nobody, "an event of a call"):
                 event.tag(event)
-            except Exception:
-                log.exception("an event of a call failed")
             # An event that is kept while the next one is awaited keeps its call, too.
             event = None
         with self._lock:
@@ -237,3 +238,7 @@ class CoreServer:
 
     def _was_shut(self, event: Any) -> None:
         self._shut = True
+
+
+def _nobody(code: int, details: str, *, trailing: Any) -> None:
+    """The end of what is no call's."""

@@ -26,8 +26,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from peloton.gateway.completions import CoreCall, CoreServer
-from peloton.gateway.details import cut
-from peloton.gateway.guard import guarded_method
+from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.principal import Principal
 
@@ -40,18 +39,9 @@ WRITE_S_MAX = 10.0
 """A client that reads no message for so long is disconnected."""
 STOPPING = "this daemon is stopping: retry, or call another one"
 
-CallCode = grpc.StatusCode
 log = structlog.get_logger("gateway")
 
 Begin: TypeAlias = Callable[[CoreCall], None]
-
-
-class CallEnded(Exception):
-    """A call ends with a status."""
-
-    def __init__(self, code: Any, details: str, *, trailing: Any = ()) -> None:
-        super().__init__(details)
-        self.code, self.details, self.trailing = code, cut(details), trailing
 
 
 class CallContext:
@@ -236,14 +226,13 @@ class Server:
             begin(call)
             return
         text = self._refusals.get(call.method, "Method not found!")
-        _fail(call, CallEnded(CallCode.UNIMPLEMENTED, text), name=call.method)
+        call.end(CallCode.UNIMPLEMENTED.value[0], text)
 
     def _handler(self, servicer: Any, described: MethodDescriptor) -> Begin:
         method, name = getattr(servicer, described.name), described.full_name
         sent = GetMessageClass(described.input_type)
         if inspect.iscoroutinefunction(method):
             return self._long_call(method, sent, name=name)
-        plain = guarded_method(method, name)
         at_once = getattr(servicer, "at_once", {}).get(described.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
@@ -252,7 +241,7 @@ class Server:
             return found
 
         def work(data: bytes, call: CallContext) -> bytes:
-            return bytes(plain(_parsed(sent, data), call).SerializeToString())
+            return bytes(method(_parsed(sent, data), call).SerializeToString())
 
         return self._short_call(work, first, name=name)
 
@@ -278,14 +267,11 @@ class Server:
             self._pool.submit(answer, call, data)
 
         def answer(call: CoreCall, data: bytes) -> None:
-            try:
+            with Guard(call.end, name):
                 if not call.cancelled:
                     call.end(message=work(data, CallContext(call)))
-            except Exception as error:
-                _fail(call, error, name=name)
-            finally:
-                with self._lock:
-                    self._busy -= 1
+            with self._lock:
+                self._busy -= 1
 
         return lambda call: _take_one(call, take, name=name)
 
@@ -295,25 +281,23 @@ class Server:
         self, method: Callable[[Any, LongCall], Coroutine[Any, Any, Any]], sent: Any, *, name: str
     ) -> Begin:
         async def answer(call: CoreCall, data: bytes) -> None:
-            try:
+            with Guard(call.end, name):
                 found = await method(_parsed(sent, data), LongCall(call, self, name=name))
                 call.end(message=None if found is None else found.SerializeToString())
-            except Exception as error:
-                _fail(call, error, name=name)
 
         def begin(call: CoreCall, data: bytes) -> None:
             if len(self._long) >= LONG_CALLS_MAX:
                 text = f"{LONG_CALLS_MAX} calls wait or stream already"
-                _fail(call, CallEnded(CallCode.RESOURCE_EXHAUSTED, text), name=name)
-                return
-            self._begin_long(call, answer(call, data), name=name)
+                call.end(CallCode.RESOURCE_EXHAUSTED.value[0], text)
+            else:
+                self._begin_long(call, answer(call, data))
 
         def take(call: CoreCall, data: bytes) -> None:
             LOOP.get().call_soon_threadsafe(begin, call, data)
 
         return lambda call: _take_one(call, take, name=name)
 
-    def _begin_long(self, call: CoreCall, work: Coroutine[Any, Any, None], *, name: str) -> None:
+    def _begin_long(self, call: CoreCall, work: Coroutine[Any, Any, None]) -> None:
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
         self._long[task] = None
@@ -321,7 +305,7 @@ class Server:
         def ended(task: asyncio.Task[None]) -> None:
             del self._long[task]
             if task.cancelled():  # by the client, which needs no answer, or by the stop
-                _fail(call, CallEnded(CallCode.UNAVAILABLE, STOPPING), name=name)
+                call.end(CallCode.UNAVAILABLE.value[0], STOPPING)
 
         task.add_done_callback(ended)
         call.on_cancel = lambda: loop.call_soon_threadsafe(task.cancel)
@@ -349,12 +333,10 @@ def _take_one(call: CoreCall, take: Callable[[CoreCall, bytes], None], *, name: 
     """Receive the one message of a call. What `take` raises ends the call."""
 
     def received(data: bytes | None) -> None:
-        try:
+        with Guard(call.end, name):
             if data is None:
                 raise CallEnded(CallCode.UNIMPLEMENTED, f"{name} takes one message")
             take(call, data)
-        except Exception as error:
-            _fail(call, error, name=name)
 
     call.read(received)
 
@@ -363,27 +345,17 @@ def _answer_next(call: CoreCall, answer: Callable[[bytes], bytes], *, name: str)
     """Answer the next message of a call, and so on; the end of its messages ends it."""
 
     def received(data: bytes | None) -> None:
-        try:
+        with Guard(call.end, name):
             if data is None:
                 call.end()
             else:
                 call.write(answer(data), written)
-        except Exception as error:
-            _fail(call, error, name=name)
 
     def written(well: bool) -> None:
         if well:
             call.read(received)
 
     call.read(received)
-
-
-def _fail(call: CoreCall, error: Exception, *, name: str) -> None:
-    """End the call; a bug becomes a status without internals."""
-    if not isinstance(error, CallEnded):
-        log.error("a call failed", method=name, exc_info=error)
-        error = CallEnded(CallCode.INTERNAL, f"{name} failed; see the daemon's log")
-    call.end(error.code.value[0], error.details, trailing=error.trailing)
 
 
 def _parsed(sent: Any, data: bytes) -> Any:
