@@ -2,6 +2,10 @@
 
 Grants turns to the shells that have mail, round robin, and sends `WAKE` at the times they set. It
 must not know what a shell does, and takes no lock to deliver a message: the lock is for sleeping.
+
+The turns of all shells that are ready are one pass. What they send to shells of a dispatcher that
+sleeps wakes it at the end of the pass: so it finds all of it together (the journal commits the
+frames of all shards in one round), and takes the interpreter's lock from nobody in the middle.
 """
 
 from __future__ import annotations
@@ -19,6 +23,18 @@ from peloton.runtime.shells.shell_messages import WAKE, send
 MESSAGES_PER_GRANT_MAX = 256
 SLEEP_S_MAX = 60.0
 DISPATCHER_STOP_S_MAX = 5.0
+PASS_S_MAX = 0.002
+"""A pass that lasts longer wakes others after each turn: these use the other cores meanwhile."""
+
+
+class _Pass(threading.local):
+    """What is known of the pass that this thread is in."""
+
+    wakes: dict[Dispatcher, None] | None = None
+    """The dispatchers to wake at its end; None outside of a pass."""
+
+
+_PASS = _Pass()
 
 
 class Dispatcher:
@@ -51,8 +67,7 @@ class Dispatcher:
     def leave(self) -> None:
         """End after the grant in progress; shells keep what is in their inboxes."""
         self._stopping = True
-        with self._bell:
-            self._bell.notify()
+        self._ring()
 
     def stop(self, timeout_s: float = DISPATCHER_STOP_S_MAX) -> None:
         """End, and wait for that, at most `timeout_s`."""
@@ -72,8 +87,10 @@ class Dispatcher:
         # The sleeper sets the flag and then checks the queue; here the order is reversed, so at
         # least one of the two sees what the other did.
         if self._asleep:
-            with self._bell:
-                self._bell.notify()
+            if _PASS.wakes is not None:
+                _PASS.wakes[self] = None
+            else:
+                self._ring()
 
     def wake(self, shell: Shell, at_s: float) -> None:
         """Only from the dispatcher's own thread."""
@@ -81,6 +98,10 @@ class Dispatcher:
             return
         shell.wake_at_s = at_s
         heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
+
+    def _ring(self) -> None:
+        with self._bell:
+            self._bell.notify()
 
     def _run_guarded(self) -> None:
         """Report an exception: without this the daemon would look alive and do nothing."""
@@ -101,13 +122,24 @@ class Dispatcher:
             if not self._ready:
                 self._sleep()
                 continue
-            for _ in range(len(self._ready)):
-                shell = self._ready.popleft()
-                # Cleared first, so that what is put from now on queues the shell again.
-                shell.queued = False
-                shell.grant(MESSAGES_PER_GRANT_MAX)
-                if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
-                    self.mail_waiting(shell)
+            self._run_pass()
+
+    def _run_pass(self) -> None:
+        """A turn for each shell that is ready."""
+        late_s = time.monotonic() + PASS_S_MAX
+        wakes: dict[Dispatcher, None] = {}
+        _PASS.wakes = wakes
+        for _ in range(len(self._ready)):
+            shell = self._ready.popleft()
+            # Cleared first, so that what is put from now on queues the shell again.
+            shell.queued = False
+            shell.grant(MESSAGES_PER_GRANT_MAX)
+            if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
+                self.mail_waiting(shell)
+            if wakes and time.monotonic() > late_s:
+                _ring_all(wakes)
+        _PASS.wakes = None
+        _ring_all(wakes)
 
     def _ring_due(self) -> None:
         now = self.clock.now() if self._wakes else 0.0
@@ -128,6 +160,12 @@ class Dispatcher:
             if not self._ready and not self._stopping:
                 self._bell.wait(timeout_s)
             self._asleep = False
+
+
+def _ring_all(wakes: dict[Dispatcher, None]) -> None:
+    for dispatcher in wakes:
+        dispatcher._ring()
+    wakes.clear()
 
 
 class Threads:
