@@ -2,12 +2,13 @@
 
 Turns servicers' methods into handlers of calls (`completions.py`). A plain method blocks, so it
 runs on a thread of the pool, with what is parsed and written of its messages. A coroutine waits on
-the loop and holds no thread meanwhile, however long: waits and server streams are made of those. A
-servicer may name methods in `at_once` that encode an answer on the thread of the events, without
-waiting, or return None: then the plain method is called. It must not know a service.
+the loop and holds no thread meanwhile, however long: waits and server streams are made of those. It
+must not know a service.
 
-Hand-overs between threads are what a call costs most, next to gRPC itself: one that is answered at
-once has none, one that blocks has the way to the pool, and is answered from there.
+Hand-overs between threads are what a call costs most, next to gRPC itself. So a servicer may name
+methods in `at_once`, which take small requests on the thread of the events and must not wait: they
+return the encoded answer, or a `Later` for an answer that is under way, or None: then the plain
+method is called, with its way to the pool.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import structlog
@@ -25,6 +27,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.principals import principal_of
@@ -35,6 +38,10 @@ CALLS_MAX = 1024
 """Concurrent calls that need a thread; further calls get RESOURCE_EXHAUSTED."""
 LONG_CALLS_MAX = 8192
 """Concurrent calls that wait or stream."""
+AT_ONCE_BYTES_MAX = 16 * 1024
+"""A larger request is not parsed on the thread that all calls share."""
+LOOK_S = 1.0
+"""How often calls that wait for a `Later` are looked through for those that are late."""
 WRITE_S_MAX = 10.0
 """A client that reads no message for so long is disconnected."""
 STOPPING = "this daemon is stopping: retry, or call another one"
@@ -42,51 +49,6 @@ STOPPING = "this daemon is stopping: retry, or call another one"
 log = structlog.get_logger("gateway")
 
 Begin: TypeAlias = Callable[[CoreCall], None]
-
-
-class CallContext:
-    """The context of a call for methods on the pool: the used part of gRPC's interface."""
-
-    def __init__(self, call: CoreCall | None = None) -> None:
-        """`call`: None for work that is not for one call."""
-        self._call = call
-        self._code: Any = None
-        self._details = ""
-        self._trailing: Any = ()
-
-    def abort(self, code: Any, details: str) -> NoReturn:
-        """End the call; raises."""
-        self._code, self._details = code, details
-        raise CallEnded(code, details, trailing=self._trailing)
-
-    def abort_with_status(self, status: Any) -> NoReturn:
-        """End the call with a rich status; raises."""
-        self._trailing = status.trailing_metadata
-        self.abort(status.code, status.details)
-
-    def code(self) -> Any:
-        """The status the call was ended with; None as long as it was not."""
-        return self._code
-
-    def details(self) -> str:
-        """The text of that status."""
-        return self._details
-
-    def invocation_metadata(self) -> Any:
-        """What the client sent with the call."""
-        return self._call.metadata if self._call is not None else ()
-
-    def time_remaining(self) -> float | None:
-        """Seconds until the client's deadline; None where it has none."""
-        return self._call.time_remaining() if self._call is not None else None
-
-    def peer(self) -> str:
-        """The client's address."""
-        return self._call.peer() if self._call is not None else ""
-
-    def peer_identities(self) -> Any:
-        """Names of the client's certificate, if it was checked."""
-        return self._call.peer_identities() if self._call is not None else None
 
 
 class LongCall(CallContext):
@@ -165,7 +127,9 @@ class Server:
 
     def __init__(self, options: Sequence[tuple[str, Any]]) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
-        self._busy = 0  # calls that need a thread of the pool
+        self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
+        self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
+        self._looks = False  # whether a look through those is due
         self._lock = threading.Lock()
         self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
@@ -236,8 +200,10 @@ class Server:
         at_once = getattr(servicer, "at_once", {}).get(described.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
-        def first(data: bytes) -> bytes | None:
-            found: bytes | None = quick(_parsed(sent, data)) if quick is not None else None
+        def first(data: bytes, call: CoreCall) -> bytes | Later | None:
+            if quick is None or len(data) > AT_ONCE_BYTES_MAX:
+                return None
+            found: bytes | Later | None = quick(_parsed(sent, data), CallContext(call))
             return found
 
         def work(data: bytes, call: CallContext) -> bytes:
@@ -245,18 +211,18 @@ class Server:
 
         return self._short_call(work, first, name=name)
 
-    # ---- calls that need a thread ----
+    # ---- calls that end soon ----
 
     def _short_call(
         self,
         work: Callable[[bytes, CallContext], bytes],
-        first: Callable[[bytes], bytes | None],
+        first: Callable[[bytes, CoreCall], bytes | Later | None],
         *,
         name: str,
     ) -> Begin:
         def take(call: CoreCall, data: bytes) -> None:
-            quick = first(data)
-            if quick is not None:
+            quick = first(data, call)
+            if isinstance(quick, bytes):
                 call.end(message=quick)
                 return
             with self._lock:
@@ -264,7 +230,10 @@ class Server:
                     text = f"{CALLS_MAX} calls are under way already"
                     raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
                 self._busy += 1
-            self._pool.submit(answer, call, data)
+            if quick is not None:
+                self._answer_later(call, quick, name=name)
+            else:
+                self._pool.submit(answer, call, data)
 
         def answer(call: CoreCall, data: bytes) -> None:
             with Guard(call.end, name):
@@ -274,6 +243,39 @@ class Server:
                 self._busy -= 1
 
         return lambda call: _take_one(call, take, name=name)
+
+    def _answer_later(self, call: CoreCall, later: Later, *, name: str) -> None:
+        with self._lock:
+            self._later[call] = (time.monotonic() + later.wait_s, later, name)
+            first, self._looks = not self._looks, True
+        if first:
+            LOOP.get().call_soon_threadsafe(self._end_late)
+
+        def answer(future: Future[Any]) -> None:
+            with self._lock:
+                if self._later.pop(call, None) is None:
+                    return  # it was late
+                self._busy -= 1
+            with Guard(call.end, name):
+                call.end(message=later.encode(future.result()))
+
+        later.future.add_done_callback(answer)
+
+    def _end_late(self) -> None:
+        """End the calls whose answers are late; on the loop, as long as any call waits."""
+        now_s = time.monotonic()
+        with self._lock:
+            late = [(call, *found) for call, found in self._later.items() if found[0] <= now_s]
+            for call, *_ in late:
+                del self._later[call]
+            self._busy -= len(late)
+            self._looks = bool(self._later)
+            if self._looks:
+                asyncio.get_running_loop().call_later(LOOK_S, self._end_late)
+        for call, _, later, name in late:
+            later.future.cancel()
+            with Guard(call.end, name):
+                later.late()
 
     # ---- calls that wait on the loop ----
 
