@@ -1,4 +1,4 @@
-"""Dispatchers: one wakes another at the end of its pass, or of a turn when the pass is long."""
+"""Dispatchers: one wakes another at the end of its pass, or does the work of one that is lent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.shells.dispatcher import PASS_S_MAX, Threads
+from peloton.runtime.shells.dispatcher import LENT_S_MAX, OWN_PASSES, PASS_S_MAX, Threads
 from peloton.runtime.shells.shell import Shell, begin_shell
 from peloton.runtime.shells.shell_messages import send
 
@@ -106,3 +106,83 @@ def test_mail_from_outside_of_a_pass_wakes_at_once(threads: Threads) -> None:
     until_asleep(driver)
     send(ref, handled.set)
     assert handled.wait(WAIT_S_MAX)
+
+
+class Lent:
+    """Two shells: what `tell` sends to the first it sends on to the other, which is lent."""
+
+    def __init__(self, threads: Threads) -> None:
+        threads.lend("other")
+        self.one, self.other = threads.driver("one"), threads.driver("other")
+        sender, self.target = Calling("sender", self.one), Calling("target", self.other)
+        self._refs = begin_shell(sender), begin_shell(self.target)
+        self.ran_on: list[str] = []
+        self._ran = threading.Semaphore(0)
+
+    def tell(self, work: Callable[[], Any] = bool) -> str:
+        """Let the second do this; the name of the thread that did it."""
+        until_asleep(self.one)
+        until_asleep(self.other)
+
+        def note() -> None:
+            work()
+            self.ran_on.append(threading.current_thread().name)
+            self._ran.release()
+
+        send(self._refs[0], lambda: send(self._refs[1], note))
+        assert self._ran.acquire(timeout=WAIT_S_MAX)
+        return self.ran_on[-1]
+
+    def tell_from_outside(self) -> str:
+        """The same without the first."""
+        until_asleep(self.other)
+        done = threading.Event()
+        found: list[str] = []
+
+        def note() -> None:
+            found.append(threading.current_thread().name)
+            done.set()
+
+        send(self._refs[1], note)
+        assert done.wait(WAIT_S_MAX)
+        return found[0]
+
+
+def test_a_lent_dispatcher_is_run_by_who_would_wake_it(threads: Threads) -> None:
+    lent = Lent(threads)
+    assert [lent.tell() for _ in range(3)] == ["peloton-one"] * 3
+    assert lent.tell_from_outside() == "peloton-other", "only another dispatcher does its work"
+    assert lent.tell() == "peloton-one"
+
+
+def test_one_that_was_slow_runs_by_itself_for_a_while(threads: Threads) -> None:
+    lent = Lent(threads)
+    assert lent.tell(lambda: threading.Event().wait(3 * LENT_S_MAX)) == "peloton-one"
+    assert [lent.tell() for _ in range(OWN_PASSES)] == ["peloton-other"] * OWN_PASSES
+    assert lent.tell() == "peloton-one"
+
+
+def test_a_lent_shell_is_never_in_two_threads(threads: Threads) -> None:
+    threads.lend("lent")
+    target = Calling("target", threads.driver("lent"))
+    inside, both = threading.Lock(), []
+    done = threading.Semaphore(0)
+    count = 400
+
+    def work() -> None:
+        if not inside.acquire(blocking=False):
+            both.append(threading.current_thread().name)
+            done.release()
+            return
+        threading.Event().wait(0.0002)
+        inside.release()
+        done.release()
+
+    ref = begin_shell(target)
+    senders = [begin_shell(Calling(f"s{n}", threads.driver(f"s{n}"))) for n in range(3)]
+    for at in range(count):
+        send(senders[at % 3], lambda: send(ref, work))
+        send(ref, work)
+    for _ in range(2 * count):
+        assert done.acquire(timeout=WAIT_S_MAX)
+    assert both == []
