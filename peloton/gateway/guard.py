@@ -26,7 +26,7 @@ class CallEnded(Exception):
         self.code, self.details, self.trailing = code, cut(details), trailing
 
 
-class End(Protocol):
+class EndCall(Protocol):
     """Ends a call."""
 
     def __call__(self, code: int, details: str, *, trailing: Any) -> object:
@@ -36,7 +36,7 @@ class End(Protocol):
 class Guard:
     """Around work for one call: whatever is raised inside ends the call."""
 
-    def __init__(self, end: End, name: str) -> None:
+    def __init__(self, end: EndCall, name: str) -> None:
         self._end = end
         self._name = name
 
