@@ -5,8 +5,8 @@
     script/bench api --against FOLDER                      another checkout beside it, by turns
 
 The server is a minicluster with simulated runs, a process of its own; this process is the client,
-and the echo a third one that is served as the gateway is, with messages of the same sizes. CPU is
-of the server's process for each call: on a machine whose cores client and server share it says more
+and the echo a third one that is served by `grpc.aio`, with messages of the same sizes. CPU is of
+the server's process for each call: on a machine whose cores client and server share it says more
 than calls a second. A create's CPU is stated until its answer, and until its task has ended. A run
 counts only if each job ended once. It must not gate a test, and what it prints can be compared
 within one run only.

@@ -1,10 +1,11 @@
 """What many open server streams cost a gRPC server: threads, memory, CPU, and unary calls beside.
 
-Three servers, each in a process of its own, keep 1,000 streams open and send every one of them an
+Four servers, each in a process of its own, keep 1,000 streams open and send every one of them an
 event now and then: a thread for each stream (`threads`), one dispatcher that writes to the streams
-of a sync server through its experimental hook (`dispatcher`), and `grpc.aio` with unary handlers in
-a pool of threads (`aio`), which is what the gateway does (`gateway/serving.py`). It must not use
-the gateway itself: only the way of serving is compared.
+of a sync server through its experimental hook (`dispatcher`), `grpc.aio` with unary handlers in a
+pool of threads (`aio`), and one thread that takes the events of gRPC's core, with such a pool and
+an event loop for streams (`core`), which is what the gateway does (`gateway/serving.py`). It must
+not use services of the gateway: only the way of serving is compared.
 
     script/bench streams [--streams 1000] [--rounds 20] [--calls 2000]
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import multiprocessing
 import os
 import sys
@@ -28,6 +30,7 @@ import grpc
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts.measure import cpu_s  # noqa: E402
+from peloton.gateway.completions import CoreCall, CoreServer  # noqa: E402
 
 EVENT = b"x" * 200
 POOL = 64
@@ -161,8 +164,46 @@ def aio(streams: int) -> Callable[[], int]:
     return start
 
 
+def core(streams: int) -> Callable[[], int]:
+    """The events of gRPC's core on one thread, streams on a loop, unary calls in a pool."""
+    pool, loop = ThreadPoolExecutor(POOL), asyncio.new_event_loop()
+    bell, rounds = asyncio.Condition(), [0]
+
+    async def stream(call: CoreCall) -> None:
+        for seen in itertools.count():
+            async with bell:
+                while rounds[0] == seen:
+                    await bell.wait()
+            sent = loop.create_future()
+            call.write(EVENT, lambda well, sent=sent: loop.call_soon_threadsafe(sent.set_result, 0))
+            await sent
+
+    async def publish(call: CoreCall) -> None:
+        async with bell:
+            rounds[0] += 1
+            bell.notify_all()
+        call.end(message=b"")
+
+    def begin(call: CoreCall) -> None:
+        if call.method == UNARY:
+            call.read(lambda data: pool.submit(call.end, message=data))
+        else:
+            work = stream if call.method == STREAM else publish
+            asyncio.run_coroutine_threadsafe(work(call), loop)
+
+    def start() -> int:
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+        server = CoreServer((), begin, calls_max=4 * streams)
+        port = server.listen("127.0.0.1:0")
+        server.start()
+        _KEEP.append(server)
+        return port
+
+    return start
+
+
 _KEEP: list[Any] = []
-WAYS = {"threads": thread_each, "dispatcher": dispatcher, "aio": aio}
+WAYS = {"threads": thread_each, "dispatcher": dispatcher, "aio": aio, "core": core}
 
 
 def child(way: str, streams: int, pipe: Any) -> None:

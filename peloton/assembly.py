@@ -229,6 +229,9 @@ class Daemon:
             )
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
+        if fleet is None:
+            # The journal is a file. A server's answers are waited for on a thread of their own.
+            drivers.lend("journal")
         limits = DaemonLimits(checkpoint_bytes_min=settings.limits.checkpoint_bytes_min)
         store = DISK if fleet is None else CASSANDRA
         try:

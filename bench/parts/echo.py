@@ -1,7 +1,8 @@
 """A gRPC server that only echoes, a process of its own: the calibration of `bench/api.py`.
 
-Served as the gateway serves (`grpc.aio`, one loop), without protobuf and without threads. The first
-four bytes of a request are the size of its answer. It ends when its input ends.
+Served by `grpc.aio`, one loop, without protobuf and without threads: what most servers of gRPC in
+Python would take at the least. The first four bytes of a request are the size of its answer. It
+ends when its input ends.
 """
 
 from __future__ import annotations

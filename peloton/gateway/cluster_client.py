@@ -25,6 +25,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolView
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway import details
+from peloton.gateway.calls import Later
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.listing import gather
 from peloton.gateway.principals import principal_of
@@ -95,10 +96,10 @@ class ClusterClient:
             )
         except TimesUp:
             future.cancel()
-            text = f"no answer in time from {of}"
-            if changes:
-                text += "; a change may have happened nevertheless: check, then repeat"
-            end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
+            _end_late(context, of=of, changes=changes, retry_s=retry_s)
+        return self._answered(answer, context, retry_s=retry_s)
+
+    def _answered(self, answer: Any, context: Context, *, retry_s: float | None) -> Any:
         if isinstance(answer, ShardDamaged):
             # Not UNAVAILABLE, which clients repeat: nothing changes until an operator has acted.
             end(context, Code.DATA_LOSS, text=answer.text)
@@ -125,6 +126,26 @@ class ClusterClient:
         # A command without a request key might be done twice.
         safe = request is not None or not changes
         return self.wait(future, context, of=to, safe=safe, changes=changes)
+
+    def command_later(
+        self,
+        to: Key,
+        command: Message,
+        *,
+        context: Context,
+        request: tuple[str, bytes] | None,
+        encode: Callable[[Any], bytes],
+    ) -> Later:
+        """As `ask` of a command, without waiting; `encode` makes of its answer that of the call."""
+        who = principal_of(context).text
+        future = self.cluster.ask(to, command, request=request, who=who)
+        retry_s = RETRY_S if request is not None else None
+        return Later(
+            future,
+            lambda answer: encode(self._answered(answer, context, retry_s=retry_s)),
+            lambda: _end_late(context, of=to, changes=True, retry_s=retry_s),
+            CALL_ASK_S_MAX,
+        )
 
     def each(self, asks: Iterable[tuple[Key, Query]], context: Context) -> Iterator[Any]:
         """The answers to many queries, in order; a few queries are sent ahead."""
@@ -206,6 +227,13 @@ class ClusterClient:
             first = number * SLICE_SIZE
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 yield views.get(instance) or unopened(job, instance)
+
+
+def _end_late(context: Context, *, of: str, changes: bool, retry_s: float | None) -> NoReturn:
+    text = f"no answer in time from {of}"
+    if changes:
+        text += "; a change may have happened nevertheless: check, then repeat"
+    end(context, Code.UNAVAILABLE, text=text, retry_s=retry_s)
 
 
 def all_pages(

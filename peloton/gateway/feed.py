@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from peloton.gateway.cluster_port import ClusterPort
-from peloton.gateway.serving import CallCode, CallEnded
+from peloton.gateway.guard import CallCode, CallEnded
 from peloton.runtime.core.changes import ALL
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable

@@ -8,12 +8,14 @@ pool, config. It must not leave half a job behind for a request that is invalid.
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.pool_limits import check_limits
 from peloton.gateway.requests import RequestId, request_of
@@ -43,6 +45,34 @@ class Creation:
 
     def answer(self) -> job.CreateResponse:
         """Create the job; the answer to the client."""
+        refused = self._named()
+        if refused is not None:
+            return refused
+        parsed = self._parsed(self._cluster_client.pool(self._pool_query(), self._context))
+        return parsed if isinstance(parsed, job.CreateResponse) else self._create(*parsed)
+
+    def at_once(self) -> bytes | Later | None:
+        """As `answer`, without waiting; None where more than one answer has to be waited for."""
+        pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
+        if not isinstance(pools, tuple):
+            return None
+        refused = self._named()
+        parsed = refused if refused is not None else self._parsed(pools)
+        if isinstance(parsed, job.CreateResponse):
+            return bytes(parsed.SerializeToString())
+        wanted, pool = parsed
+        if wanted.size_bytes() > WHOLE_BYTES_MAX:
+            return None
+        return self._cluster_client.command_later(
+            job_key(self._id),
+            self._command(wanted, pool),
+            context=self._context,
+            request=self._request,
+            encode=lambda answer: bytes(self._created(answer).SerializeToString()),
+        )
+
+    def _named(self) -> job.CreateResponse | None:
+        """Give the job its id, or refuse the request."""
         sent = self._sent
         if sent.secrets:
             end(self._context, Code.INVALID_ARGUMENT, text="secrets not supported by cluster")
@@ -52,15 +82,21 @@ class Creation:
             bad_id = job.InvalidJobId(id=sent.id, message=text)
             return job.CreateResponse(error=Error(invalidJobId=bad_id))
         self._id = found
-        pools = self._pools()
+        return None
+
+    def _parsed(
+        self, found: tuple[PoolView, ...]
+    ) -> tuple[ParsedJob, PoolView] | job.CreateResponse:
+        """The job and its pool, or why there cannot be such a job in these pools."""
+        pools = self._pools(found)
         if isinstance(pools, str):
             return self._invalid(pools)
         try:
-            wanted = to_spec(sent.config)
+            wanted = to_spec(self._sent.config)
             check_limits(wanted, pools)
         except (BadConfig, BadAmount) as error:
             return self._invalid(str(error))
-        return self._create(wanted, pools[0])
+        return wanted, pools[0]
 
     def _choose_id(self) -> str | None:
         if self._sent.id.value:
@@ -69,17 +105,17 @@ class Creation:
             return derived(self._request[0], "job")
         return str(uuid.uuid4())
 
-    def _pools(self) -> tuple[PoolView, ...] | str:
+    def _pool_query(self) -> GetPool:
+        # Queried even if no pool is named: a cluster without a root is still starting.
+        named = self._sent.config.respoolID.value
+        return GetPool(pool_key(named) if named else ROOT, config_only=True)
+
+    def _pools(self, found: tuple[PoolView, ...]) -> tuple[PoolView, ...] | str:
         """The pool and those above it, or what is wrong with it."""
         named = self._sent.config.respoolID.value
-        key = pool_key(named)
-        # Queried even if no pool is named: a cluster without a root is still starting.
-        found = self._cluster_client.pool(
-            GetPool(key if named else ROOT, config_only=True), self._context
-        )
         if not named:
             return "resource pool ID is null"
-        if key == ROOT:
+        if pool_key(named) == ROOT:
             return "cannot submit jobs to the `root` resource pool"
         if not found:
             return "resource pool not found"
@@ -88,17 +124,24 @@ class Creation:
         return found
 
     def _create(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
-        key = job_key(self._id)
-        overrides, pieces = tuple(wanted.pieces.items()), 0
+        key, pieces = job_key(self._id), 0
         if wanted.size_bytes() > WHOLE_BYTES_MAX:
             refused = self._send_pieces(key, wanted)
             if refused is not None:
                 return refused
-            overrides, pieces = (), len(wanted.pieces)
-        command = CreateJob(wanted.spec, overrides, pieces, pool.path, drawn=self._drawn)
+            pieces = len(wanted.pieces)
+        command = self._command(wanted, pool, pieces=pieces)
         answer = self._cluster_client.ask(
             key, command, context=self._context, request=self._request
         )
+        return self._created(answer)
+
+    def _command(self, wanted: ParsedJob, pool: PoolView, *, pieces: int = 0) -> CreateJob:
+        """The last command; `pieces` were sent before it."""
+        overrides = () if pieces else tuple(wanted.pieces.items())
+        return CreateJob(wanted.spec, overrides, pieces, pool.path, drawn=self._drawn)
+
+    def _created(self, answer: Any) -> job.CreateResponse:
         if isinstance(answer, JobCreated):
             return job.CreateResponse(jobId=self._job_id())
         assert isinstance(answer, Refused), answer

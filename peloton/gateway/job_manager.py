@@ -15,6 +15,7 @@ from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_query import (
@@ -38,7 +39,7 @@ LAST_ANSWERS_MAX, LAST_BYTES_MAX = 1024, 16 * 1024
 class JobManager:
     """The calls; one method for each, named as on the wire."""
 
-    at_once = {"Get": "get_at_once", "Query": "query_at_once"}
+    at_once = {"Create": "create_at_once", "Get": "get_at_once", "Query": "query_at_once"}
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
@@ -47,6 +48,10 @@ class JobManager:
     def Create(self, sent: job.CreateRequest, context: Context) -> Any:
         """A new job; see `job_create`."""
         return Creation(self._cluster_client, sent, context=context).answer()
+
+    def create_at_once(self, sent: job.CreateRequest, context: Context) -> bytes | Later | None:
+        """As `Create`, where only the job has to be waited for; else None."""
+        return Creation(self._cluster_client, sent, context=context).at_once()
 
     def Get(self, sent: job.GetRequest, context: Context) -> Any:
         """A job with its config, the instances' own included, and its runtime."""
@@ -66,8 +71,8 @@ class JobManager:
                     own.ParseFromString(instance.config.raw)
         return job.GetResponse(jobInfo=info)
 
-    def get_at_once(self, sent: job.GetRequest) -> bytes | None:
-        """As `Get`, encoded, where nothing has to be waited for; else None. Only on the loop."""
+    def get_at_once(self, sent: job.GetRequest, context: Context) -> bytes | None:
+        """As `Get`, encoded, where nothing has to be waited for; else None."""
         key = known_job(sent.id.value)
         view = self._cluster_client.cluster.read(key, GetJob()) if key is not None else None
         if not isinstance(view, JobView) or view.spec.own_configs:
@@ -105,7 +110,7 @@ class JobManager:
             spec=sent.spec,
         )
 
-    def query_at_once(self, sent: job.QueryRequest) -> bytes | None:
+    def query_at_once(self, sent: job.QueryRequest, context: Context) -> bytes | None:
         """As `Query`, encoded, for a listing of few summaries that are all here; else None."""
         if not sent.summaryOnly or not sent.HasField("spec") or sent.spec.keywords:
             return None

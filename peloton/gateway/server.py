@@ -7,13 +7,13 @@ client. It must not translate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -28,7 +28,7 @@ from peloton.gateway.resource_manager import ResourceManager
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.serving import Server
 from peloton.gateway.task_manager import TaskManager
-from peloton.gateway.unimplemented import SHORT, UnimplementedHandler, services
+from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.ops.v1 import ops_pb2
 
 
@@ -76,11 +76,23 @@ def build_server(
     names |= {health.full_name, reflection.SERVICE_NAME}
     checked = Health(cluster, frozenset(names))
     server.add(health, checked, names=[health.full_name])
-    reflection.enable_server_reflection(sorted(names), server.server)
-    server.server.add_generic_rpc_handlers((UnimplementedHandler(),))
+    server.add_each(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo", _reflection(names))
+    server.refuse(refusals())
     return server, server.listen(addresses)
 
 
 def _names(service: ServiceDescriptor) -> list[str]:
     short = SHORT.get(service.full_name)
     return [service.full_name] if short is None else [service.full_name, short]
+
+
+def _reflection(names: Iterable[str]) -> Callable[[bytes], bytes]:
+    """What answers one question of a client that asks which calls there are."""
+    servicer = reflection.ReflectionServicer(sorted(names))
+
+    def answer(data: bytes) -> bytes:
+        sent = reflection_pb2.ServerReflectionRequest.FromString(data)
+        (found,) = servicer.ServerReflectionInfo(iter((sent,)), None)
+        return bytes(found.SerializeToString())
+
+    return answer

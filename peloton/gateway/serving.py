@@ -1,37 +1,35 @@
 """The gRPC server as a mechanism: calls on a pool of threads, long-lived calls on an event loop.
 
-Turns servicers' methods into handlers. A plain method blocks, so it runs on a thread of the pool,
-with what is parsed and written of its messages. A coroutine waits on the loop and holds no thread
-meanwhile, however long: waits and server streams are made of those. A servicer may name methods in
-`at_once` that encode an answer on the loop, without waiting, or return None: then the plain method
-is called. It must not know a service.
+Turns servicers' methods into handlers of calls (`completions.py`). A plain method blocks, so it
+runs on a thread of the pool, with what is parsed and written of its messages. A coroutine waits on
+the loop and holds no thread meanwhile, however long: waits and server streams are made of those. It
+must not know a service.
 
-Why `grpc.aio`, of which all gateways of a process share one loop (`script/bench streams`, 1,000
-open streams, two busy cores): 9 threads and 40 to 60 us of CPU an event. A sync server needs 1,009
-threads and 140 to 270 us. A dispatcher over a sync server needs 73 threads and 50 to 90 us, but
-through an experimental hook of gRPC whose writes block: one slow reader would stop all streams, and
-a unary call cannot wait without its thread. The price is 0.1 to 0.25 ms of CPU for each plain call,
-for the way to the pool and back.
+Hand-overs between threads are what a call costs most, next to gRPC itself. So a servicer may name
+methods in `at_once`, which take small requests on the thread of the events and must not wait: they
+return the encoded answer, or a `Later` for an answer that is under way, or None: then the plain
+method is called, with its way to the pool.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
 import grpc
 import structlog
-from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from peloton.gateway.details import cut
-from peloton.gateway.guard import guarded_method
+from peloton.gateway.calls import CallContext, Later
+from peloton.gateway.completions import CoreCall, CoreServer
+from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.principals import principal_of
 from peloton.runtime.core.principal import Principal
 
@@ -40,73 +38,26 @@ CALLS_MAX = 1024
 """Concurrent calls that need a thread; further calls get RESOURCE_EXHAUSTED."""
 LONG_CALLS_MAX = 8192
 """Concurrent calls that wait or stream."""
+AT_ONCE_BYTES_MAX = 16 * 1024
+"""A larger request is not parsed on the thread that all calls share."""
+LOOK_S = 1.0
+"""How often calls that wait for a `Later` are looked through for those that are late."""
 WRITE_S_MAX = 10.0
 """A client that reads no message for so long is disconnected."""
-START_S_MAX = 30.0
+STOPPING = "this daemon is stopping: retry, or call another one"
 
-CallCode = grpc.StatusCode
 log = structlog.get_logger("gateway")
 
-
-class CallEnded(Exception):
-    """A call ends with a status."""
-
-    def __init__(self, code: Any, details: str, *, trailing: Any = ()) -> None:
-        super().__init__(details)
-        self.code, self.details, self.trailing = code, cut(details), trailing
-
-
-class CallContext:
-    """The context of a call for methods on the pool: the used part of gRPC's interface."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._code: Any = None
-        self._details = ""
-        self._trailing: Any = ()
-
-    def abort(self, code: Any, details: str) -> NoReturn:
-        """End the call; raises."""
-        self._code, self._details = code, details
-        raise CallEnded(code, details, trailing=self._trailing)
-
-    def abort_with_status(self, status: Any) -> NoReturn:
-        """End the call with a rich status; raises."""
-        self._trailing = status.trailing_metadata
-        self.abort(status.code, status.details)
-
-    def code(self) -> Any:
-        """The status the call was ended with; None as long as it was not."""
-        return self._code
-
-    def details(self) -> str:
-        """The text of that status."""
-        return self._details
-
-    def invocation_metadata(self) -> Any:
-        """What the client sent with the call."""
-        return self._context.invocation_metadata()
-
-    def time_remaining(self) -> float | None:
-        """Seconds until the client's deadline; None where it has none."""
-        left_s: float | None = self._context.time_remaining()
-        return left_s
-
-    def peer(self) -> str:
-        """The client's address."""
-        return str(self._context.peer())
-
-    def peer_identities(self) -> Any:
-        """Names of the client's certificate, if it was checked."""
-        return self._context.peer_identities()
+Begin: TypeAlias = Callable[[CoreCall], None]
 
 
 class LongCall(CallContext):
     """What a coroutine sees of its call."""
 
-    def __init__(self, context: Any, server: Server, *, name: str) -> None:
-        super().__init__(context)
+    def __init__(self, call: CoreCall, server: Server, *, name: str) -> None:
+        super().__init__(call)
         self.name = name
+        self._core = call
         self._server = server
 
     @property
@@ -116,21 +67,27 @@ class LongCall(CallContext):
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call something that blocks on a thread of the pool; its last argument is a context."""
-        return await self._server.run(work, *args, CallContext(self._context))
+        return await self._server.run(work, *args, CallContext(self._core))
 
     async def share(self, work: Callable[..., Any], *args: Any) -> Any:
         """As `run`, for more calls than this one, which may end first."""
-        return await self._server.run(work, *args, CallContext(_NOBODY))
+        return await self._server.run(work, *args, CallContext())
 
     async def write(self, message: Any) -> None:
         """Send a message of a stream; a client that does not read is cut off."""
+        loop = asyncio.get_running_loop()
+        sent: asyncio.Future[bool] = loop.create_future()
+
+        def note(well: bool) -> None:
+            if not sent.done():  # whoever waits for it may have been cancelled
+                sent.set_result(well)
+
         data = message.SerializeToString()
-        writing = asyncio.ensure_future(self._context.write(data))
-        # Whoever waits for it may be cancelled, and then nobody reads its result.
-        writing.add_done_callback(_unobserved)
-        done, _ = await asyncio.wait((writing,), timeout=WRITE_S_MAX)
+        self._core.write(data, lambda well: loop.call_soon_threadsafe(note, well))
+        done, _ = await asyncio.wait((sent,), timeout=WRITE_S_MAX)
         if done:
-            writing.result()
+            if not sent.result():
+                raise asyncio.CancelledError  # the client is gone, which we are told as well
             return
         who, peer = self.principal.text, self.peer()
         log.warning("a slow reader was cut off", call=self.name, who=who, peer=peer)
@@ -141,30 +98,8 @@ class LongCall(CallContext):
         self.abort(CallCode.RESOURCE_EXHAUSTED, text)
 
 
-class _Nobody:
-    """The context of work that is not for one call."""
-
-    def invocation_metadata(self) -> Any:
-        return ()
-
-    def time_remaining(self) -> None:
-        return None
-
-    def peer(self) -> str:
-        return ""
-
-    def peer_identities(self) -> Any:
-        return None
-
-
-_NOBODY = _Nobody()
-
-
 class _Loop:
-    """The one event loop of a process, on a thread of its own.
-
-    Two loops in a process would compete for the events of gRPC's one queue.
-    """
+    """The one event loop of a process, on a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -192,37 +127,41 @@ class Server:
 
     def __init__(self, options: Sequence[tuple[str, Any]]) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
-        self._calls = 0
-        self._long: dict[asyncio.Task[Any], None] = {}
+        self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
+        self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
+        self._looks = False  # whether a look through those is due
+        self._lock = threading.Lock()
+        self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
-        self.server: Any = LOOP.call(self._make(list(options))).result(START_S_MAX)
+        self._begins: dict[str, Begin] = {}
+        self._refusals: Mapping[str, str] = {}
+        most = LONG_CALLS_MAX + 2 * CALLS_MAX
+        self._core = CoreServer(options, self._begin, calls_max=most)
 
     def add(self, service: ServiceDescriptor, servicer: Any, *, names: Sequence[str]) -> None:
         """Serve the methods that the servicer has, under these names of the service."""
-        at_once = getattr(servicer, "at_once", {})
-        methods = {
-            method.name: self._handler(
-                getattr(servicer, method.name),
-                method,
-                at_once=getattr(servicer, at_once[method.name]) if method.name in at_once else None,
-            )
-            for method in service.methods
-            if hasattr(servicer, method.name)
-        }
-        for name in names:
-            self.server.add_registered_method_handlers(name, methods)
+        for method in service.methods:
+            if hasattr(servicer, method.name):
+                begin = self._handler(servicer, method)
+                self._begins.update({f"/{name}/{method.name}": begin for name in names})
 
-    def listen(self, addresses: Sequence[str]) -> list[int]:
+    def add_each(self, path: str, answer: Callable[[bytes], bytes]) -> None:
+        """Serve a call that answers each message of a stream with one, without waiting."""
+        self._begins[path] = lambda call: _answer_next(call, answer, name=path)
+
+    def refuse(self, texts: Mapping[str, str]) -> None:
+        """Refuse calls of these paths that nothing serves, each with its text."""
+        self._refusals = texts
+
+    def listen(
+        self, addresses: Sequence[str], credentials: grpc.ServerCredentials | None = None
+    ) -> list[int]:
         """The ports it got. Raises RuntimeError when an address cannot be had."""
-
-        async def listen() -> list[int]:
-            return [self.server.add_insecure_port(address) for address in addresses]
-
-        return list(LOOP.call(listen()).result(START_S_MAX))
+        return [self._core.listen(address, credentials) for address in addresses]
 
     def start(self) -> None:
         """Begin to serve."""
-        LOOP.call(self.server.start()).result(START_S_MAX)
+        self._core.start()
 
     def stop(self, grace_s: float | None = None) -> Stopping:
         """Stop: refuse new calls, end long ones with UNAVAILABLE, give others `grace_s`."""
@@ -234,95 +173,147 @@ class Server:
 
     # ---- inside ----
 
-    async def _make(self, options: list[tuple[str, Any]]) -> Any:
-        return grpc.aio.server(
-            options=options, maximum_concurrent_rpcs=LONG_CALLS_MAX + 2 * CALLS_MAX
-        )
-
     async def _stop(self, grace_s: float | None) -> None:
         self._stopping = True
+        self._core.stop()
         for task in [*self._long]:
             task.cancel()
-        await self.server.stop(grace_s)
+        stopped = asyncio.wrap_future(self._core.stopped)
+        await asyncio.wait((stopped,), timeout=grace_s or 0.0)
+        self._core.cancel_all()
+        await stopped
         self._pool.shutdown(wait=False)
 
-    def _handler(
-        self, method: Any, described: Any, *, at_once: Callable[[Any], Any] | None = None
-    ) -> grpc.RpcMethodHandler:
+    def _begin(self, call: CoreCall) -> None:
+        begin = self._begins.get(call.method)
+        if begin is not None:
+            begin(call)
+            return
+        text = self._refusals.get(call.method, "Method not found!")
+        call.end(CallCode.UNIMPLEMENTED.value[0], text)
+
+    def _handler(self, servicer: Any, described: MethodDescriptor) -> Begin:
+        method, name = getattr(servicer, described.name), described.full_name
         sent = GetMessageClass(described.input_type)
         if inspect.iscoroutinefunction(method):
-            answer = self._long_call(method, sent, name=described.full_name)
-        else:
-            plain = guarded_method(method, described.full_name)
-            work = functools.partial(_work, method=plain, sent=sent)
-            first = None
-            if at_once is not None:
-                first = functools.partial(_at_once, method=at_once, sent=sent)
-            answer = self._short_call(work, name=described.full_name, first=first)
-        if described.server_streaming and inspect.iscoroutinefunction(method):
-            return grpc.unary_stream_rpc_method_handler(answer)
-        return grpc.unary_unary_rpc_method_handler(answer)
+            return self._long_call(method, sent, name=name)
+        at_once = getattr(servicer, "at_once", {}).get(described.name)
+        quick = getattr(servicer, at_once) if at_once is not None else None
+
+        def first(data: bytes, call: CoreCall) -> bytes | Later | None:
+            if quick is None or len(data) > AT_ONCE_BYTES_MAX:
+                return None
+            found: bytes | Later | None = quick(_parsed(sent, data), CallContext(call))
+            return found
+
+        def work(data: bytes, call: CallContext) -> bytes:
+            return bytes(method(_parsed(sent, data), call).SerializeToString())
+
+        return self._short_call(work, first, name=name)
+
+    # ---- calls that end soon ----
 
     def _short_call(
         self,
-        work: Callable[[bytes, Any], bytes],
+        work: Callable[[bytes, CallContext], bytes],
+        first: Callable[[bytes, CoreCall], bytes | Later | None],
         *,
         name: str,
-        first: Callable[[bytes], bytes | None] | None = None,
-    ) -> Any:
-        async def found(data: bytes, call: CallContext) -> Any:
-            quick = first(data) if first is not None else None
-            return quick if quick is not None else await self.run(work, data, call)
-
-        async def answer(data: bytes, context: Any) -> bytes:
-            call = CallContext(context)
-            self._calls += 1
-            try:
-                if self._calls > CALLS_MAX:
+    ) -> Begin:
+        def take(call: CoreCall, data: bytes) -> None:
+            quick = first(data, call)
+            if isinstance(quick, bytes):
+                call.end(message=quick)
+                return
+            with self._lock:
+                if self._busy >= CALLS_MAX:
                     text = f"{CALLS_MAX} calls are under way already"
                     raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
-                return bytes(await _guarded(found(data, call), name))
-            except CallEnded as error:
-                ended = error
-            finally:
-                self._calls -= 1
-            await context.abort(ended.code, ended.details, ended.trailing)
-            raise AssertionError("abort returned")
+                self._busy += 1
+            if quick is not None:
+                self._answer_later(call, quick, name=name)
+            else:
+                self._pool.submit(answer, call, data)
 
-        return answer
+        def answer(call: CoreCall, data: bytes) -> None:
+            with Guard(call.end, name):
+                if not call.cancelled:
+                    call.end(message=work(data, CallContext(call)))
+            with self._lock:
+                self._busy -= 1
+
+        return lambda call: _take_one(call, take, name=name)
+
+    def _answer_later(self, call: CoreCall, later: Later, *, name: str) -> None:
+        with self._lock:
+            self._later[call] = (time.monotonic() + later.wait_s, later, name)
+            first, self._looks = not self._looks, True
+        if first:
+            LOOP.get().call_soon_threadsafe(self._end_late)
+
+        def answer(future: Future[Any]) -> None:
+            with self._lock:
+                if self._later.pop(call, None) is None:
+                    return  # it was late
+                self._busy -= 1
+            with Guard(call.end, name):
+                call.end(message=later.encode(future.result()))
+
+        later.future.add_done_callback(answer)
+
+    def _end_late(self) -> None:
+        """End the calls whose answers are late; on the loop, as long as any call waits."""
+        now_s = time.monotonic()
+        with self._lock:
+            late = [(call, *found) for call, found in self._later.items() if found[0] <= now_s]
+            for call, *_ in late:
+                del self._later[call]
+            self._busy -= len(late)
+            self._looks = bool(self._later)
+            if self._looks:
+                asyncio.get_running_loop().call_later(LOOK_S, self._end_late)
+        for call, _, later, name in late:
+            later.future.cancel()
+            with Guard(call.end, name):
+                later.late()
+
+    # ---- calls that wait on the loop ----
 
     def _long_call(
-        self, method: Callable[[Any, LongCall], Awaitable[Any]], sent: Any, *, name: str
-    ) -> Any:
-        async def answer(data: bytes, context: Any) -> bytes | None:
-            call = LongCall(context, self, name=name)
-            try:
-                if len(self._long) >= LONG_CALLS_MAX:
-                    text = f"{LONG_CALLS_MAX} calls wait or stream already"
-                    raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
-                work = self._cancellable(method(_parsed(sent, data), call))
-                found = await _guarded(work, name)
-                return None if found is None else bytes(found.SerializeToString())
-            except CallEnded as error:
-                ended = error
-            await context.abort(ended.code, ended.details, ended.trailing)
-            raise AssertionError("abort returned")
+        self, method: Callable[[Any, LongCall], Coroutine[Any, Any, Any]], sent: Any, *, name: str
+    ) -> Begin:
+        async def answer(call: CoreCall, data: bytes) -> None:
+            with Guard(call.end, name):
+                found = await method(_parsed(sent, data), LongCall(call, self, name=name))
+                call.end(message=None if found is None else found.SerializeToString())
 
-        return answer
+        def begin(call: CoreCall, data: bytes) -> None:
+            if len(self._long) >= LONG_CALLS_MAX:
+                text = f"{LONG_CALLS_MAX} calls wait or stream already"
+                call.end(CallCode.RESOURCE_EXHAUSTED.value[0], text)
+            else:
+                self._begin_long(call, answer(call, data))
 
-    async def _cancellable(self, work: Awaitable[Any]) -> Any:
-        """Await it. When the server stops, end the call with UNAVAILABLE."""
-        task = asyncio.ensure_future(work)
+        def take(call: CoreCall, data: bytes) -> None:
+            LOOP.get().call_soon_threadsafe(begin, call, data)
+
+        return lambda call: _take_one(call, take, name=name)
+
+    def _begin_long(self, call: CoreCall, work: Coroutine[Any, Any, None]) -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
         self._long[task] = None
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not (self._stopping and task.cancelled()):
-                task.cancel()
-                raise
-        finally:
+
+        def ended(task: asyncio.Task[None]) -> None:
             del self._long[task]
-        raise CallEnded(CallCode.UNAVAILABLE, "this daemon is stopping: retry, or call another one")
+            if task.cancelled():  # by the client, which needs no answer, or by the stop
+                call.end(CallCode.UNAVAILABLE.value[0], STOPPING)
+
+        task.add_done_callback(ended)
+        call.on_cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        # The client may have left before it was set.
+        if call.cancelled or self._stopping:
+            task.cancel()
 
 
 class Stopping:
@@ -340,13 +331,33 @@ class Stopping:
         return True
 
 
-def _work(data: bytes, call: CallContext, *, method: Callable[[Any, Any], Any], sent: Any) -> bytes:
-    return bytes(method(_parsed(sent, data), call).SerializeToString())
+def _take_one(call: CoreCall, take: Callable[[CoreCall, bytes], None], *, name: str) -> None:
+    """Receive the one message of a call. What `take` raises ends the call."""
+
+    def received(data: bytes | None) -> None:
+        with Guard(call.end, name):
+            if data is None:
+                raise CallEnded(CallCode.UNIMPLEMENTED, f"{name} takes one message")
+            take(call, data)
+
+    call.read(received)
 
 
-def _at_once(data: bytes, *, method: Callable[[Any], Any], sent: Any) -> bytes | None:
-    found: bytes | None = method(_parsed(sent, data))
-    return found
+def _answer_next(call: CoreCall, answer: Callable[[bytes], bytes], *, name: str) -> None:
+    """Answer the next message of a call, and so on; the end of its messages ends it."""
+
+    def received(data: bytes | None) -> None:
+        with Guard(call.end, name):
+            if data is None:
+                call.end()
+            else:
+                call.write(answer(data), written)
+
+    def written(well: bool) -> None:
+        if well:
+            call.read(received)
+
+    call.read(received)
 
 
 def _parsed(sent: Any, data: bytes) -> Any:
@@ -356,20 +367,3 @@ def _parsed(sent: Any, data: bytes) -> Any:
         raise CallEnded(
             CallCode.INTERNAL, f"the bytes are no valid {sent.DESCRIPTOR.full_name}"
         ) from None
-
-
-async def _guarded(work: Awaitable[Any], name: str) -> Any:
-    """What `guard.py` does for plain methods: a bug becomes a status without internals."""
-    try:
-        return await work
-    except CallEnded:
-        raise
-    except Exception:
-        log.exception("a call failed", method=name)
-        raise CallEnded(CallCode.INTERNAL, f"{name} failed; see the daemon's log") from None
-
-
-def _unobserved(done: asyncio.Future[Any]) -> None:
-    """The result of a write of an ended call does not matter."""
-    if not done.cancelled():
-        done.exception()

@@ -1,14 +1,10 @@
 """Calls of the contract that are not implemented yet, each refused by its name.
 
-Turns the services of the generated modules into one handler that comes after all others. It must
-not list calls itself: calls that are served do not reach it, and unknown ones fall through.
+Turns the services of the generated modules into texts, one for each call. It must not know which
+calls are served, or list any itself.
 """
 
 from __future__ import annotations
-
-from typing import Any
-
-import grpc
 
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
@@ -62,24 +58,10 @@ def services() -> dict[str, list[str]]:
     return found
 
 
-class UnimplementedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers UNIMPLEMENTED for calls of the contract that no servicer implements."""
-
-    def __init__(self) -> None:
-        self._known = {
-            f"/{service}/{method}" for service, methods in services().items() for method in methods
-        }
-
-    def service(self, handler_call_details: Any) -> Any:
-        """The handler of a call, or None for one that is not in the contract."""
-        path = handler_call_details.method
-        if path not in self._known:
-            return None
-        service, _, method = path[1:].partition("/")
-        text = f"{service.rpartition('.')[2]}.{method} is not supported yet"
-
-        async def refuse(sent: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
-            raise AssertionError("abort returned")
-
-        return grpc.unary_unary_rpc_method_handler(refuse)
+def refusals() -> dict[str, str]:
+    """What is answered to each call of the contract that nothing serves, by its path."""
+    return {
+        f"/{service}/{method}": f"{service.rpartition('.')[2]}.{method} is not supported yet"
+        for service, methods in services().items()
+        for method in methods
+    }

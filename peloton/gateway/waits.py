@@ -14,7 +14,7 @@ from peloton.actors.job.facts import JobTallied
 from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
 from peloton.gateway.feed import ClusterFeed, OutOfReach
-from peloton.gateway.serving import CallEnded
+from peloton.gateway.guard import CallEnded
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
 from peloton.runtime.core.inspection import FollowChanges

@@ -19,7 +19,8 @@ from peloton.actors.job.slice.messages import slice_key, slices_of
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.feed import BadToken, ClusterFeed, FeedMark, OutOfReach, marks_of, token_of
-from peloton.gateway.serving import CallEnded, LongCall
+from peloton.gateway.guard import CallEnded
+from peloton.gateway.serving import LongCall
 from peloton.gateway.texts import known_job
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.changes import Change

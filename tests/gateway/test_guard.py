@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import grpc
 import pytest
 
-from peloton.gateway.guard import guarded_method
+from peloton.gateway.guard import CallEnded, Guard
+
+CODE = grpc.StatusCode
 
 
-class Ended(Exception):
-    """What `abort` raises."""
-
-
-class Context:
-    """As much of a call's context as the guard uses."""
+class Ends:
+    """The ends of one call."""
 
     def __init__(self) -> None:
-        self.ended: tuple[grpc.StatusCode, str] | None = None
+        self.found: list[tuple[Any, ...]] = []
 
-    def code(self) -> grpc.StatusCode | None:
-        return None if self.ended is None else self.ended[0]
-
-    def abort(self, code: grpc.StatusCode, text: str) -> None:
-        self.ended = (code, text)
-        raise Ended
+    def __call__(self, code: int, details: str, *, trailing: Any) -> None:
+        self.found.append((code, details, trailing))
 
 
 def test_a_bug_is_internal_without_its_text() -> None:
-    context = Context()
-
-    def broken(request: object, context: object) -> None:
+    ends = Ends()
+    with Guard(ends, "Service.Method"):
         raise KeyError("secret")
-
-    with pytest.raises(Ended):
-        guarded_method(broken, "Service.Method")(None, context)  # type: ignore[arg-type]
-    assert context.ended is not None
-    assert context.ended[0] == grpc.StatusCode.INTERNAL
-    assert "secret" not in context.ended[1]
+    text = "Service.Method failed; see the daemon's log"
+    assert ends.found == [(CODE.INTERNAL.value[0], text, ())]
 
 
 def test_a_call_that_was_ended_on_purpose_keeps_its_status() -> None:
-    context = Context()
+    ends = Ends()
+    with Guard(ends, "Service.Method"):
+        raise CallEnded(CODE.NOT_FOUND, "job not found", trailing=(("a", "b"),))
+    assert ends.found == [(CODE.NOT_FOUND.value[0], "job not found", (("a", "b"),))]
 
-    def refusing(request: object, context: Context) -> None:
-        context.abort(grpc.StatusCode.NOT_FOUND, "job not found")
 
-    with pytest.raises(Ended):
-        guarded_method(refusing, "Service.Method")(None, context)  # type: ignore[arg-type]
-    assert context.ended == (grpc.StatusCode.NOT_FOUND, "job not found")
+def test_work_that_is_well_or_cancelled_ends_nothing() -> None:
+    ends = Ends()
+    with Guard(ends, "Service.Method"):
+        pass
+    with pytest.raises(asyncio.CancelledError), Guard(ends, "Service.Method"):
+        raise asyncio.CancelledError
+    assert ends.found == []

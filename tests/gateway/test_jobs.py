@@ -13,6 +13,10 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway import cluster_client, job_create
+from peloton.gateway.calls import CallContext, Later
+from peloton.gateway.cluster_client import ClusterClient
+from peloton.gateway.guard import CallEnded
+from peloton.gateway.job_create import Creation
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 
@@ -240,3 +244,21 @@ def test_a_get_shows_a_job_as_soon_as_it_is_created_and_stopped(deployment: Depl
         info = deployment.job(job_id)
         assert info.runtime.goalState == job.KILLED
         assert info.runtime.desiredStateVersion == version + 1
+
+
+def test_a_small_create_holds_no_thread(deployment: Deployment) -> None:
+    deployment.jobs.Create(deployment.request())  # from now on the pool's config is known
+    client, context = ClusterClient(deployment.region), CallContext()
+    later = Creation(client, deployment.request(), context=context).at_once()
+    assert isinstance(later, Later)
+    created = job.CreateResponse.FromString(later.encode(later.future.result(20)))
+    info = deployment.jobs.Get(job.GetRequest(id=created.jobId)).jobInfo
+    assert info.config.name == "test"
+    with pytest.raises(CallEnded) as caught:
+        later.late()
+    assert "a change may have happened" in caught.value.details
+    wrong = deployment.request()
+    wrong.id.value = "no id"
+    refused = Creation(client, wrong, context=context).at_once()
+    assert isinstance(refused, bytes)
+    assert job.CreateResponse.FromString(refused).error.HasField("invalidJobId")

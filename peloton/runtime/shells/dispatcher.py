@@ -2,6 +2,13 @@
 
 Grants turns to the shells that have mail, round robin, and sends `WAKE` at the times they set. It
 must not know what a shell does, and takes no lock to deliver a message: the lock is for sleeping.
+
+The turns of all shells that are ready are one pass. What they send to shells of a dispatcher that
+sleeps wakes it at the end of the pass: so it finds all of it together (the journal commits the
+frames of all shards in one round), and takes the interpreter's lock from nobody in the middle.
+
+A dispatcher that is lent has its shells run by the thread that would wake it then: on a quick disk
+two wake-ups, and a thread more that wants the interpreter's lock, cost more than a commit.
 """
 
 from __future__ import annotations
@@ -23,6 +30,22 @@ THREAD_NAME_MAX = 15
 """Characters of a thread's name that the kernel keeps."""
 SLEEP_S_MAX = 60.0
 DISPATCHER_STOP_S_MAX = 5.0
+PASS_S_MAX = 0.02
+"""A pass that lasts longer wakes others after each turn: there is work enough to share."""
+
+LENT_S_MAX, OWN_PASSES = 0.01, 8
+"""A pass on a foreign thread that took longer is followed by so many on the own one: what waits for
+a slow disk must not hold up who has work."""
+
+
+class _Pass(threading.local):
+    """What is known of the pass that this thread is in."""
+
+    wakes: dict[Dispatcher, None] | None = None
+    """The dispatchers to wake at its end; None outside of a pass."""
+
+
+_PASS = _Pass()
 
 
 class Dispatcher:
@@ -46,17 +69,23 @@ class Dispatcher:
         self._bell = threading.Condition()
         self._asleep = False
         self._stopping = False
+        self._turn = threading.Lock()  # held by the thread that runs the shells
+        self._lent = False
+        self._own_passes = 0  # that its own thread has to run before it is lent again
         self._thread = threading.Thread(target=self._run_guarded, name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread; shells may have been attached before."""
         self._thread.start()
 
+    def lend(self) -> None:
+        """From now on other dispatchers may run its shells, which must set no wake-ups."""
+        self._lent = True
+
     def leave(self) -> None:
         """End after the grant in progress; shells keep what is in their inboxes."""
         self._stopping = True
-        with self._bell:
-            self._bell.notify()
+        self._ring()
 
     def stop(self, timeout_s: float = DISPATCHER_STOP_S_MAX) -> None:
         """End, and wait for that, at most `timeout_s`."""
@@ -76,8 +105,10 @@ class Dispatcher:
         # The sleeper sets the flag and then checks the queue; here the order is reversed, so at
         # least one of the two sees what the other did.
         if self._asleep:
-            with self._bell:
-                self._bell.notify()
+            if _PASS.wakes is not None:
+                _PASS.wakes[self] = None
+            else:
+                self._ring()
 
     def wake(self, shell: Shell, at_s: float) -> None:
         """Only from the dispatcher's own thread."""
@@ -85,6 +116,10 @@ class Dispatcher:
             return
         shell.wake_at_s = at_s
         heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
+
+    def _ring(self) -> None:
+        with self._bell:
+            self._bell.notify()
 
     def _run_guarded(self) -> None:
         """Report an exception: without this the daemon would look alive and do nothing."""
@@ -106,13 +141,47 @@ class Dispatcher:
             if not self._ready:
                 self._sleep()
                 continue
-            for _ in range(len(self._ready)):
-                shell = self._ready.popleft()
-                # Cleared first, so that what is put from now on queues the shell again.
-                shell.queued = False
-                shell.grant(MESSAGES_PER_GRANT_MAX)
-                if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
-                    self.mail_waiting(shell)
+            with self._turn:
+                self._run_pass()
+
+    def _run_pass(self) -> None:
+        """A turn for each shell that is ready."""
+        late_s = time.monotonic() + PASS_S_MAX
+        wakes: dict[Dispatcher, None] = {}
+        _PASS.wakes = wakes
+        for _ in range(len(self._ready)):
+            shell = self._ready.popleft()
+            # Cleared first, so that what is put from now on queues the shell again.
+            shell.queued = False
+            shell.grant(MESSAGES_PER_GRANT_MAX)
+            if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
+                self.mail_waiting(shell)
+            if wakes and time.monotonic() > late_s:
+                for other in wakes:
+                    other._ring()
+                wakes.clear()
+        _PASS.wakes = None
+        for other in wakes:
+            if not other._run_lent():
+                other._ring()
+
+    def _run_lent(self) -> bool:
+        """Run its shells on this thread; whether nothing is left for its own."""
+        if not self._lent or self._stopping:
+            return False
+        if self._own_passes:
+            self._own_passes -= 1
+            return False
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            began_s = time.monotonic()
+            self._run_pass()
+            if time.monotonic() - began_s > LENT_S_MAX:
+                self._own_passes = OWN_PASSES
+        finally:
+            self._turn.release()
+        return not self._ready
 
     def _ring_due(self) -> None:
         now = self.clock.now() if self._wakes else 0.0
@@ -161,6 +230,10 @@ class Threads:
             )
             found.start()
         return found
+
+    def lend(self, name: str) -> None:
+        """The dispatcher of that name may be run by others: see `Dispatcher.lend`."""
+        self.driver(name).lend()
 
     def stop(self) -> None:
         """End all threads; they share one timeout, as several may wait for the same dead store."""

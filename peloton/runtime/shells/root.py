@@ -379,6 +379,7 @@ def start(
     """Start a daemon that owns every shard. Returns at once; see `Root.opened`."""
     collector = Collector()
     drivers = Threads(clock, on_idle=collector.idle)
+    drivers.lend("journal")
     root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
     root.collector = collector
     drivers.on_broken = root.broken

@@ -1,0 +1,59 @@
+"""What a method of a servicer sees of its call, and what it may return besides an answer.
+
+Values and views only: `serving.py` runs the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, NoReturn
+
+from peloton.gateway.completions import CoreCall
+from peloton.gateway.guard import CallEnded
+
+
+class Later(NamedTuple):
+    """An answer that is under way. No thread waits for it.
+
+    `encode` makes the answer of what the future brings, on the thread that brings it, so it must be
+    quick; `late` is called where that takes longer than `wait_s`. Both may end the call as methods
+    do; `late` has to.
+    """
+
+    future: Future[Any]
+    encode: Callable[[Any], bytes]
+    late: Callable[[], NoReturn]
+    wait_s: float
+
+
+class CallContext:
+    """The context of a call for methods on the pool: the used part of gRPC's interface."""
+
+    def __init__(self, call: CoreCall | None = None) -> None:
+        """`call`: None for work that is not for one call."""
+        self._call = call
+
+    def abort(self, code: Any, details: str) -> NoReturn:
+        """End the call; raises."""
+        raise CallEnded(code, details)
+
+    def abort_with_status(self, status: Any) -> NoReturn:
+        """End the call with a rich status; raises."""
+        raise CallEnded(status.code, status.details, trailing=status.trailing_metadata)
+
+    def invocation_metadata(self) -> Any:
+        """What the client sent with the call."""
+        return self._call.metadata if self._call is not None else ()
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the client's deadline; None where it has none."""
+        return self._call.time_remaining() if self._call is not None else None
+
+    def peer(self) -> str:
+        """The client's address."""
+        return self._call.peer() if self._call is not None else ""
+
+    def peer_identities(self) -> Any:
+        """Names of the client's certificate, if it was checked."""
+        return self._call.peer_identities() if self._call is not None else None

@@ -1,0 +1,308 @@
+"""What `completions.py` relies on of gRPC's core, and what it makes of it."""
+
+from __future__ import annotations
+
+import gc
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from peloton.gateway.completions import CoreCall, CoreServer
+
+CODE = grpc.StatusCode
+WAIT_S_MAX = 20.0
+PATH = "/test.Test/Call"
+OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 100_000)]
+
+
+class Served:
+    """A server whose new calls are put into a queue, and a channel to it."""
+
+    def __init__(self, calls_max: int = 100) -> None:
+        self.calls: queue.Queue[CoreCall] = queue.Queue()
+        self.server = CoreServer(OPTIONS, self.calls.put, calls_max=calls_max)
+        self.port = self.server.listen("127.0.0.1:0")
+        self.server.start()
+        self.channel = grpc.insecure_channel(
+            f"127.0.0.1:{self.port}", [("grpc.use_local_subchannel_pool", 1)]
+        )
+        self.unary = self.channel.unary_unary(PATH)
+        self.stream = self.channel.stream_stream(PATH)
+
+    def next(self) -> CoreCall:
+        """The next call that arrives."""
+        return self.calls.get(timeout=WAIT_S_MAX)
+
+    def close(self) -> None:
+        self.server.stop()
+        self.server.cancel_all()
+        self.server.stopped.result(WAIT_S_MAX)
+        self.channel.close()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.close()
+
+
+def got(start: Callable[[Callable[[Any], None]], None]) -> Any:
+    """What a callback is called with; it must be called once."""
+    answers: queue.Queue[Any] = queue.Queue()
+    start(answers.put)
+    answer = answers.get(timeout=WAIT_S_MAX)
+    assert answers.empty()
+    return answer
+
+
+def until(holds: Callable[[], object]) -> None:
+    late_s = time.monotonic() + WAIT_S_MAX
+    while not holds():
+        assert time.monotonic() < late_s
+        threading.Event().wait(0.005)
+
+
+def test_a_call_with_its_metadata_its_deadline_and_its_answer(served: Served) -> None:
+    asked = served.unary.future(
+        b"question", timeout=30, metadata=[("who", "ann"), ("x-bin", b"\0")]
+    )
+    call = served.next()
+    assert call.method == PATH
+    assert ("who", "ann") in call.metadata and ("x-bin", b"\0") in call.metadata
+    left_s = call.time_remaining()
+    assert left_s is not None and 20 < left_s <= 30
+    assert call.peer().startswith("ipv4:127.0.0.1:") and not call.peer_identities()
+    assert got(call.read) == b"question"
+    call.end(message=b"answer")
+    assert asked.result(WAIT_S_MAX) == b"answer"
+    until(lambda: not served.server.open_calls)
+    assert not call.cancelled
+
+
+def test_a_call_without_a_deadline(served: Served) -> None:
+    asked = served.unary.future(b"")
+    call = served.next()
+    assert call.time_remaining() is None
+    assert got(call.read) == b"", "an empty message is a message"
+    call.end(message=b"")
+    assert asked.result(WAIT_S_MAX) == b""
+
+
+def test_a_status_with_text_and_trailing_metadata(served: Served) -> None:
+    asked = served.unary.future(b"")
+    served.next().end(5, "nöthing", trailing=(("t-bin", b"\xff"),))
+    with pytest.raises(grpc.RpcError) as caught:
+        asked.result(WAIT_S_MAX)
+    assert (caught.value.code(), caught.value.details()) == (CODE.NOT_FOUND, "nöthing")
+    assert ("t-bin", b"\xff") in caught.value.trailing_metadata()
+
+
+def test_a_stream_in_both_directions_to_its_end(served: Served) -> None:
+    asked = served.stream(iter((b"1", b"2")))
+    call = served.next()
+    for data in (b"1", b"2"):
+        assert got(call.read) == data
+        assert got(lambda then, data=data: call.write(b"re " + data, then))
+    assert got(call.read) is None
+    call.end()
+    assert list(asked) == [b"re 1", b"re 2"]
+
+
+def test_the_client_leaves_and_nothing_that_follows_matters(served: Served) -> None:
+    left = threading.Event()
+    asked = served.unary.future(b"x")
+    call = served.next()
+    call.on_cancel = left.set
+    assert got(call.read) == b"x"
+    asked.cancel()
+    assert left.wait(WAIT_S_MAX) and call.cancelled
+    until(lambda: not served.server.open_calls)
+    assert got(call.read) is None
+    assert got(lambda then: call.write(b"y", then)) is False
+    call.end(message=b"z")
+    call.end()
+
+
+def test_a_deadline_that_passes_cancels(served: Served) -> None:
+    left = threading.Event()
+    asked = served.unary.future(b"x", timeout=0.2)
+    call = served.next()
+    call.on_cancel = left.set
+    with pytest.raises(grpc.RpcError) as caught:
+        asked.result(WAIT_S_MAX)
+    assert caught.value.code() == CODE.DEADLINE_EXCEEDED
+    assert left.wait(WAIT_S_MAX)
+
+
+def test_the_first_end_counts(served: Served) -> None:
+    asked = served.unary.future(b"x")
+    call = served.next()
+    call.end(message=b"first")
+    call.end(13, "second")
+    assert asked.result(WAIT_S_MAX) == b"first"
+
+
+def test_a_message_over_the_limit_is_refused_by_the_core(served: Served) -> None:
+    asked = served.unary.future(bytes(200_000))
+    assert got(served.next().read) is None
+    with pytest.raises(grpc.RpcError) as caught:
+        asked.result(WAIT_S_MAX)
+    assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
+
+
+def test_compressed_messages_are_read(served: Served) -> None:
+    asked = served.unary.future(b"a" * 5000, compression=grpc.Compression.Gzip)
+    call = served.next()
+    assert got(call.read) == b"a" * 5000
+    call.end(message=b"b")
+    assert asked.result(WAIT_S_MAX) == b"b"
+
+
+def test_calls_beyond_the_limit_are_refused() -> None:
+    served = Served(calls_max=2)
+    try:
+        waiting = [served.unary.future(b"") for _ in range(2)]
+        calls = [served.next() for _ in waiting]
+        with pytest.raises(grpc.RpcError) as caught:
+            served.unary(b"", timeout=WAIT_S_MAX)
+        assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
+        for call in calls:
+            call.end(message=b"")
+        assert [each.result(WAIT_S_MAX) for each in waiting] == [b"", b""]
+    finally:
+        served.close()
+
+
+def test_a_slow_reader_holds_up_nobody_else(served: Served) -> None:
+    slow = served.stream(iter(()))
+    call = served.next()
+    sent = [0]
+
+    def more(well: bool) -> None:
+        sent[0] += 1
+        if well:
+            call.write(bytes(50_000), more)
+
+    more(True)
+    reached = -1
+    while sent[0] != reached:  # until the window of the stream is full
+        reached = sent[0]
+        threading.Event().wait(0.3)
+    asked = served.unary.future(b"quick", timeout=WAIT_S_MAX)
+    served.next().end(message=b"answer")
+    assert asked.result() == b"answer"
+    slow.cancel()
+    until(lambda: call.cancelled)
+
+
+def test_a_callback_that_raises_costs_one_call(served: Served) -> None:
+    lost = served.unary.future(b"x", timeout=1.0)
+
+    def bad(data: bytes | None) -> None:
+        raise ZeroDivisionError
+
+    served.next().read(bad)
+    asked = served.unary.future(b"y")
+    served.next().end(message=b"fine")
+    assert asked.result(WAIT_S_MAX) == b"fine"
+    with pytest.raises(grpc.RpcError):
+        lost.result(WAIT_S_MAX)
+
+
+def test_a_stop_waits_for_calls_until_they_are_cancelled() -> None:
+    served = Served()
+    asked, other = served.unary.future(b"1"), served.unary.future(b"2")
+    first, second = served.next(), served.next()
+    served.server.stop()
+    served.server.stop()
+    with pytest.raises(grpc.RpcError) as caught:
+        grpc.insecure_channel(f"127.0.0.1:{served.port}").unary_unary(PATH)(b"", timeout=5)
+    assert caught.value.code() == CODE.UNAVAILABLE
+    assert not served.server.stopped.done()
+    data = {got(first.read): first, got(second.read): second}
+    data[b"1"].end(message=b"in time")
+    assert asked.result(WAIT_S_MAX) == b"in time"
+    served.server.cancel_all()
+    served.server.stopped.result(WAIT_S_MAX)
+    # The core's queue is gone: a batch of a call would end the process.
+    data[b"2"].end(message=b"too late")
+    assert got(data[b"2"].read) is None
+    with pytest.raises(grpc.RpcError):
+        other.result(WAIT_S_MAX)
+    served.server.cancel_all()
+    served.channel.close()
+
+
+def test_a_server_that_never_began_stops() -> None:
+    server = CoreServer(OPTIONS, lambda call: None, calls_max=1)
+    port = server.listen("127.0.0.1:0")
+    server.stop()
+    server.stopped.result(WAIT_S_MAX)
+    again = CoreServer(OPTIONS, lambda call: None, calls_max=1)
+    assert again.listen(f"127.0.0.1:{port}") == port
+    again.stop()
+
+
+def test_a_taken_address_cannot_be_had(served: Served) -> None:
+    other = CoreServer(OPTIONS, lambda call: None, calls_max=1)
+    with pytest.raises(RuntimeError):
+        other.listen(f"127.0.0.1:{served.port}")
+    other.stop()
+
+
+def test_many_calls_from_many_threads_are_answered_or_cancelled() -> None:
+    """Answers come from other threads, while clients leave at any moment."""
+    served, stopped = Served(), threading.Event()
+    pool = ThreadPoolExecutor(8)
+
+    def answer() -> None:
+        while not stopped.is_set():
+            try:
+                call = served.calls.get(timeout=0.05)
+            except queue.Empty:
+                continue
+            call.read(lambda data, call=call: call.end(message=data) if data else None)
+
+    def ask(number: int) -> int:
+        well = 0
+        for at in range(150):
+            text = b"%d-%d" % (number, at)
+            asked = served.unary.future(text, timeout=WAIT_S_MAX)
+            if (number + at) % 3 == 0:
+                asked.cancel()
+            else:
+                well += asked.result() == text
+        return well
+
+    answering = [pool.submit(answer) for _ in range(3)]
+    try:
+        with ThreadPoolExecutor(8) as askers:
+            assert sum(askers.map(ask, range(8))) == 800
+        until(lambda: not served.server.open_calls)
+    finally:
+        stopped.set()
+        for each in answering:
+            each.result(WAIT_S_MAX)
+        served.close()
+
+
+def test_a_call_that_ended_is_forgotten(served: Served) -> None:
+    asked = served.unary.future(b"x")
+    call = served.next()
+    kept = weakref.ref(call)
+    call.end(message=b"y")
+    asked.result(WAIT_S_MAX)
+    until(lambda: not served.server.open_calls)
+    del call
+    served.unary.future(b"z")
+    served.next().end()  # its events have replaced the last ones
+    gc.collect()
+    assert kept() is None

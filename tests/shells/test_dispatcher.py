@@ -1,0 +1,188 @@
+"""Dispatchers: one wakes another at the end of its pass, or does the work of one that is lent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.shells.dispatcher import LENT_S_MAX, OWN_PASSES, PASS_S_MAX, Threads
+from peloton.runtime.shells.shell import Shell, begin_shell
+from peloton.runtime.shells.shell_messages import send
+
+WAIT_S_MAX = 20.0
+NOT_YET_S = 0.1
+
+
+class Calling(Shell):
+    """Calls what it receives."""
+
+    def handle(self, message: Callable[[], Any]) -> None:
+        message()
+
+    def failed(self, error: BaseException) -> None:
+        self.driver.broken(repr(error))
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    made = Threads(SystemClock())
+    yield made
+    made.stop()
+
+
+def until_asleep(driver: Any) -> None:
+    while not driver._asleep:
+        threading.Event().wait(0.005)
+
+
+def test_nobody_is_woken_in_the_middle_of_a_turn(threads: Threads) -> None:
+    one, other = threads.driver("one"), threads.driver("other")
+    target = Calling("target", other)
+    senders = [Calling(f"sender-{n}", one) for n in range(3)]
+    refs = {shell: begin_shell(shell) for shell in (target, *senders)}
+    began, go, arrived = threading.Event(), threading.Event(), threading.Semaphore(0)
+    reached, early = threading.Event(), list[bool]()
+    until_asleep(other)
+
+    def first() -> None:
+        began.set()
+        go.wait(WAIT_S_MAX)
+
+    def pass_on() -> None:
+        send(refs[target], reached.set)
+        send(refs[target], arrived.release)
+        if not early:  # of the others the pass is long by now
+            early.append(reached.wait(NOT_YET_S))
+
+    send(refs[senders[0]], first)
+    assert began.wait(WAIT_S_MAX)
+    for sender in senders:  # they are ready together, so one pass has the turns of all
+        send(refs[sender], pass_on)
+    go.set()
+    for _ in senders:
+        assert arrived.acquire(timeout=WAIT_S_MAX)
+    assert early == [False]
+
+
+def test_a_long_pass_wakes_others_between_its_turns(threads: Threads) -> None:
+    one, other = threads.driver("one"), threads.driver("other")
+    target, quick, slow = (
+        Calling("target", other), Calling("quick", one), Calling("slow", one),
+    )  # fmt: skip
+    refs = {shell: begin_shell(shell) for shell in (target, quick, slow)}
+    began, go, arrived = threading.Event(), threading.Event(), threading.Event()
+    found: list[bool] = []
+    ended = threading.Event()
+    until_asleep(other)
+
+    def first() -> None:
+        began.set()
+        go.wait(WAIT_S_MAX)
+
+    def tell_and_stay() -> None:
+        send(refs[target], arrived.set)
+        threading.Event().wait(2 * PASS_S_MAX)
+
+    def wait_for_it() -> None:
+        found.append(arrived.wait(WAIT_S_MAX))
+        ended.set()
+
+    send(refs[quick], first)
+    assert began.wait(WAIT_S_MAX)
+    send(refs[quick], tell_and_stay)
+    send(refs[slow], wait_for_it)
+    go.set()
+    assert ended.wait(2 * WAIT_S_MAX) and found == [True]
+
+
+def test_mail_from_outside_of_a_pass_wakes_at_once(threads: Threads) -> None:
+    driver = threads.driver("one")
+    shell = Calling("shell", driver)
+    ref, handled = begin_shell(shell), threading.Event()
+    until_asleep(driver)
+    send(ref, handled.set)
+    assert handled.wait(WAIT_S_MAX)
+
+
+class Lent:
+    """Two shells: what `tell` sends to the first it sends on to the other, which is lent."""
+
+    def __init__(self, threads: Threads) -> None:
+        threads.lend("other")
+        self.one, self.other = threads.driver("one"), threads.driver("other")
+        sender, self.target = Calling("sender", self.one), Calling("target", self.other)
+        self._refs = begin_shell(sender), begin_shell(self.target)
+        self.ran_on: list[str] = []
+        self._ran = threading.Semaphore(0)
+
+    def tell(self, work: Callable[[], Any] = bool) -> str:
+        """Let the second do this; the name of the thread that did it."""
+        until_asleep(self.one)
+        until_asleep(self.other)
+
+        def note() -> None:
+            work()
+            self.ran_on.append(threading.current_thread().name)
+            self._ran.release()
+
+        send(self._refs[0], lambda: send(self._refs[1], note))
+        assert self._ran.acquire(timeout=WAIT_S_MAX)
+        return self.ran_on[-1]
+
+    def tell_from_outside(self) -> str:
+        """The same without the first."""
+        until_asleep(self.other)
+        done = threading.Event()
+        found: list[str] = []
+
+        def note() -> None:
+            found.append(threading.current_thread().name)
+            done.set()
+
+        send(self._refs[1], note)
+        assert done.wait(WAIT_S_MAX)
+        return found[0]
+
+
+def test_a_lent_dispatcher_is_run_by_who_would_wake_it(threads: Threads) -> None:
+    lent = Lent(threads)
+    assert [lent.tell() for _ in range(3)] == ["peloton-one"] * 3
+    assert lent.tell_from_outside() == "peloton-other", "only another dispatcher does its work"
+    assert lent.tell() == "peloton-one"
+
+
+def test_one_that_was_slow_runs_by_itself_for_a_while(threads: Threads) -> None:
+    lent = Lent(threads)
+    assert lent.tell(lambda: threading.Event().wait(3 * LENT_S_MAX)) == "peloton-one"
+    assert [lent.tell() for _ in range(OWN_PASSES)] == ["peloton-other"] * OWN_PASSES
+    assert lent.tell() == "peloton-one"
+
+
+def test_a_lent_shell_is_never_in_two_threads(threads: Threads) -> None:
+    threads.lend("lent")
+    target = Calling("target", threads.driver("lent"))
+    inside, both = threading.Lock(), []
+    done = threading.Semaphore(0)
+    count = 400
+
+    def work() -> None:
+        if not inside.acquire(blocking=False):
+            both.append(threading.current_thread().name)
+            done.release()
+            return
+        threading.Event().wait(0.0002)
+        inside.release()
+        done.release()
+
+    ref = begin_shell(target)
+    senders = [begin_shell(Calling(f"s{n}", threads.driver(f"s{n}"))) for n in range(3)]
+    for at in range(count):
+        send(senders[at % 3], lambda: send(ref, work))
+        send(ref, work)
+    for _ in range(2 * count):
+        assert done.acquire(timeout=WAIT_S_MAX)
+    assert both == []
