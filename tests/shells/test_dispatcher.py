@@ -138,7 +138,11 @@ def test_a_thread_that_ends_by_an_exception_leaves_no_wake_up_behind() -> None:
     one, other = made.driver("one"), made.driver("other")
     target, source = Calling("target", other), Calling("source", one)
     to_target, handled = begin_shell(target), threading.Event()
-    made.on_broken = lambda text: send(to_target, handled.set)
+
+    def tell_of_its_end(text: str) -> None:
+        send(to_target, handled.set)
+
+    made.on_broken = tell_of_its_end
     begin_shell(source)
     until_asleep(other)
     source.grant = None  # type: ignore[assignment]  # calling it raises, as a fault of pykka would
