@@ -22,7 +22,7 @@ from peloton.listeners import why_not
 from peloton.preflight_cluster import UNREAD, JournalFound, ServersRead
 from peloton.runtime.adapters import claimed_folder
 from peloton.runtime.adapters.fenced_rows import read_record
-from peloton.runtime.ports import Unreachable
+from peloton.runtime.ports import JournalError
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
 from peloton.servers import open_cassandra
@@ -170,7 +170,7 @@ def _cassandra(setting: Cassandra) -> Generator[str, None, JournalFound]:
             return JournalFound(True, read_record(journal.rows))
     except CannotStart as error:
         yield str(error)
-    except Unreachable as error:
+    except JournalError as error:
         yield f"journal.cassandra: {error}"
     return UNREAD
 

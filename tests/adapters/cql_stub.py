@@ -25,8 +25,10 @@ from peloton.runtime.core.statements import (
     Advance,
     Bump,
     FrameRow,
+    ReadCluster,
     ReadRegister,
 )
+from peloton.runtime.ports import ROWS_FORMAT
 from tests.adapters import cql_wire as wire
 from tests.adapters.cql_wire import Frame, Reader, Wire
 
@@ -67,6 +69,7 @@ class Stub:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.epoch, self.op, self.position, self.chain = 0, b"first", 0, GENESIS
+        self.format = ROWS_FORMAT
         self.fault: str | None = None
         self.faulty: type = Advance
         self.arrived: Counter[type] = Counter()
@@ -93,6 +96,9 @@ class Stub:
             names = "epoch op owner last_position last_chain floor floor_epoch".split()
             row = (self.epoch, self.op, "", self.position, self.chain, 0, 0)
             return wire.rows([(name, COLUMNS[name]) for name in names], [row])
+        if kind is ReadCluster:
+            columns = [(name, COLUMNS[name]) for name in ("cluster_id", "format", "shards")]
+            return wire.rows(columns, [(uuid.UUID(int=1), self.format, "{}")])
         if kind is FrameRow:
             return wire.void()
         epoch = int.from_bytes(values[6], "big")

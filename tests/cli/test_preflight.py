@@ -28,6 +28,7 @@ from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.zookeeper_nodes import member_bytes
 from peloton.runtime.ports import ClusterRecord, MemberNode
 from peloton.settings import parse
+from tests.adapters import cql_stub
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
 from tests.servers import connects, zookeeper
@@ -187,6 +188,18 @@ def test_password_and_ca_files_of_cassandra_are_looked_at(tmp_path: Path) -> Non
     found = of_daemon(parse(raw, tmp_path))
     assert any(text.startswith("journal.cassandra.password_file: ") for text in found)
     assert any(text.startswith("journal.cassandra.ca_file: ") for text in found)
+
+
+@pytest.mark.parametrize("found", [0, 99])
+def test_a_journal_of_another_format_in_cassandra_is_named(found: int, tmp_path: Path) -> None:
+    raw = fleet()
+    with cql_stub.running() as stub:
+        stub.format = found
+        raw["journal"]["cassandra"] |= {"port": stub.nodes[0].port}
+        problems = of_daemon(parse(raw, tmp_path))
+    assert any(
+        text.startswith(f"journal.cassandra: the journal has format {found}") for text in problems
+    )
 
 
 def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:

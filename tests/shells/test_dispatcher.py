@@ -99,6 +99,58 @@ def test_a_long_pass_wakes_others_between_its_turns(threads: Threads) -> None:
     assert ended.wait(2 * WAIT_S_MAX) and found == [True]
 
 
+def test_a_long_turn_wakes_others_between_its_messages(threads: Threads) -> None:
+    """A reader claims shard after shard in one turn: the first is to open before the last is read.
+
+    It must not wait for another shell of the same dispatcher: a reader has none beside it.
+    """
+    one, other = threads.driver("one"), threads.driver("other")
+    target, reader = Calling("target", other), Calling("reader", one)
+    to_target, to_reader = begin_shell(target), begin_shell(reader)
+    began, go, arrived = threading.Event(), threading.Event(), threading.Event()
+    found: list[bool] = []
+    ended = threading.Event()
+    until_asleep(other)
+
+    def first() -> None:
+        began.set()
+        go.wait(WAIT_S_MAX)
+
+    def read_and_tell() -> None:
+        threading.Event().wait(2 * PASS_S_MAX)
+        send(to_target, arrived.set)
+
+    def read_the_next() -> None:
+        found.append(arrived.wait(WAIT_S_MAX / 4))
+        ended.set()
+
+    send(to_reader, first)
+    assert began.wait(WAIT_S_MAX)
+    send(to_reader, read_and_tell)
+    send(to_reader, read_the_next)
+    go.set()
+    assert ended.wait(WAIT_S_MAX) and found == [True]
+
+
+def test_a_thread_that_ends_by_an_exception_leaves_no_wake_up_behind() -> None:
+    """What it still tells others, of its end for one, wakes them at once."""
+    made = Threads(SystemClock())
+    one, other = made.driver("one"), made.driver("other")
+    target, source = Calling("target", other), Calling("source", one)
+    to_target, handled = begin_shell(target), threading.Event()
+
+    def tell_of_its_end(text: str) -> None:
+        send(to_target, handled.set)
+
+    made.on_broken = tell_of_its_end
+    begin_shell(source)
+    until_asleep(other)
+    source.grant = None  # type: ignore[assignment]  # calling it raises, as a fault of pykka would
+    send(source.ref, handled.set)
+    assert handled.wait(WAIT_S_MAX / 4)
+    made.stop()
+
+
 def test_mail_from_outside_of_a_pass_wakes_at_once(threads: Threads) -> None:
     driver = threads.driver("one")
     shell = Calling("shell", driver)

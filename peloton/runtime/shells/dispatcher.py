@@ -31,7 +31,8 @@ THREAD_NAME_MAX = 15
 SLEEP_S_MAX = 60.0
 DISPATCHER_STOP_S_MAX = 5.0
 PASS_S_MAX = 0.02
-"""A pass that lasts longer wakes others after each turn: there is work enough to share."""
+"""A pass that lasts longer wakes others after each message: there is work enough to share, or it
+waits for a store, and what it has found so far must not wait with it."""
 
 LENT_S_MAX, OWN_PASSES = 0.01, 8
 """A pass on a foreign thread that took longer is followed by so many on the own one: what waits for
@@ -43,6 +44,8 @@ class _Pass(threading.local):
 
     wakes: dict[Dispatcher, None] | None = None
     """The dispatchers to wake at its end; None outside of a pass."""
+    late_s = 0.0
+    """From then on, on the monotonic clock, they are woken before its end."""
 
 
 _PASS = _Pass()
@@ -94,7 +97,8 @@ class Dispatcher:
             self._thread.join(timeout_s)
 
     def attach(self, shell: Shell) -> None:
-        """Does nothing: a shell is known here only while it is ready or has a wake-up."""
+        """A shell is known here only while it is ready or has a wake-up."""
+        shell.actor_inbox.on_next = _ring_if_late
 
     def mail_waiting(self, shell: Shell) -> None:
         """A shell has mail. Two calls at once may queue it twice, which costs one empty grant."""
@@ -146,21 +150,20 @@ class Dispatcher:
 
     def _run_pass(self) -> None:
         """A turn for each shell that is ready."""
-        late_s = time.monotonic() + PASS_S_MAX
         wakes: dict[Dispatcher, None] = {}
-        _PASS.wakes = wakes
-        for _ in range(len(self._ready)):
-            shell = self._ready.popleft()
-            # Cleared first, so that what is put from now on queues the shell again.
-            shell.queued = False
-            shell.grant(MESSAGES_PER_GRANT_MAX)
-            if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
-                self.mail_waiting(shell)
-            if wakes and time.monotonic() > late_s:
-                for other in wakes:
-                    other._ring()
-                wakes.clear()
-        _PASS.wakes = None
+        _PASS.wakes, _PASS.late_s = wakes, time.monotonic() + PASS_S_MAX
+        try:
+            for _ in range(len(self._ready)):
+                shell = self._ready.popleft()
+                # Cleared first, so that what is put from now on queues the shell again.
+                shell.queued = False
+                shell.grant(MESSAGES_PER_GRANT_MAX)
+                if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
+                    self.mail_waiting(shell)
+                _ring_if_late()
+        finally:
+            # Also after an exception, which ends the thread: from now on nothing waits for an end.
+            _PASS.wakes = None
         for other in wakes:
             if not other._run_lent():
                 other._ring()
@@ -202,6 +205,15 @@ class Dispatcher:
             if not self._ready and not self._stopping:
                 self._bell.wait(timeout_s)
             self._asleep = False
+
+
+def _ring_if_late() -> None:
+    """Wake whoever the pass of this thread was to wake at its end, if it lasts too long."""
+    wakes = _PASS.wakes
+    if wakes and time.monotonic() > _PASS.late_s:
+        for other in wakes:
+            other._ring()
+        wakes.clear()
 
 
 def _tell_kernel(name: str) -> None:

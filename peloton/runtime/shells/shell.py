@@ -56,6 +56,8 @@ class Inbox:
         self._waiting: deque[Any] = deque()
         self.granted = 0
         self.on_mail: Callable[[], None] | None = None
+        self.on_next: Callable[[], None] | None = None
+        """Called before each message of a grant, by the thread that handles it."""
         self.left: Callable[[Any], None] | None = None
         """Once the actor has ended: called with each message that will not be handled."""
 
@@ -80,6 +82,8 @@ class Inbox:
         """The next message of the grant; raises `NotGranted` instead of waiting."""
         if self.granted <= 0 or not self._waiting:
             raise NotGranted
+        if self.on_next is not None:
+            self.on_next()
         self.granted -= 1
         return self._waiting.popleft()
 
