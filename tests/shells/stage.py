@@ -50,6 +50,9 @@ class HandDriver:
         """One moment per shell, the newest."""
         self.wakes[shell] = at_s
 
+    def about_to_wait(self) -> None:
+        """Nobody waits here."""
+
     def broken(self, text: str) -> None:
         """A shell failed while it failed."""
         self.broke.append(text)

@@ -99,6 +99,25 @@ def test_a_long_pass_wakes_others_between_its_turns(threads: Threads) -> None:
     assert ended.wait(2 * WAIT_S_MAX) and found == [True]
 
 
+def test_a_shell_that_is_about_to_wait_wakes_others_first(threads: Threads) -> None:
+    """What is committed goes out before the journal waits for a store that does not answer."""
+    one, other = threads.driver("one"), threads.driver("other")
+    target, journal = Calling("target", other), Calling("journal", one)
+    to_target, to_journal = begin_shell(target), begin_shell(journal)
+    arrived, ended = threading.Event(), threading.Event()
+    found: list[bool] = []
+    until_asleep(other)
+
+    def tell_and_wait() -> None:
+        send(to_target, arrived.set)
+        one.about_to_wait()
+        found.append(arrived.wait(WAIT_S_MAX / 4))
+        ended.set()
+
+    send(to_journal, tell_and_wait)
+    assert ended.wait(WAIT_S_MAX) and found == [True]
+
+
 def test_a_long_turn_wakes_others_between_its_messages(threads: Threads) -> None:
     """A reader claims shard after shard in one turn: the first is to open before the last is read.
 

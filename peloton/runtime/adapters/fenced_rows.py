@@ -76,7 +76,8 @@ class PendingWork(NamedTuple):
     coroutine: CommitCoroutine
 
 
-BOOTSTRAP_SHARDS_AT_ONCE = 64
+BOOTSTRAP_SHARDS_AT_ONCE = 4
+"""They lie in one partition, where conditional writes at the same time hinder each other."""
 NO_RECORD = "there is no cluster record: no daemon has ever used this journal"
 
 

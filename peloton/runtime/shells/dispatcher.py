@@ -133,6 +133,10 @@ class Dispatcher:
         except Exception as error:
             self.broken(f"{self._name}: {type(error).__name__}: {error}")
 
+    def about_to_wait(self) -> None:
+        """See `Driver.about_to_wait`."""
+        _ring_all()
+
     def broken(self, text: str) -> None:
         """See `Driver.broken`; passed on to the owner of this dispatcher, who ends the daemon."""
         if self._on_broken is None:
@@ -209,10 +213,15 @@ class Dispatcher:
 
 def _ring_if_late() -> None:
     """Wake whoever the pass of this thread was to wake at its end, if it lasts too long."""
+    if _PASS.wakes and time.monotonic() > _PASS.late_s:
+        _ring_all()
+
+
+def _ring_all() -> None:
     wakes = _PASS.wakes
-    if wakes and time.monotonic() > _PASS.late_s:
-        for other in wakes:
-            other._ring()
+    for other in wakes or ():
+        other._ring()
+    if wakes:
         wakes.clear()
 
 

@@ -80,6 +80,7 @@ class JournalShell(Shell):
     def _settle(self) -> None:
         batch, self._unclear = self._unclear, []
         if batch:
+            self.driver.about_to_wait()  # perhaps for time-outs: not with what is committed
             answers = self._journal.settle([settle.shard for settle in batch])
             for settle, answer in zip(batch, answers, strict=True):
                 send(settle.sender, WorkDone(answer))

@@ -41,6 +41,9 @@ class Driver(Protocol):
     def wake(self, shell: Shell, at_s: float) -> None:
         """Send `WAKE` to the shell at that time, in seconds; replaces the time set before."""
 
+    def about_to_wait(self) -> None:
+        """A shell is about to block for long: whoever it has sent mail should not wait with it."""
+
     def broken(self, text: str) -> None:
         """A shell cannot go on and could not report it: the process has to end."""
 

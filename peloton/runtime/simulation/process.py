@@ -62,6 +62,9 @@ class SimulatedProcess:
     def stop(self) -> None:
         """Nothing to stop: shells run only when stepped."""
 
+    def about_to_wait(self) -> None:
+        """Nobody waits here: a call takes no time."""
+
     def broken(self, text: str) -> None:
         """As a dispatcher does; expected of a process that is dying, so only noted."""
         self._stepper.note(text)

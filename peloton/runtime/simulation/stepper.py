@@ -76,6 +76,9 @@ class Stepper:
     def stop(self) -> None:
         """Nothing to stop: shells run only in `step`."""
 
+    def about_to_wait(self) -> None:
+        """Nobody waits here: a call takes no time."""
+
     def broken(self, text: str) -> None:
         """A shell whose error handler failed; expected while a process dies, so only noted."""
         self.note(text)
