@@ -217,7 +217,7 @@ def of_format_1(server: Connected, keyspace: str) -> CassandraSettings:
     where = CassandraSettings(port=cassandra.shared().port, keyspace=keyspace)
     session = server.session
     with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"o" * 16)) as owner:
-        owner.bootstrap({"g": 2}, name="west")
+        owner.bootstrap({"g": 3}, name="west")
         owner.raise_level(1)
         for number in range(2):
             shard = ShardId("g", number)
@@ -237,16 +237,20 @@ def of_format_1(server: Connected, keyspace: str) -> CassandraSettings:
 
 def test_registers_of_format_1_are_moved_and_their_owners_fenced(server: Connected) -> None:
     where, session = of_format_1(server, "older"), server.session
+    never_made = OF_SHARD_0.replace("0", "2")
+    session.execute(f"DELETE FROM register {never_made} IF EXISTS")
     applied = cassandra_schema.apply(server, "older", replication=COPIES)
-    assert applied.moved == 3, "two shards', and the feature level's"
+    assert applied.moved == 4, "three shards', and the feature level's"
     # Whoever held a shard is fenced for good: no claim of that version can follow.
     (row,) = session.execute(f"SELECT epoch FROM register {OF_SHARD_0}")
+    (fence,) = session.execute(f"SELECT epoch FROM register {never_made}")
+    assert fence == row, "nor make one that was missing"
     claim = session.prepare(OLD_CLAIM)
     assert not session.execute(claim, [2, b"late", 1]).one()[0]
     with pytest.raises(TypeError, match="too large"):
         session.execute(claim, [row[0] + 1, b"late", row[0]])
     with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
-        assert heir.bootstrap({"g": 2}, name="west").level == 1
+        assert heir.bootstrap({"g": 3}, name="west").level == 1
         for number in range(2):
             shard = ShardId("g", number)
             claimed = heir.claim(shard, "new")
@@ -264,9 +268,9 @@ def test_a_move_that_was_broken_off_is_refused_and_goes_on(server: Connected) ->
     session.execute("UPDATE cluster SET format = 0 WHERE one = 0 IF format = 2")
     with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as heir:
         with pytest.raises(JournalRefused, match="has format 0.*peloton schema apply"):
-            heir.bootstrap({"g": 2}, name="west")
-        assert cassandra_schema.apply(server, "broken", replication=COPIES).moved == 3
-        assert heir.bootstrap({"g": 2}, name="west").shards == {"g": 2}
+            heir.bootstrap({"g": 3}, name="west")
+        assert cassandra_schema.apply(server, "broken", replication=COPIES).moved == 4
+        assert heir.bootstrap({"g": 3}, name="west").shards == {"g": 3}
         claimed = heir.claim(ShardId("g", 1), "new")
         assert isinstance(claimed, Claimed) and (claimed.epoch, claimed.last_position) == (2, 3)
 

@@ -13,6 +13,7 @@ Why the record first says `MOVING`:
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, NamedTuple
 
@@ -20,12 +21,14 @@ from cassandra.query import SimpleStatement
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL
 from peloton.runtime.adapters.cassandra_statements import REGISTERS_PART
+from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.ports import ROWS_FORMAT, Unreachable
 
 OLD_TABLE = "register"
 OLD_FORMAT, MOVING = 1, 0
 NEVER = 2**63 - 1
 """The epoch of a register that was moved. The next one does not fit into its column."""
+MARKS = ", ".join(["%s"] * 9)
 COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
 
 
@@ -43,20 +46,22 @@ class OldRegister(NamedTuple):
 
 def upgrade(session: Any) -> int:
     """Move the registers if the record has format 1; returns how many. Raises Unreachable."""
-    format_found = _format(session)
-    if format_found not in (OLD_FORMAT, MOVING):
+    record = session.execute(_serial("SELECT format, shards FROM cluster WHERE one = 0")).one()
+    if record is None or record[0] not in (OLD_FORMAT, MOVING):
         return 0
     _change_format(session, OLD_FORMAT, after=MOVING)
+    groups: dict[str, int] = json.loads(record[1])
+    # A daemon that has read the format just before may still make registers that are missing, and
+    # claim them: with a fence in each place there is none to make.
+    for shard in ((group, number) for group, count in groups.items() for number in range(count)):
+        text = f"INSERT INTO register (shard_group, shard_number, {COLUMNS}) VALUES ({MARKS})"
+        fence = OldRegister(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
+        _conditional(session, f"{text} IF NOT EXISTS", values=[*shard, *fence])
     shards = list(session.execute("SELECT DISTINCT shard_group, shard_number FROM register"))
     for group, number in shards:
         _move(session, (group, number))
     _change_format(session, MOVING, after=ROWS_FORMAT)
     return len(shards)
-
-
-def _format(session: Any) -> int | None:
-    row = session.execute(_serial("SELECT format FROM cluster WHERE one = 0")).one()
-    return None if row is None else row[0]
 
 
 def _change_format(session: Any, before: int, *, after: int) -> None:
@@ -77,8 +82,8 @@ def _move(session: Any, shard: tuple[str, int]) -> None:
         row = _read(session, shard)
     # Read after the fence, so nothing can follow. A second command copies the very same values.
     moved = row._replace(epoch=int(row.owner), owner="")
-    marks = ", ".join(["%s"] * (3 + len(moved)))
-    text = f"INSERT INTO registers (part, shard_group, shard_number, {COLUMNS}) VALUES ({marks})"
+    columns = f"part, shard_group, shard_number, {COLUMNS}"
+    text = f"INSERT INTO registers ({columns}) VALUES (%s, {MARKS})"
     _conditional(session, f"{text} IF NOT EXISTS", values=[REGISTERS_PART, *shard, *moved])
 
 
