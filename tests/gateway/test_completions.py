@@ -241,6 +241,29 @@ def test_a_stop_waits_for_calls_until_they_are_cancelled() -> None:
     served.channel.close()
 
 
+class StoppedWhileItAsks(CoreServer):
+    """A server that another thread stops just before it asks for its second call."""
+
+    def _ask(self) -> None:
+        if self._thread.ident is not None:
+            stopping = threading.Thread(target=self.stop)
+            stopping.start()
+            stopping.join(WAIT_S_MAX)
+        super()._ask()
+
+
+def test_a_stop_while_a_call_arrives_loses_neither() -> None:
+    calls: queue.Queue[CoreCall] = queue.Queue()
+    server = StoppedWhileItAsks(OPTIONS, calls.put, calls_max=1)
+    port = server.listen("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asked = channel.unary_unary(PATH).future(b"", timeout=WAIT_S_MAX)
+        calls.get(timeout=WAIT_S_MAX).end(message=b"answer")
+        assert asked.result() == b"answer"
+        server.stopped.result(WAIT_S_MAX)
+
+
 def test_a_server_that_never_began_stops() -> None:
     server = CoreServer(OPTIONS, lambda call: None, calls_max=1)
     port = server.listen("127.0.0.1:0")
