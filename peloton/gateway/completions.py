@@ -99,6 +99,12 @@ class CoreCall:
         )
         self._start((*body, status), lambda event: self._completed(), sends=True, last=True)
 
+    def cancel(self, code: int, details: str) -> None:
+        """End the call now, whatever the client has not read yet; also after `end`."""
+        with self._lock:
+            if self._due:
+                self._call.cancel(code, details)
+
     # ---- inside ----
 
     def _start(

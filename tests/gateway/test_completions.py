@@ -203,6 +203,27 @@ def test_a_slow_reader_holds_up_nobody_else(served: Served) -> None:
     until(lambda: call.cancelled)
 
 
+def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(served: Served) -> None:
+    slow = served.stream(iter(()))
+    call = served.next()
+    assert got(lambda then: call.write(b"1", then))
+
+    def more(well: bool) -> None:
+        if well:
+            call.write(bytes(50_000), more)
+
+    more(True)
+    threading.Event().wait(0.5)  # the window of the stream is full
+    call.end(8, "slow")
+    assert served.server.open_calls == 1
+    call.cancel(8, "slow")
+    until(lambda: not served.server.open_calls)
+    call.cancel(8, "slow")
+    with pytest.raises(grpc.RpcError) as caught:
+        list(slow)
+    assert (caught.value.code(), caught.value.details()) == (CODE.RESOURCE_EXHAUSTED, "slow")
+
+
 def test_a_callback_that_raises_costs_one_call(served: Served) -> None:
     lost = served.unary.future(b"x", timeout=1.0)
 
