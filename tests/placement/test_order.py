@@ -31,7 +31,7 @@ def search(cpu: int) -> Search:
 
 
 def test_a_search_that_reads_too_much_skips_no_row() -> None:
-    """Two blocks take nearly all that may be read; the third has lost rows since it was measured."""
+    """Two blocks use up nearly all that may be read; the third, which lost rows, is cut short."""
     keys, third = Keys(4 * BLOCK_MAX), 2 * BLOCK_MAX
     stay, fits, later = range(third, third + 17), third + 14, 3 * BLOCK_MAX + 1
     keys.free[1:3, [fits, later]] = 1_000
