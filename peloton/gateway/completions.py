@@ -99,6 +99,12 @@ class CoreCall:
         )
         self._start((*body, status), lambda event: self._completed(), sends=True, last=True)
 
+    def cancel(self, code: int, details: str) -> None:
+        """End the call now, whatever the client has not read yet; also after `end`."""
+        with self._lock:
+            if self._due:
+                self._call.cancel(code, details)
+
     # ---- inside ----
 
     def _start(
@@ -217,13 +223,14 @@ class CoreServer:
         return self._shut and not self._calls and not self._asked
 
     def _ask(self) -> None:
-        self._asked += 1
-        self._server.request_call(self._queue, self._queue, self._arrived)
+        with self._lock:  # the core raises when it is asked during a stop
+            if not self._stopping:
+                self._server.request_call(self._queue, self._queue, self._arrived)
+                self._asked += 1
 
     def _arrived(self, event: Any) -> None:
         self._asked -= 1
-        if not self._stopping:
-            self._ask()
+        self._ask()
         if not event.success:
             return
         call = CoreCall(event, self._ended)

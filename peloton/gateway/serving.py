@@ -43,7 +43,7 @@ AT_ONCE_BYTES_MAX = 16 * 1024
 LOOK_S = 1.0
 """How often calls that wait for a `Later` are looked through for those that are late."""
 WRITE_S_MAX = 10.0
-"""A client that reads no message for so long is disconnected."""
+"""A client that reads no message for so long gets a status; after as long again, a reset."""
 STOPPING = "this daemon is stopping: retry, or call another one"
 
 log = structlog.get_logger("gateway")
@@ -95,7 +95,10 @@ class LongCall(CallContext):
             f"slow reader {who} ({peer}): it took no message for {WRITE_S_MAX:g} s; "
             "begin again with the last resume token"
         )
-        self.abort(CallCode.RESOURCE_EXHAUSTED, text)
+        code = CallCode.RESOURCE_EXHAUSTED
+        # The status of `abort` waits behind the message that the client does not take.
+        loop.call_later(WRITE_S_MAX, self._core.cancel, code.value[0], text)
+        self.abort(code, text)
 
 
 class _Loop:
@@ -259,7 +262,19 @@ class Server:
             with Guard(call.end, name):
                 call.end(message=later.encode(future.result()))
 
+        call.on_cancel = lambda: self._leave(call)
+        if call.cancelled:  # before it was set
+            self._leave(call)
         later.future.add_done_callback(answer)
+
+    def _leave(self, call: CoreCall) -> None:
+        """The client does not wait any more: its call takes no place."""
+        with self._lock:
+            found = self._later.pop(call, None)
+            if found is None:
+                return
+            self._busy -= 1
+        found[1].future.cancel()
 
     def _end_late(self) -> None:
         """End the calls whose answers are late; on the loop, as long as any call waits."""

@@ -329,7 +329,8 @@ class KeptOrder:
                     count -= here
                     if not count:
                         return 0
-                if block.stale and count == before and 2 * (end - begin) > len(keys):
+                whole = end == len(keys) and 2 * (end - begin) > len(keys)
+                if block.stale and whole and count == before:
                     block.measure(sign)  # not counted: there is one for each row that left
                 else:
                     left -= end - begin

@@ -203,6 +203,27 @@ def test_a_slow_reader_holds_up_nobody_else(served: Served) -> None:
     until(lambda: call.cancelled)
 
 
+def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(served: Served) -> None:
+    slow = served.stream(iter(()))
+    call = served.next()
+    assert got(lambda then: call.write(b"1", then))
+
+    def more(well: bool) -> None:
+        if well:
+            call.write(bytes(50_000), more)
+
+    more(True)
+    threading.Event().wait(0.5)  # the window of the stream is full
+    call.end(8, "slow")
+    assert served.server.open_calls == 1
+    call.cancel(8, "slow")
+    until(lambda: not served.server.open_calls)
+    call.cancel(8, "slow")
+    with pytest.raises(grpc.RpcError) as caught:
+        list(slow)
+    assert (caught.value.code(), caught.value.details()) == (CODE.RESOURCE_EXHAUSTED, "slow")
+
+
 def test_a_callback_that_raises_costs_one_call(served: Served) -> None:
     lost = served.unary.future(b"x", timeout=1.0)
 
@@ -239,6 +260,29 @@ def test_a_stop_waits_for_calls_until_they_are_cancelled() -> None:
         other.result(WAIT_S_MAX)
     served.server.cancel_all()
     served.channel.close()
+
+
+class StoppedWhileItAsks(CoreServer):
+    """A server that another thread stops just before it asks for its second call."""
+
+    def _ask(self) -> None:
+        if self._thread.ident is not None:
+            stopping = threading.Thread(target=self.stop)
+            stopping.start()
+            stopping.join(WAIT_S_MAX)
+        super()._ask()
+
+
+def test_a_stop_while_a_call_arrives_loses_neither() -> None:
+    calls: queue.Queue[CoreCall] = queue.Queue()
+    server = StoppedWhileItAsks(OPTIONS, calls.put, calls_max=1)
+    port = server.listen("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asked = channel.unary_unary(PATH).future(b"", timeout=WAIT_S_MAX)
+        calls.get(timeout=WAIT_S_MAX).end(message=b"answer")
+        assert asked.result() == b"answer"
+        server.stopped.result(WAIT_S_MAX)
 
 
 def test_a_server_that_never_began_stops() -> None:

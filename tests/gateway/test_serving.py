@@ -164,6 +164,8 @@ def test_a_client_that_left_takes_no_place(
     monkeypatch.setattr(serving, "CALLS_MAX", 1)
     left = ask("left")
     postponing.arrived(1)
+    given_up = threading.Event()
+    postponing.futures["left"].add_done_callback(lambda future: given_up.set())
     left.cancel()
-    postponing.futures["left"].set_result("came")
+    assert given_up.wait(WAIT_S_MAX) and postponing.futures["left"].cancelled()
     assert text_of(ask("plain")) == "plain"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -494,20 +495,23 @@ def test_a_slow_reader_is_cut_off_by_name(
     fountain: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(serving, "WRITE_S_MAX", 0.3)
-    _, stub = fountain
+    server, stub = fountain
     metadata = [("peloton-user", "sloth"), ("rpc-caller", "tool")]
     slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=60)
     quick = stub.Watch(ops.WatchRequest(pool="x"), timeout=60)
     for _ in range(20):
         next(quick)
-    threading.Event().wait(1.0)
+    quick.cancel()
+    late_s = time.monotonic() + 20
+    while server._core.open_calls:  # the slow one takes no place, though it has read nothing
+        assert time.monotonic() < late_s
+        threading.Event().wait(0.01)
     with pytest.raises(grpc.RpcError) as caught:
         for _ in slow:
             pass
     assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
     assert "slow reader unverified:sloth@127.0.0.1/tool (ipv4:127.0.0.1:" in caught.value.details()
     assert "sloth" in capsys.readouterr().out, "the log names it too"
-    quick.cancel()
 
 
 def test_a_cancelled_stream_leaves_no_traceback(
