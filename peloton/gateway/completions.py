@@ -238,7 +238,8 @@ class CoreServer:
         if len(self._calls) > self._calls_max:
             call.end(RESOURCE_EXHAUSTED, f"{self._calls_max} calls are under way already")
         else:
-            self._begin(call)
+            with Guard(call.end, call.method):  # else its client would wait for ever
+                self._begin(call)
 
     def _ended(self, call: CoreCall) -> None:
         del self._calls[call]

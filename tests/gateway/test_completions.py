@@ -238,6 +238,20 @@ def test_a_callback_that_raises_costs_one_call(served: Served) -> None:
         lost.result(WAIT_S_MAX)
 
 
+def test_a_call_whose_beginning_raises_is_answered() -> None:
+    def begin(call: CoreCall) -> None:
+        raise RuntimeError("nobody takes it")
+
+    server = CoreServer(OPTIONS, begin, calls_max=1)
+    port = server.listen("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asked = channel.unary_unary(PATH).future(b"", timeout=WAIT_S_MAX)
+        assert asked.code() is CODE.INTERNAL
+    server.stop()
+    server.stopped.result(WAIT_S_MAX)
+
+
 def test_a_stop_waits_for_calls_until_they_are_cancelled() -> None:
     served = Served()
     asked, other = served.unary.future(b"1"), served.unary.future(b"2")
