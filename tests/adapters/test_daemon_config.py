@@ -76,9 +76,9 @@ def test_a_daemon_alone_needs_little() -> None:
 
 
 def test_a_fleet_has_more_shards_and_may_say_how_many() -> None:
-    assert parse(FLEET, HERE).sizes == {"jobmgr": 128, "resmgr": 1, "hostmgr": 64}
+    assert parse(FLEET, HERE).sizes == {"jobmgr": 16, "resmgr": 1, "hostmgr": 16}
     some = parse(changed(FLEET, "shards.jobmgr", 4), HERE)
-    assert some.sizes == {"jobmgr": 4, "resmgr": 1, "hostmgr": 64}
+    assert some.sizes == {"jobmgr": 4, "resmgr": 1, "hostmgr": 16}
 
 
 def test_paths_are_relative_to_the_file() -> None:

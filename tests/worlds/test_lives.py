@@ -152,7 +152,7 @@ def test_launches_that_hosts_refuse_find_another_host() -> None:
     cluster = CheckedCluster(daemons=3, hosts=4, setup=ClusterSetup(fates=lambda run: Fate(3.0)))
     for service in cluster.placers.values():
         service.placer.index.take_part(0, 1)  # otherwise each begins with hosts of its own
-    specs = [job_spec(5) for _ in range(6)]
+    specs = [job_spec(5) for _ in range(8)]
     orders = [cluster.order(job_id(f"j{n}"), CreateJob(each)) for n, each in enumerate(specs)]
     cluster.run_until(cluster.over)
     cluster.run_for(5.0)
