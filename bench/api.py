@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.parts import echo  # noqa: E402
 from bench.parts.measure import cpu_s, machine, quantile, ratio, spread  # noqa: E402
 from bench.parts.process import ROOT, ServerProcess  # noqa: E402
+from bench.parts.session import until  # noqa: E402
 from peloton.api.v0 import peloton_pb2  # noqa: E402
 from peloton.api.v0.job import job_pb2, job_pb2_grpc  # noqa: E402
 from peloton.api.v0.query import query_pb2  # noqa: E402
@@ -43,8 +44,6 @@ from peloton.api.v0.task import task_pb2, task_pb2_grpc  # noqa: E402
 
 JOBS = "/peloton.api.v0.job.JobManager"
 CALL_S_MAX = 30.0
-END_S_MAX = 300.0
-LOOK_S = 0.2
 HOST = {"cpu": 10.0, "memory": 100_000.0, "disk": 100_000.0}
 LARGE = 1000
 LISTED = 10
@@ -190,15 +189,6 @@ class Cluster(Server):
         again = [n for n, one in tasks.items() if not one.runtime.mesosTaskId.value.endswith("-1")]
         if info.runtime.state != job_pb2.SUCCEEDED or len(tasks) != size or again:
             raise SystemExit(f"{self.name}: job {job_id}: {info.runtime}, run again: {again}")
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Look again and again; ends the run when it takes too long."""
-    late = time.monotonic() + END_S_MAX
-    while not holds():
-        if time.monotonic() > late:
-            raise SystemExit(f"{what}: not within {END_S_MAX:g} s")
-        time.sleep(LOOK_S)
 
 
 # ---- the loads ----

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.parts import echo
-from bench.parts.measure import cpu_s, quantile
+from bench.parts.measure import cpu_s, quantile, syncs
 from bench.parts.process import ROOT, ServerProcess
 from bench.parts.spawn import BareSpawner
 
-CALLS, SYNCS, SPAWNS = 200, 50, 50
+CALLS, SPAWNS = 200, 50
 STEPS = 1_000_000
 CALL_S_MAX = 30.0
 DRIFT = 0.2
@@ -91,19 +91,8 @@ def calibrate(server: ServerProcess, spawner: BareSpawner, *, folder: Path) -> C
         step_s,
         quantile(calls, 0.5),
         call_cpu_s,
-        statistics.median(_syncs(folder)),
+        statistics.median(syncs(folder)),
         spawned.took_s,
         spawned.cpu_s,
         load,
     )
-
-
-def _syncs(folder: Path) -> list[float]:
-    times = []
-    with (folder / "probe").open("ab", buffering=0) as file:
-        for _ in range(SYNCS):
-            begun = time.perf_counter()
-            file.write(bytes(256))
-            os.fdatasync(file.fileno())
-            times.append(time.perf_counter() - begun)
-    return times

@@ -109,12 +109,8 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> str:
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
-def machine(folder: Path) -> Iterator[str]:
-    """What the figures were measured on, in lines: without it they say nothing."""
-    begun = time.perf_counter()
-    for _ in range(1_000_000):
-        pass
-    empty_ns = (time.perf_counter() - begun) * 1e3
+def syncs(folder: Path) -> list[float]:
+    """Seconds of some appends, each with its fdatasync."""
     times = []
     with (folder / "probe").open("ab", buffering=0) as file:
         for _ in range(SYNCS):
@@ -122,6 +118,16 @@ def machine(folder: Path) -> Iterator[str]:
             file.write(bytes(256))
             os.fdatasync(file.fileno())
             times.append(time.perf_counter() - begun)
+    return times
+
+
+def machine(folder: Path) -> Iterator[str]:
+    """What the figures were measured on, in lines: without it they say nothing."""
+    begun = time.perf_counter()
+    for _ in range(1_000_000):
+        pass
+    empty_ns = (time.perf_counter() - begun) * 1e3
+    times = syncs(folder)
     yield (
         f"# {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}; "
         f"a step of a loop {empty_ns:.0f} ns; append and fdatasync {spread(times)}"

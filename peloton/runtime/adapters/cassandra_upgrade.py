@@ -15,33 +15,24 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from cassandra.query import SimpleStatement
+from msgspec.structs import astuple, replace
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL
 from peloton.runtime.adapters.cassandra_statements import REGISTERS_PART
 from peloton.runtime.core.chain import GENESIS
+from peloton.runtime.core.statements import RegisterRow
 from peloton.runtime.ports import ROWS_FORMAT, Unreachable
 
 OLD_TABLE = "register"
 OLD_FORMAT, MOVING = 1, 0
 NEVER = 2**63 - 1
-"""The epoch of a register that was moved. The next one does not fit into its column."""
+"""The epoch of a register that was moved. The next one does not fit into its column. Its owner is
+then the epoch that it had, as text."""
 MARKS = ", ".join(["%s"] * 9)
 COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
-
-
-class OldRegister(NamedTuple):
-    """A row of the table `register`. Once moved, `owner` holds the epoch that it had."""
-
-    epoch: int
-    op: bytes
-    owner: str
-    last_position: int
-    last_chain: bytes
-    floor: int
-    floor_epoch: int
 
 
 def upgrade(session: Any) -> int:
@@ -55,8 +46,8 @@ def upgrade(session: Any) -> int:
     # claim them: with a fence in each place there is none to make.
     for shard in ((group, number) for group, count in groups.items() for number in range(count)):
         text = f"INSERT INTO register (shard_group, shard_number, {COLUMNS}) VALUES ({MARKS})"
-        fence = OldRegister(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
-        _conditional(session, f"{text} IF NOT EXISTS", values=[*shard, *fence])
+        fence = RegisterRow(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
+        _conditional(session, f"{text} IF NOT EXISTS", values=[*shard, *astuple(fence)])
     shards = list(session.execute("SELECT DISTINCT shard_group, shard_number FROM register"))
     for group, number in shards:
         _move(session, (group, number))
@@ -81,18 +72,18 @@ def _move(session: Any, shard: tuple[str, int]) -> None:
         )
         row = _read(session, shard)
     # Read after the fence, so nothing can follow. A second command copies the very same values.
-    moved = row._replace(epoch=int(row.owner), owner="")
+    moved = astuple(replace(row, epoch=int(row.owner), owner=""))
     columns = f"part, shard_group, shard_number, {COLUMNS}"
     text = f"INSERT INTO registers ({columns}) VALUES (%s, {MARKS})"
     _conditional(session, f"{text} IF NOT EXISTS", values=[REGISTERS_PART, *shard, *moved])
 
 
-def _read(session: Any, shard: tuple[str, int]) -> OldRegister:
+def _read(session: Any, shard: tuple[str, int]) -> RegisterRow:
     text = f"SELECT {COLUMNS} FROM register WHERE shard_group = %s AND shard_number = %s"
     row = session.execute(_serial(text), shard).one()
     if row is None:
         raise Unreachable(f"register {shard[0]}/{shard[1]} was listed and is missing")
-    return OldRegister(*row)
+    return RegisterRow(*row)
 
 
 def _serial(text: str) -> SimpleStatement:
