@@ -28,10 +28,12 @@ from typing import Any, NamedTuple
 
 from peloton.runtime.core import fencing
 from peloton.runtime.core.statements import (
+    ConditionalWrite,
     FrameRow,
     OtherRefused,
     OwnerWrite,
     PartRow,
+    PlainWrite,
     RowsFound,
     Statement,
     StatementFailed,
@@ -43,8 +45,7 @@ from tests.model.promises import Story, Wrong, landed, told, whole
 from tests.model.search import Move, State
 from tests.model.tables import Store, bootstrapped, run
 
-CONDITIONAL = memory_rows.CONDITIONAL_WRITES
-WRITES = CONDITIONAL + memory_rows.PLAIN
+WRITES = ConditionalWrite | PlainWrite
 READER = Rest(process=255, named=1000)
 """Who a recovery is tried with: no owner has this number, none names that many writes."""
 LIFE = 16
@@ -219,7 +220,7 @@ class Protocol:
             one
             for one in sorted({*flying, *more})
             if isinstance(values[one], WRITES)
-            and not (isinstance(values[one], CONDITIONAL) and values[one].epoch < epoch)
+            and not (isinstance(values[one], ConditionalWrite) and values[one].epoch < epoch)
         )
 
     def _reborn(self, node: int) -> int:

@@ -30,7 +30,6 @@ from peloton.runtime.core.statements import (
     NameCluster,
     NoneApplied,
     NotApplied,
-    OwnerWrite,
     PartRow,
     ReadBucket,
     ReadCluster,
@@ -40,6 +39,7 @@ from peloton.runtime.core.statements import (
     ReadSegment,
     ReadStatement,
     RegisterRow,
+    RegisterWrite,
     RowsFound,
     Statement,
     StatementFailed,
@@ -88,10 +88,6 @@ CQL: dict[type, str] = {
     DeleteSegment: f"DELETE {SEGMENT}",
     DeleteBucket: f"DELETE {BUCKET}",
 }
-CONDITIONALS = (
-    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free,
-    WriteTogether,
-)  # fmt: skip
 LINEARIZABLE = (ReadCluster, ReadName, ReadRegister)
 """Reads of what is written conditionally: at any other level they may miss a write under way."""
 LARGE = (ReadSegment, ReadBucket)
@@ -123,7 +119,7 @@ def values(statement: Statement) -> Sequence[Any]:
     shard = (statement.shard.group, statement.shard.number)
     if isinstance(statement, ReadRegister):
         return (REGISTERS_PART, *shard)
-    if isinstance(statement, CreateRegister | Bump | OwnerWrite):
+    if isinstance(statement, RegisterWrite):
         return _register_values(statement, (REGISTERS_PART, *shard))
     if isinstance(statement, (ReadSegment, DeleteSegment)):
         return (*shard, statement.segment)
@@ -134,9 +130,7 @@ def values(statement: Statement) -> Sequence[Any]:
     return shard
 
 
-def _register_values(
-    statement: CreateRegister | Bump | OwnerWrite, shard: tuple[int, str, int]
-) -> Sequence[Any]:
+def _register_values(statement: RegisterWrite, shard: tuple[int, str, int]) -> Sequence[Any]:
     if isinstance(statement, CreateRegister):
         return (*shard, statement.op, GENESIS)
     if isinstance(statement, Bump):

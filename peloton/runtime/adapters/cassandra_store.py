@@ -23,7 +23,6 @@ from peloton.runtime.adapters.cassandra_session import (
     Connected,
 )
 from peloton.runtime.adapters.cassandra_statements import (
-    CONDITIONALS,
     CQL,
     LARGE,
     LINEARIZABLE,
@@ -35,14 +34,13 @@ from peloton.runtime.adapters.cassandra_statements import (
 )
 from peloton.runtime.core import chain
 from peloton.runtime.core.statements import (
+    ConditionalWrite,
     FrameRow,
     PartRow,
     ReadBucket,
-    ReadCluster,
-    ReadEnded,
-    ReadName,
     ReadRegister,
     ReadSegment,
+    ReadStatement,
     RegisterRow,
     RowsFound,
     Statement,
@@ -69,7 +67,6 @@ SILENT_MAX_S = 3 * cassandra_session.REQUEST_TIMEOUT_S
 LARGE_PAGE_ROWS = 16
 """Rows of 256 KiB a page: four times as fast as the default of 5,000, which is one huge page."""
 APPLY = "peloton schema apply"
-READS = (ReadCluster, ReadName, ReadRegister, ReadSegment, ReadBucket, ReadEnded)
 
 
 class PendingStatement:
@@ -111,9 +108,9 @@ class PendingStatement:
             rows_before = len(self._rows)
         if self._failure is not None:
             return StatementFailed(f"{type(self._failure).__name__}: {self._failure}")
-        if isinstance(self.statement, CONDITIONALS):
+        if isinstance(self.statement, ConditionalWrite):
             return verdict(self.statement, self._rows)
-        if isinstance(self.statement, READS):
+        if isinstance(self.statement, ReadStatement):
             return found(self.statement, self._rows)
         return WriteStored()
 
@@ -181,7 +178,7 @@ class CassandraRows:
 
     def _send(self, statement: Statement) -> PendingStatement:
         bound = self._bound(statement)
-        if isinstance(statement, CONDITIONALS):
+        if isinstance(statement, ConditionalWrite):
             future = self._connected.session.execute_async(bound, execution_profile=CONDITIONAL)
         else:
             future = self._connected.session.execute_async(bound)

@@ -44,8 +44,8 @@ def upgrade(session: Any) -> int:
     groups: dict[str, int] = json.loads(record[1])
     # A daemon that has read the format just before may still make registers that are missing, and
     # claim them: with a fence in each place there is none to make.
+    text = f"INSERT INTO register (shard_group, shard_number, {COLUMNS}) VALUES ({MARKS})"
     for shard in ((group, number) for group, count in groups.items() for number in range(count)):
-        text = f"INSERT INTO register (shard_group, shard_number, {COLUMNS}) VALUES ({MARKS})"
         fence = RegisterRow(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
         _conditional(session, f"{text} IF NOT EXISTS", values=[*shard, *astuple(fence)])
     shards = list(session.execute("SELECT DISTINCT shard_group, shard_number FROM register"))

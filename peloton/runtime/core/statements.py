@@ -8,7 +8,7 @@ must not be mixed on one row. The module must not know the order of statements (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, overload
 
 from msgspec import Struct
 
@@ -192,12 +192,17 @@ class DeleteBucket(Struct, frozen=True, gc=False):
     bucket: int
 
 
-ConditionalWrite = (
-    CreateCluster | GrowCluster | NameCluster | CreateRegister | Bump | OwnerWrite | WriteTogether
-)
+RegisterWrite = CreateRegister | Bump | OwnerWrite
 PlainWrite = InsertRow | DeleteSegment | DeleteBucket
+ConditionalWrite = CreateCluster | GrowCluster | NameCluster | RegisterWrite | WriteTogether
 ReadStatement = ReadCluster | ReadName | ReadRegister | ReadSegment | ReadBucket | ReadEnded
 Statement = ConditionalWrite | PlainWrite | ReadStatement
+
+
+@overload
+def single_writes(statement: RegisterWrite | WriteTogether) -> tuple[RegisterWrite, ...]: ...
+@overload
+def single_writes(statement: Statement) -> tuple[Statement, ...]: ...
 
 
 def single_writes(statement: Statement) -> tuple[Statement, ...]:

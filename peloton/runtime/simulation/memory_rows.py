@@ -21,13 +21,12 @@ from peloton.runtime.core.statements import (
     DeleteBucket,
     DeleteSegment,
     FrameRow,
-    Free,
     GrowCluster,
-    InsertRow,
     MoveFloor,
     NameCluster,
     NoneApplied,
     NotApplied,
+    OwnerWrite,
     PartRow,
     PlainWrite,
     ReadBucket,
@@ -54,12 +53,6 @@ from peloton.runtime.ports import (
     Sizes,
 )
 
-CONDITIONAL_WRITES = (
-    CreateCluster, GrowCluster, NameCluster, CreateRegister, Bump, Advance, MoveFloor, Free,
-    WriteTogether,
-)  # fmt: skip
-PLAIN = (InsertRow, DeleteSegment, DeleteBucket)
-
 
 class MemoryRows:
     """The tables of the schema, as dictionaries by primary key."""
@@ -78,9 +71,9 @@ class MemoryRows:
         return [self._run(statement) for statement in statements]
 
     def _run(self, statement: Statement) -> StatementReply:
-        if isinstance(statement, CONDITIONAL_WRITES):
+        if isinstance(statement, ConditionalWrite):
             return self._conditional(statement)
-        if isinstance(statement, PLAIN):
+        if isinstance(statement, PlainWrite):
             self._plain(statement)
             return WriteStored()
         return RowsFound(tuple(self._read(statement)))
@@ -111,14 +104,14 @@ class MemoryRows:
         return Applied()
 
     def _together(self, statement: WriteTogether) -> StatementReply:
-        before = dict(self.registers)
+        registers = self.registers
+        before = {each.shard: registers.get(each.shard) for each in statement.writes}
         replies = [self._conditional(write) for write in statement.writes]
         if all(isinstance(reply, Applied) for reply in replies):
             return Applied()
-        self.registers = before
-        rows = [before.get(write.shard) for write in statement.writes]
+        registers.update({shard: row for shard, row in before.items() if row is not None})
         return NoneApplied(
-            tuple(NotApplied(row.epoch, row.op) if row else NotApplied() for row in rows)
+            tuple(NotApplied(row.epoch, row.op) if row else NotApplied() for row in before.values())
         )
 
     def _create_cluster(self, statement: CreateCluster) -> StatementReply:
@@ -198,7 +191,7 @@ class MemoryRows:
         """Nothing to release; the tables stay, as a server's would."""
 
 
-def _moved(row: RegisterRow, statement: Bump | Advance | MoveFloor | Free) -> RegisterRow:
+def _moved(row: RegisterRow, statement: Bump | OwnerWrite) -> RegisterRow:
     replace = msgspec.structs.replace
     if isinstance(statement, Bump):
         return replace(row, epoch=statement.epoch + 1, op=statement.op, owner=statement.owner)

@@ -38,7 +38,6 @@ from peloton.runtime.core.statements import (
     Bump,
     ConditionalWrite,
     CreateCluster,
-    CreateRegister,
     DeleteBucket,
     DeleteSegment,
     Free,
@@ -47,27 +46,27 @@ from peloton.runtime.core.statements import (
     NameCluster,
     NoneApplied,
     NotApplied,
-    OwnerWrite,
     PlainWrite,
     ReadCluster,
     ReadName,
     ReadRegister,
     ReadStatement,
     RegisterRow,
+    RegisterWrite,
     RowsFound,
     Statement,
     StatementFailed,
     StatementReply,
     WriteStored,
     WriteTogether,
+    single_writes,
 )
 from peloton.runtime.ports import ROWS_FORMAT, ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
-from peloton.runtime.simulation.memory_rows import CONDITIONAL_WRITES, PLAIN, MemoryRows
+from peloton.runtime.simulation.memory_rows import MemoryRows
 
 CLUSTER_WRITES = (CreateCluster, GrowCluster, NameCluster)
-RegisterWrite = CreateRegister | Bump | OwnerWrite
 COMPLETED = 0.5
 """Share of half accepted writes that a later access completes; the others are dropped."""
 OVERTAKEN_MAX = 20
@@ -145,7 +144,7 @@ class SimulatedStore:
         self.registers = MemoryRows()  # only its tables with conditional writes are used
         self.cells = Cells()
         self._before: dict[ShardId, list[RegisterRow]] = {}
-        self._accepted: dict[ShardId, ConditionalWrite] = {}
+        self._accepted: dict[ShardId, RegisterWrite | WriteTogether] = {}
         self._late: list[Late] = []
         self._received = 0
         self._cut: dict[str, None] = {}
@@ -192,11 +191,9 @@ class SimulatedStore:
         self.uses += 1
         self.struck["power_cut"] += 1
         self._late.clear()
-        for shard, statement in list(self._accepted.items()):
+        for shard in list(self._accepted):
             if shard in self._accepted and self.chance.random() >= COMPLETED:
-                assert not isinstance(statement, CLUSTER_WRITES)
-                for each in _registers_of(statement):
-                    self._accepted.pop(each.shard, None)
+                self._take_accepted(shard)
         if self.faults.flush_s and self._flushed is not None:
             _, self.registers.cluster, self.registers.name, registers, cells = self._flushed
             self.registers.registers = dict(registers)
@@ -230,9 +227,9 @@ class SimulatedStore:
             return StatementFailed("connection closed")
         if self._strikes("unavailable", faults.unavailable):
             return StatementFailed("unavailable")
-        if isinstance(statement, CONDITIONAL_WRITES):
+        if isinstance(statement, ConditionalWrite):
             reply = self._conditional(statement)
-        elif isinstance(statement, PLAIN):
+        elif isinstance(statement, PlainWrite):
             reply = self._plain(statement, self._stamp_us(sender))
         else:
             reply = self._read(statement, sender.level)
@@ -270,7 +267,7 @@ class SimulatedStore:
         """One round of agreement. A write whose condition holds may stay half accepted."""
         if isinstance(statement, CLUSTER_WRITES):
             return self.registers.run([statement])[0]
-        shards = [each.shard for each in _registers_of(statement)]
+        shards = [each.shard for each in single_writes(statement)]
         for shard in shards:
             self._complete(shard)
         registers = self.registers.registers
@@ -292,15 +289,17 @@ class SimulatedStore:
 
     def _complete(self, shard: ShardId, *, reading: bool = False) -> None:
         """The half accepted write of a row is completed or dropped before anything else."""
-        statement = self._accepted.get(shard)
-        if statement is None:
-            return
-        assert not isinstance(statement, CLUSTER_WRITES)
-        for each in _registers_of(statement):
-            self._accepted.pop(each.shard, None)
-        if self.chance.random() < COMPLETED:
+        statement = self._take_accepted(shard)
+        if statement is not None and self.chance.random() < COMPLETED:
             self._decide(statement, may_rest=False)
             self.struck["complete_by_read"] += reading
+
+    def _take_accepted(self, shard: ShardId) -> RegisterWrite | WriteTogether | None:
+        """The half accepted write of a row, which is that of all rows it moves."""
+        statement = self._accepted.get(shard)
+        for each in single_writes(statement) if statement is not None else ():
+            self._accepted.pop(each.shard, None)
+        return statement
 
     def _plain(self, statement: PlainWrite, stamp_us: int) -> StatementReply:
         if self._strikes("reorder_plain", self.faults.reorder_plain):
@@ -344,7 +343,7 @@ class SimulatedStore:
         self._late.append(Late(self.clock.now() + delay_s, received, statement, stamp_us))
 
     def _do(self, late: Late) -> None:
-        if isinstance(late.statement, CONDITIONAL_WRITES):
+        if isinstance(late.statement, ConditionalWrite):
             self._decide(late.statement, may_rest=True)
         else:
             self.cells.write(late.statement, late.stamp_us)
@@ -360,10 +359,6 @@ class SimulatedStore:
         struck = strength > 0 and self.chance.random() < strength
         self.struck[kind] += struck
         return struck
-
-
-def _registers_of(statement: RegisterWrite | WriteTogether) -> tuple[RegisterWrite, ...]:
-    return statement.writes if isinstance(statement, WriteTogether) else (statement,)
 
 
 class MemberRows:
