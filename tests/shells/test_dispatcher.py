@@ -11,7 +11,7 @@ import pytest
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.shells.dispatcher import LENT_S_MAX, OWN_PASSES, PASS_S_MAX, Threads
 from peloton.runtime.shells.shell import Shell, begin_shell
-from peloton.runtime.shells.shell_messages import send
+from peloton.runtime.shells.shell_messages import Ref, send
 
 WAIT_S_MAX = 20.0
 NOT_YET_S = 0.1
@@ -39,18 +39,27 @@ def until_asleep(driver: Any) -> None:
         threading.Event().wait(0.005)
 
 
+def held(ref: Ref) -> threading.Event:
+    """The shell is in a turn until this is set, and the mail that comes meanwhile waits."""
+    began, go = threading.Event(), threading.Event()
+
+    def turn() -> None:
+        began.set()
+        go.wait(WAIT_S_MAX)
+
+    send(ref, turn)
+    assert began.wait(WAIT_S_MAX)
+    return go
+
+
 def test_nobody_is_woken_in_the_middle_of_a_turn(threads: Threads) -> None:
     one, other = threads.driver("one"), threads.driver("other")
     target = Calling("target", other)
     senders = [Calling(f"sender-{n}", one) for n in range(3)]
     refs = {shell: begin_shell(shell) for shell in (target, *senders)}
-    began, go, arrived = threading.Event(), threading.Event(), threading.Semaphore(0)
+    arrived = threading.Semaphore(0)
     reached, early = threading.Event(), list[bool]()
     until_asleep(other)
-
-    def first() -> None:
-        began.set()
-        go.wait(WAIT_S_MAX)
 
     def pass_on() -> None:
         send(refs[target], reached.set)
@@ -58,8 +67,7 @@ def test_nobody_is_woken_in_the_middle_of_a_turn(threads: Threads) -> None:
         if not early:  # of the others the pass is long by now
             early.append(reached.wait(NOT_YET_S))
 
-    send(refs[senders[0]], first)
-    assert began.wait(WAIT_S_MAX)
+    go = held(refs[senders[0]])
     for sender in senders:  # they are ready together, so one pass has the turns of all
         send(refs[sender], pass_on)
     go.set()
@@ -74,14 +82,10 @@ def test_a_long_pass_wakes_others_between_its_turns(threads: Threads) -> None:
         Calling("target", other), Calling("quick", one), Calling("slow", one),
     )  # fmt: skip
     refs = {shell: begin_shell(shell) for shell in (target, quick, slow)}
-    began, go, arrived = threading.Event(), threading.Event(), threading.Event()
+    arrived = threading.Event()
     found: list[bool] = []
     ended = threading.Event()
     until_asleep(other)
-
-    def first() -> None:
-        began.set()
-        go.wait(WAIT_S_MAX)
 
     def tell_and_stay() -> None:
         send(refs[target], arrived.set)
@@ -91,8 +95,7 @@ def test_a_long_pass_wakes_others_between_its_turns(threads: Threads) -> None:
         found.append(arrived.wait(WAIT_S_MAX))
         ended.set()
 
-    send(refs[quick], first)
-    assert began.wait(WAIT_S_MAX)
+    go = held(refs[quick])
     send(refs[quick], tell_and_stay)
     send(refs[slow], wait_for_it)
     go.set()
@@ -126,14 +129,10 @@ def test_a_long_turn_wakes_others_between_its_messages(threads: Threads) -> None
     one, other = threads.driver("one"), threads.driver("other")
     target, reader = Calling("target", other), Calling("reader", one)
     to_target, to_reader = begin_shell(target), begin_shell(reader)
-    began, go, arrived = threading.Event(), threading.Event(), threading.Event()
+    arrived = threading.Event()
     found: list[bool] = []
     ended = threading.Event()
     until_asleep(other)
-
-    def first() -> None:
-        began.set()
-        go.wait(WAIT_S_MAX)
 
     def read_and_tell() -> None:
         threading.Event().wait(2 * PASS_S_MAX)
@@ -143,8 +142,7 @@ def test_a_long_turn_wakes_others_between_its_messages(threads: Threads) -> None
         found.append(arrived.wait(WAIT_S_MAX / 4))
         ended.set()
 
-    send(to_reader, first)
-    assert began.wait(WAIT_S_MAX)
+    go = held(to_reader)
     send(to_reader, read_and_tell)
     send(to_reader, read_the_next)
     go.set()

@@ -164,7 +164,6 @@ class Dispatcher:
                 shell.grant(MESSAGES_PER_GRANT_MAX)
                 if not shell.actor_inbox.empty() and not shell.actor_stopped.is_set():
                     self.mail_waiting(shell)
-                _ring_if_late()
         finally:
             # Also after an exception, which ends the thread: from now on nothing waits for an end.
             _PASS.wakes = None
@@ -219,9 +218,9 @@ def _ring_if_late() -> None:
 
 def _ring_all() -> None:
     wakes = _PASS.wakes
-    for other in wakes or ():
-        other._ring()
     if wakes:
+        for other in wakes:
+            other._ring()
         wakes.clear()
 
 

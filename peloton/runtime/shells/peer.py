@@ -79,7 +79,7 @@ class PeerShell(Shell):
         self._streams: dict[int, Link] = {}
         self._unidentified: dict[int, float] = {}  # accepted streams without a greeting yet
         self._down: dict[str, None] = {}
-        self._quiet_until_s: dict[str, float] = {}  # links whose mail waits for company
+        self._gather_until_s: dict[str, float] = {}  # links whose mail waits for company
         self._asks = PendingAsks()
         self._link_births = itertools.count(1)
         exchange.listen(PeerStreamListener(self.ref))
@@ -324,9 +324,8 @@ class PeerShell(Shell):
             self._exchange.close(stream)
         for link in self.links.values():
             self._service_link(link, now)
-        over = [peer for peer, until_s in self._quiet_until_s.items() if until_s <= now]
-        for peer in over:
-            del self._quiet_until_s[peer]
+        gathering = self._gather_until_s.items()
+        self._gather_until_s = {peer: until_s for peer, until_s in gathering if until_s > now}
         self._asks.give_up_late(now)
         wake_s = min((at for at in self._wake_times() if at is not None), default=None)
         if wake_s is not None:
@@ -344,11 +343,11 @@ class PeerShell(Shell):
             stream = self._exchange.dial(self._addresses[link.peer])
             self._streams[stream] = link
             self._exchange.send(stream, link.dialled(stream, now))
-        if self._quiet_until_s.get(link.peer, now) <= now:
+        if self._gather_until_s.get(link.peer, now) <= now:
             for frame in link.frames(now):
                 assert link.stream is not None
                 self._exchange.send(link.stream, frame)
-                self._quiet_until_s[link.peer] = now + COMPANY_S
+                self._gather_until_s[link.peer] = now + COMPANY_S
         since_s = link.down_since_s
         if since_s is None:
             if link.peer in self._down:
@@ -368,11 +367,11 @@ class PeerShell(Shell):
         for link in self.links.values():
             yield link.dial_s()
             yield link.stall_s()
-            if link.peer not in self._quiet_until_s:
+            if link.peer not in self._gather_until_s:
                 yield link.ping_s()
                 yield link.ack_s()
             if link.down_since_s is not None and link.peer not in self._down:
                 yield link.down_since_s + DOWN_S_MAX
         yield from (since_s + HANDSHAKE_S_MAX for since_s in self._unidentified.values())
-        yield from self._quiet_until_s.values()
+        yield from self._gather_until_s.values()
         yield self._asks.due_s()
