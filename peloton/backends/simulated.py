@@ -139,7 +139,7 @@ class SimulatedBackend:
             if run.run in self._ended:
                 ends.append(self._ended[run.run])
                 continue
-            if run.run not in running and not self._adopts(order.host, run.run):
+            if run.run not in running and self._adopted_run(order.host, run.run) is None:
                 try:
                     ends_at = now + self._duration_s(run.run, run.spec)
                 except POISON as trouble:
@@ -165,8 +165,8 @@ class SimulatedBackend:
             if run in running:
                 del running[run]
                 self._keep(m.RunEnd(run, killed))
-            elif self._adopts(order.host, run):
-                self._release(order.host, run)
+            elif (adopted := self._adopted_run(order.host, run)) is not None:
+                self._release(order.host, adopted)
                 self._keep(m.RunEnd(run, killed))
             if run in self._ended:
                 ends.append(self._ended[run])
@@ -186,7 +186,7 @@ class SimulatedBackend:
         for known in order.known:
             if known.run in self._ended:
                 ends.append(self._ended[known.run])
-            elif known.run not in running and not self._adopts(order.host, known.run):
+            elif known.run not in running and self._adopted_run(order.host, known.run) is None:
                 running[known.run] = None
                 ends_at = known.since + self._duration_s(known.run, None)
                 heapq.heappush(self._ends, (max(ends_at, now), ((known.run,), NOBODY), order.host))
@@ -238,21 +238,21 @@ class SimulatedBackend:
         adopted = self._adopted.get(host, {})
         return tuple(m.RunningSet(crowd, run, Bits(raw)) for (crowd, run), raw in adopted.items())
 
-    def _adopts(self, host: Key, name: str) -> bool:
+    def _adopted_run(self, host: Key, name: str) -> _Set | None:
+        """The run of this name as a set of one, if it was adopted and runs."""
         adopted = self._adopted.get(host)
         parsed = parse_pod(name) if adopted else None
         if not adopted or parsed is None:
-            return False
+            return None
         crowd, member, run = parsed
-        return bool(adopted.get((crowd, run), 0) >> member & 1)
+        found = adopted.get((crowd, run), 0) & 1 << member
+        return (crowd, run, found) if found else None
 
-    def _release(self, host: Key, name: str) -> None:
-        """A run that was adopted runs no more."""
-        parsed = parse_pod(name)
-        assert parsed is not None
-        crowd, member, run = parsed
+    def _release(self, host: Key, some: _Set) -> None:
+        """Runs that were adopted run no more."""
+        crowd, run, raw = some
         adopted = self._adopted[host]
-        adopted[crowd, run] &= ~(1 << member)
+        adopted[crowd, run] &= ~raw
         if not adopted[crowd, run]:
             del adopted[crowd, run]
 
@@ -264,9 +264,9 @@ class SimulatedBackend:
             ended = [(run, running.pop(run)) for run in names if run in running]
             adopted = self._adopted.get(host, {})
             hit = raw & adopted.get((crowd, number), 0)
-            for member in members_of(hit):
-                ended.append((pod_id(crowd, member, run=number), None))
-                self._release(host, ended[-1][0])
+            if hit:
+                ended += [(run, None) for run in names_of(crowd, hit, run=number)]
+                self._release(host, (crowd, number, hit))
             for run, spec in ended:
                 end = m.RunEnd(run, self._outcome(run, spec))
                 self._keep(end)
