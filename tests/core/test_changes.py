@@ -27,7 +27,7 @@ def test_a_change_is_seen_once_its_frame_is_safe():
     bench.rest()
     assert totals(bench, begin) == [1, 2]
     bench.send(X, w.Add(3))
-    ready = bench.shard.ready(bench.now)
+    ready = bench.ready()
     assert totals(bench, begin) == [1, 2], "the frame is not safe"
     bench.write(ready)
     bench.shard.committed()

@@ -36,7 +36,7 @@ from peloton.runtime.vocabulary import (
     key,
 )
 from tests.toy import messages as w
-from tests.toy.bench import Bench
+from tests.toy.bench import Bench, a_round
 
 
 class Spot(Value, frozen=True, gc=False, array_like=True):
@@ -91,7 +91,7 @@ class DotBench:
         self.shard.take([Envelope(to, message, members, **more)])
 
     def once(self) -> None:
-        ready = self.shard.ready(self.now)
+        ready = a_round(self.shard, self.now)
         self.shard.committed()
         if ready.frame is not None:
             self.frames.append(Frame(ready.position, ready.frame))
@@ -363,7 +363,7 @@ def test_an_order_for_an_entity_that_cannot_be_read_is_answered():
     bench = Bench()
     note = key("note", "x")
     bench.send(shard_key(bench.id), Redrive(note), reply_to=1)
-    ready = bench.shard.ready(bench.now)
+    ready = bench.ready()
     bench.write(ready)
     bench.shard.committed()
     assert ready.load == (note,)
@@ -380,10 +380,10 @@ def test_mail_behind_an_order_that_waits_asks_for_no_second_row():
     bench = Bench()
     note = key("note", "x")
     bench.send(shard_key(bench.id), Redrive(note), reply_to=1)
-    assert bench.shard.ready(bench.now).load == (note,)
+    assert bench.ready().load == (note,)
     bench.shard.committed()
     bench.send(note, w.Add(1), reply_to=2)
-    assert bench.shard.ready(bench.now).load == (), "it waits for the same"
+    assert bench.ready().load == (), "it waits for the same"
     bench.shard.committed()
     bench.shard.loaded(note, None)
     bench.rest()

@@ -44,7 +44,7 @@ def test_what_has_ended_leaves_memory_once_its_row_is_safe():
     bench.once()
     bench.once()
     assert X in bench.shard.population.cells and not bench.ended
-    ready = bench.shard.ready(bench.now)
+    ready = bench.ready()
     assert [row.key for row in ready.ended] == [X]
     assert X in bench.shard.population.cells, "the row is not safe yet"
     bench.write(ready)
@@ -109,7 +109,7 @@ def test_a_deletion_whose_row_was_not_written_is_written_by_the_next_owner():
     bench.send(X, w.Forget())
     bench.once()
     assert X in bench.ended
-    bench.write(bench.shard.ready(bench.now))  # the fact, not the row
+    bench.write(bench.ready())  # the fact, not the row
     assert X in bench.ended
     bench.shard = bench.replay()
     bench.rest()
@@ -245,7 +245,7 @@ def test_what_a_round_costs_does_not_grow_with_what_waits(what: str):
 
         sys.setprofile(note)
         try:
-            ready = bench.shard.ready(bench.now)
+            ready = bench.ready()
         finally:
             sys.setprofile(None)
         assert 0 < len(ready.ended) <= ENDED_ROWS_PER_ROUND
@@ -277,7 +277,7 @@ def test_the_floor_waits_for_the_rows_of_what_was_deleted_before_it():
     bench = deleted(2000, bytes_min=1)
     floors = 0
     while bench.shard.busy:
-        ready = bench.shard.ready(bench.now)
+        ready = bench.ready()
         if ready.floor is not None:
             floors += 1
             # A crash right behind the floor: nothing but rows tells what became of these.

@@ -45,7 +45,7 @@ def test_a_follower_is_answered_with_the_frame_that_names_it_and_no_sooner() -> 
     bench.rest()
     assert bench.answers() == [], "not of what it did not ask for"
     bench.send(X, w.Add(2))
-    ready = bench.shard.ready(bench.now)
+    ready = bench.ready()
     bench.write(ready)
     assert bench.answers() == [], "the frame is not safe"
     (read,) = [reply.value for reply in bench.shard.committed()]

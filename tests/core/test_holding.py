@@ -106,7 +106,7 @@ def test_a_query_is_answered_by_a_round_only_if_it_would_show_what_is_held() -> 
     assert bench.shard.reads.answer(NOTE, w.Show()) == w.Total(1), "of what is durable"
     assert bench.shard.answer(query, bench.now) is IN_ROUND
     bench.shard.take([query])
-    ready = bench.shard.ready(bench.now)
+    ready = bench.ready()
     assert ready.frame is not None and [reply.value for reply in ready.replies] == [w.Total(3)]
     assert bench.shard.answer(query, bench.now) is AFTER_FRAME, "it is in flight now"
     bench.write(ready)
@@ -159,7 +159,7 @@ def test_an_owner_that_cannot_be_sure_writes_at_once() -> None:
     """A frame proves that it owns the shard; messages that leave without one need that it knows."""
     bench = begun()
     bench.send(NOTE, w.Add(2))
-    assert bench.shard.ready(bench.now, may_hold=False).frame is not None
+    assert bench.ready(may_hold=False).frame is not None
 
 
 def test_what_has_ended_by_it_leaves_after_its_frame() -> None:

@@ -17,13 +17,12 @@ from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.journal_check import Rehearsal
 from peloton.runtime.core.journal_reading import Contents, read_shard
-from peloton.runtime.core.shard import Ready
 from peloton.runtime.core.statements import ReadSegment, Statement, StatementReply
 from peloton.runtime.ports import Claimed, Committed, Floor, Frame, ShardId, Unreachable, Work
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
-from tests.toy.bench import Bench
+from tests.toy.bench import Bench, Round
 from tests.toy.kinds import KINDS
 
 SIZES = {"house": 1, "city": 1}
@@ -43,7 +42,7 @@ class Written(Bench):
         self.epoch = claimed.epoch
         super().__init__(sizes=SIZES, checkpoint_bytes_min=checkpoint_bytes_min)
 
-    def write(self, ready: Ready) -> None:
+    def write(self, ready: Round) -> None:
         super().write(ready)
         frame = Frame(ready.position, ready.frame) if ready.frame is not None else None
         floor = ready.floor if isinstance(ready.floor, Floor) else None

@@ -9,6 +9,7 @@ from peloton.runtime.core.pump import FRAME_BYTES_SOFT, LEFT_TURNS_MAX, OTHERS_T
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import SELF, Decision, Key, Kind, Message, Send, key
 from tests.core.test_dead_letters import DOTS, DotBench, Put
+from tests.toy.bench import a_round
 
 MAD, CALM = key("mad", 1), key("box", 7)
 
@@ -98,5 +99,5 @@ def test_local_messages_stay_in_their_order():
 
 
 def _frame(shard: Shard) -> None:
-    shard.ready(0.0)
+    a_round(shard, 0.0)
     shard.committed()

@@ -51,7 +51,7 @@ def test_nothing_leaves_before_its_frame_and_nothing_is_sent_twice():
     bench = Bench()
     bench.send(panel("a"), w.Install(3), reply_to=1)
     bench.once()  # it is looked up first
-    first = bench.shard.ready(bench.now)
+    first = bench.ready()
     assert first.frame is not None and len(first.replies) == 1
     bench.write(first)
     bench.shard.committed()
@@ -189,7 +189,7 @@ def test_the_newest_report_is_resent_until_it_is_seen():
     bench.taken()
     bench.after(5)
     assert bench.taken() == []
-    wake_at = bench.shard.ready(bench.now).wake_at
+    wake_at = bench.ready().wake_at
     assert wake_at is not None and wake_at >= bench.now + 30, "only to pack what is idle"
 
 
@@ -225,13 +225,13 @@ def test_queries_see_the_newest_state_and_absent_ones_say_so():
 def test_views_show_only_what_is_safe():
     bench = Bench()
     bench.send(key("note", "x"), w.Add(5))
-    ready = bench.shard.ready(bench.now)
+    ready = bench.ready()
     assert bench.shard.views.page(ListViews("note")).items == () and ready.load == (
         key("note", "x"),
     )
     bench.shard.committed()
     bench.shard.loaded(key("note", "x"), None)
-    bench.shard.ready(bench.now)
+    bench.ready()
     assert bench.shard.views.page(ListViews("note")).items == ()
     bench.shard.committed()
     assert bench.shard.views.page(ListViews("note")).items == ((key("note", "x"), 5),)

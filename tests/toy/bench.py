@@ -6,18 +6,40 @@ It must not wait or use threads: the test decides when a frame is durable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from peloton.runtime.core.checkpoint import Checkpointer
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.core.shard import Ready, Shard
+from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.ports import EndedRow, Frame, ShardId
+from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId
 from peloton.runtime.vocabulary import Key, Kind, Message
 from tests.toy.kinds import KINDS, SIZES
 
 START_S = 1_700_000_000.0
+
+
+class Round(NamedTuple):
+    """What a shard made of one run and the close of its frame, as a `Ready` and more."""
+
+    load: tuple[Key, ...]
+    release: list[Envelope]
+    frame: bytes | None
+    position: int
+    replies: list[Reply]
+    ended: tuple[EndedRow, ...]
+    parts: tuple[CheckpointPart, ...]
+    floor: Floor | None
+    cut: Cut | None
+    wake_at: float | None
+
+
+def a_round(shard: Shard, now: float, *, may_hold: bool = True) -> Round:
+    """Turns on all mail, and the end of their frame."""
+    turned = shard.run(now)
+    return Round(turned.load, turned.mail, *shard.close(may_hold=may_hold))
 
 
 class Bench:
@@ -59,16 +81,20 @@ class Bench:
         """Queue one message; it is not decided yet."""
         self.shard.take([Envelope(to, message, members, **more)])  # type: ignore[arg-type]
 
-    def once(self) -> Ready:
+    def ready(self, *, may_hold: bool = True) -> Round:
+        """One round, which is in flight from now on."""
+        return a_round(self.shard, self.now, may_hold=may_hold)
+
+    def once(self) -> Round:
         """One round, durable at once."""
-        ready = self.shard.ready(self.now)
+        ready = self.ready()
         self.write(ready)
         self.replies += self.shard.committed()
         for key in ready.load:
             self.shard.loaded(key, self.ended.get(key))
         return ready
 
-    def write(self, ready: Ready) -> None:
+    def write(self, ready: Round) -> None:
         """What a journal does with a round."""
         if ready.frame is not None:
             self.frames.append(Frame(ready.position, ready.frame))

@@ -18,10 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.shard import Ready
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
 from tests.toy import messages as w
-from tests.toy.bench import START_S, Bench
+from tests.toy.bench import START_S, Bench, Round
 
 
 class Teller:
@@ -29,7 +28,7 @@ class Teller:
 
     def __init__(self) -> None:
         self.bench = Bench(checkpoint_bytes_min=1 << 30)
-        self.in_flight: Ready | None = None
+        self.in_flight: Round | None = None
 
     def do(self, line: str) -> list[str]:
         """Run one command; the lines it prints."""
@@ -56,7 +55,7 @@ class Teller:
 
     def do_ready(self) -> list[str]:
         assert self.in_flight is None, "one round at a time"
-        ready = self.in_flight = self.bench.shard.ready(self.bench.now)
+        ready = self.in_flight = self.bench.ready()
         lines = [f"load {key}" for key in ready.load]
         if ready.frame is not None:
             _, entries = self.bench.codec.decode_frame(ready.frame)

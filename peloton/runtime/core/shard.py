@@ -3,13 +3,15 @@
 One round of a shard:
 
     take(envelopes)    messages enter the inbox
-    ready(now)         runs turns; returns a `Ready`: one frame of facts to journal, and the
-                       messages and replies that may leave once that frame is durable
+    run(now)           runs turns on them; returns the messages that came of it. May be repeated:
+                       all turns until `close` are of one frame, and of one moment
+    close()            returns a `Ready`: one frame of facts to journal, and what may leave once
+                       that frame is durable
     (the shell journals the frame)
     committed()        the frame is durable
 
-At most one frame is in flight. The turns of the next round already see the newest state, although
-it is not durable yet: nothing that follows from it has left the shard, so nobody else can know.
+At most one frame is in flight. Messages to shards whose frames commit together with this one may be
+handed over before `close`; all others, and replies, wait until the frame is durable.
 A shard must not wait or read a clock, and only `committed` may tell it that a frame is durable.
 
 The parts of a shard, each in a module of its own:
@@ -98,14 +100,19 @@ class NotYet(enum.Enum):
 AFTER_FRAME, IN_ROUND = NotYet.AFTER_FRAME, NotYet.IN_ROUND
 
 
+class Turned(NamedTuple):
+    """What came of turns whose frame is still open."""
+
+    load: tuple[Key, ...]  # ended entities to read; only their own mail waits meanwhile
+    mail: list[Envelope]  # to other shards and to services, in order
+
+
 class Ready(NamedTuple):
     """What the shell has to do for a shard, in this order."""
 
-    load: tuple[Key, ...]  # ended entities to read; only their own mail waits meanwhile
     frame: bytes | None  # to journal at `position`, whole or not at all
     position: int
-    release: list[Envelope]  # to send, only after the frame is durable
-    replies: list[Reply]  # likewise
+    replies: list[Reply]  # to send, only after the frame is durable
     ended: tuple[EndedRow, ...]  # final states to write
     parts: tuple[CheckpointPart, ...]
     floor: Floor | None
@@ -166,6 +173,7 @@ class Shard:
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick, self._tick_due = 0, 0.0  # of the resends
+        self._open = False  # a frame has begun, and takes further turns
 
     # ---- what the shell calls ----
 
@@ -204,16 +212,28 @@ class Shard:
             self._replies.reply(envelope, unreadable)
         self.reply_to(self.redrives.unreadable(key), unreadable)
 
-    def ready(self, now: float, *, may_hold: bool = True) -> Ready:
-        """Run turns on all mail; returns the frame, and what may leave once it is durable.
+    def run(self, now: float) -> Turned:
+        """Run turns on all mail; the frame stays open for more.
 
-        `now` is in seconds since the epoch. With `may_hold` lazy facts may wait for a later frame:
-        then messages leave without one, which proves that we own the shard.
+        `now` is in seconds since the epoch, and counts at the first call for a frame.
         """
-        self._begin_frame(now)
+        if not self._open:
+            self._open = True
+            self._begin_frame(now)
         self.pump.run()
         self.reports.send_due(self._tick)
         self.pump.run()
+        self._undurable.framed(self.turns.touched)
+        load, self._to_load = tuple(self._to_load), {}
+        return Turned(load, self.turns.outbox.drain())
+
+    def close(self, *, may_hold: bool = True) -> Ready:
+        """End the frame.
+
+        With `may_hold` lazy facts may wait for a later frame: then messages leave without one,
+        which proves that we own the shard.
+        """
+        self._open = False
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
@@ -226,12 +246,9 @@ class Shard:
         self._undurable.framed(self.turns.touched)
         self._pack_idle()
         replies, self.turns.outbox.replies = self.turns.outbox.replies, []
-        load, self._to_load = tuple(self._to_load), {}
         return Ready(
-            load=load,
             frame=frame,
             position=self.position,
-            release=self.turns.outbox.drain(),
             replies=replies,
             ended=ended,
             parts=parts,
@@ -272,7 +289,7 @@ class Shard:
         if self._undurable.shown_by(envelope.to):
             return IN_ROUND if self.holding else AFTER_FRAME
         self.delivered += 1
-        if self._clock_lag_s is not None:
+        if self._clock_lag_s is not None and not self._open:
             self.turns.now = max(now + self._clock_lag_s, self.turns.now)
         answer, state = self._replies.answer(kind, envelope)
         self.reads.keep(kind, envelope.to, query=message, state=state, answer=answer)
@@ -289,10 +306,15 @@ class Shard:
 
     @property
     def busy(self) -> bool:
-        """Whether `ready` would find something to do at once."""
-        work = self._inbox or self._local or self.population.dirty or self.redrives
+        """Whether a round would find something to do at once."""
         # Those that have ended by what is held wait for its frame, and nothing else may wait.
-        return bool(work) or self.checkpointer.busy or (self.endings.busy and not self.holding)
+        rows = self.endings.busy and not self.holding
+        return self.has_mail or bool(self.redrives) or self.checkpointer.busy or rows
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether `run` would find something to do at once."""
+        return bool(self._inbox or self._local or self.population.dirty)
 
     def _begin_frame(self, now: float) -> None:
         """Queue what is due now: retries, deadlines, resends."""

@@ -21,11 +21,14 @@ from peloton.runtime.vocabulary import Kind
 
 if TYPE_CHECKING:
     from peloton.runtime.shells.region import Region
+    from peloton.runtime.shells.round import RoundShell
 
 WAITING_MAIL_MAX = 100_000
 """Envelopes kept while a shard recovers; more are dropped, and their senders repeat them."""
 SERVICE_MAIL_MAX = 10_000
 """Envelopes kept for an outward service while our session is in doubt; likewise."""
+ROUND_PASSES_MAX = 64
+"""How often a round that is open may find others with mail before it is closed all the same."""
 BATCH_BYTES = 64 * 1024
 """Envelopes for one remote route share a batch up to this size."""
 
@@ -36,6 +39,7 @@ class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
     waiting_mail_max: int = WAITING_MAIL_MAX
     service_mail_max: int = SERVICE_MAIL_MAX
     batch_bytes: int = BATCH_BYTES
+    round_passes_max: int = ROUND_PASSES_MAX
     parcel_bytes: int = parcels.PARCEL_BYTES
     link_bytes_max: int = parcels.LINK_BYTES_MAX
     window_parcels: int = parcels.WINDOW_PARCELS
@@ -61,6 +65,7 @@ class DaemonContext(msgspec.Struct, frozen=True):
     driver: Driver  # of the shards, and of the root
     root: Ref
     journal: Ref
+    round: RoundShell
     readers: tuple[Ref, ...]
     store: str  # the server under the journal, by the name that people know
     limits: DaemonLimits = DaemonLimits()

@@ -96,6 +96,11 @@ class Dispatcher:
         if self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
+    @property
+    def busy(self) -> bool:
+        """See `Driver.busy`."""
+        return bool(self._ready)
+
     def attach(self, shell: Shell) -> None:
         """A shell is known here only while it is ready or has a wake-up."""
         shell.actor_inbox.on_next = _ring_if_late

@@ -1,7 +1,6 @@
 """The shells that wait for the store: one commits, a few claim and read.
 
-The journal shell gathers the works of all shards that are ready into one round. While a round is
-under way the next one gathers, so the latency of the store sets the batch size. Reads have shells
+The journal shell commits the rounds of its daemon (`round.py`) in their order. Reads have shells
 of their own, because a slow read must not delay a commit; there are several, so that a takeover of
 many shards claims and reads in parallel. None of them may retry by itself (only the shard knows
 for how long that makes sense), except to read ended rows, nor decode a body.
@@ -52,38 +51,21 @@ class JournalShell(Shell):
         super().__init__("journal", driver)
         self._journal = journal
         self._root = root
-        self._round: list[Commit] = []
-        self._unclear: list[Settle] = []
 
     def handle(self, message: Any) -> None:
-        """Gather works; at the end of the grant, commit all of them in one round."""
+        """Commit, settle or let go."""
         if isinstance(message, Commit):
-            self._round.append(message)
+            answers = self._journal.commit([*message.works.values()])
+            send(message.sender, WorkDone(dict(zip(message.works, answers, strict=True))))
         elif isinstance(message, Settle):
-            self._unclear.append(message)
+            self.driver.about_to_wait()  # perhaps for time-outs: not with what is committed
+            answers = self._journal.settle([*message.shards.values()])
+            send(message.sender, WorkDone(dict(zip(message.shards, answers, strict=True))))
         elif isinstance(message, Release):
             self._journal.release(message.shard, message.epoch)
             send(message.sender, Released())
         elif isinstance(message, DropClaim):
             self._journal.drop(message.shard, message.epoch)
-        if self.actor_inbox.at_end():
-            self._commit()
-            self._settle()
-
-    def _commit(self) -> None:
-        batch, self._round = self._round, []
-        if batch:
-            answers = self._journal.commit([commit.work for commit in batch])
-            for commit, answer in zip(batch, answers, strict=True):
-                send(commit.sender, WorkDone(answer))
-
-    def _settle(self) -> None:
-        batch, self._unclear = self._unclear, []
-        if batch:
-            self.driver.about_to_wait()  # perhaps for time-outs: not with what is committed
-            answers = self._journal.settle([settle.shard for settle in batch])
-            for settle, answer in zip(batch, answers, strict=True):
-                send(settle.sender, WorkDone(answer))
 
     def failed(self, error: BaseException) -> None:
         """End the daemon: after an exception the state of the writes in flight is unknown."""

@@ -12,7 +12,7 @@ repeats what matters; calls are answered `Unavailable`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -98,6 +98,28 @@ class Region:
                 self._send_remote(route, batch, stamp=stamp)
             elif not send(route, Mail(batch, stamp)):
                 self._refuse(batch, "the shard is moving")
+
+    def part(
+        self, envelopes: Iterable[Envelope], *, company: Container[Any], held: dict[Any, None]
+    ) -> tuple[list[Envelope], list[Envelope], dict[Ref, None]]:
+        """Envelopes that go to actors of `company` alone, all others, and who gets the first.
+
+        `held` are routes for which a message waits already: later ones must not overtake it. Those
+        of the second list are added to it.
+        """
+        first: list[Envelope] = []
+        others: list[Envelope] = []
+        receivers: dict[Any, None] = {}
+        routes_of = self.routes.of
+        for envelope in envelopes:
+            routes = routes_of(envelope.to)
+            if len(routes) == 1 and routes[0] in company and routes[0] not in held:
+                first.append(envelope)
+                receivers[routes[0]] = None
+            else:
+                others.append(envelope)
+                held.update(dict.fromkeys(routes))
+        return first, others, receivers
 
     def ask(
         self,

@@ -33,6 +33,7 @@ from peloton.runtime.shells.features import FeatureShell, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.round import RoundShell
 from peloton.runtime.shells.shard import ShardShell, shard_shell_name
 from peloton.runtime.shells.shell import Clock, Driver, Shell, begin_shell
 from peloton.runtime.shells.shell_messages import (
@@ -332,6 +333,15 @@ def assemble(
     shell = RootShell(driver, region=region, exited=exited)
     root_ref = begin_shell(shell)
     committer = JournalShell(drivers.driver("journal"), journal=journal, root=root_ref)
+    journal_ref = begin_shell(committer)
+    rounds = RoundShell(
+        driver,
+        region=region,
+        journal=journal_ref,
+        root=root_ref,
+        passes_max=setup.limits.round_passes_max,
+    )
+    begin_shell(rounds)
     shell.context = DaemonContext(
         kinds=kinds,
         codec=codec,
@@ -339,7 +349,8 @@ def assemble(
         region=region,
         driver=driver,
         root=root_ref,
-        journal=begin_shell(committer),
+        journal=journal_ref,
+        round=rounds,
         readers=_readers(drivers, journal, root=root_ref),
         store=setup.store,
         limits=setup.limits,
@@ -349,7 +360,10 @@ def assemble(
         own = drivers.driver(f"service-{prefix}") if service.own_thread else driver
         shell = EphemeralShell(prefix, own, service=service, region=region, root=root_ref)
         shell.outward, shell.service_mail_max = outward, setup.limits.service_mail_max
-        return begin_shell(shell)
+        ref = begin_shell(shell)
+        if not outward and own is driver:
+            rounds.enter_service(ref)
+        return ref
 
     region.on_service = on_service
     root = Root(region, root_ref, journal=journal, drivers=drivers, exited=exited)

@@ -1,10 +1,9 @@
 """The shell of one shard: the pykka actor that runs the core with all its entities.
 
-Passes mail to the core and its bundles (frame, sends, replies) to the journal; the sends and
-replies of a bundle leave only when its frame is committed. At most one bundle is in flight; what
-arrives meanwhile makes the next. It must not decide, and never sends anything of a frame whose
-commit is unclear: it lets the journal settle that, for `UNCLEAR_S_MAX` seconds, and then gives the
-shard up.
+Passes mail to the core, and the core's frame to the round of the daemon (`round.py`). Messages to
+shards of the same round are handed over at once; all others, and replies, leave only when the frame
+is committed. At most one frame is in flight; what arrives meanwhile makes the next. It must not
+decide, and never sends anything of a frame whose commit is unclear.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
-from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Work
+from peloton.runtime.ports import Answer, Committed, Fenced, Frame, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import (
@@ -25,7 +24,6 @@ from peloton.runtime.shells.shell_messages import (
     ClaimRefused,
     ClaimTaken,
     Closed,
-    Commit,
     Drain,
     Drop,
     DropClaim,
@@ -37,19 +35,14 @@ from peloton.runtime.shells.shell_messages import (
     PeerReachable,
     Release,
     Released,
-    Settle,
     ShardLost,
     Wake,
-    WorkDone,
     reply_addresses,
     resolve,
     send,
 )
 from peloton.runtime.vocabulary import Query, ShardDamaged, Unavailable
 
-UNCLEAR_S_MAX = 15.0
-SETTLE_FIRST_S = 0.1
-SETTLE_S_MAX = 2.0
 IN_DOUBT = "this daemon's session is in doubt, another may own the shard: try again"
 
 
@@ -77,28 +70,24 @@ class ShardShell(Shell):
         self.refused = 0  # batches over the limit of waiting mail, for metrics
         self._reply_addresses: dict[Any, None] = {}
         self._in_flight: Ready | None = None
+        self._held: list[Envelope] = []  # of the open frame or the one in flight: not sent yet
+        self._held_routes: dict[Any, None] = {}
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
-        self._unclear_since_s: float | None = None
-        self._settle_after_s = SETTLE_FIRST_S
-        self._settle_at_s: float | None = None
+        self._unclear_before = False  # the last answer of the journal was unclear, too
         self._report_trouble("recovering")
         send(context.reader_of(shard), Claim(shard, self.ref))
 
     # ---- messages ----
 
     def handle(self, message: Any) -> None:
-        """Process one message; at the end of a grant start a bundle if one is due."""
+        """Process one message; at the end of a grant take turns if some are due."""
         kind = type(message)
         if kind is Mail:
             self._mail(message)
-        elif kind is WorkDone:
-            self._done(message)
-        elif kind is Wake:
-            self._settle()
         elif kind is Loaded:
             self._loaded(message)
-        else:
+        elif kind is not Wake:
             self._handle_rare(message)
         if self._phase is ShardPhase.OPEN and self.actor_inbox.at_end():
             self._pump()
@@ -222,6 +211,7 @@ class ShardShell(Shell):
         for mail in waiting:
             self._take(mail)
         self._phase = ShardPhase.OPEN
+        context.round.enter(self)
         context.region.routes.reads[self.shard] = core.reads
         self._wake_core_s = self.now
         self._report_trouble("")
@@ -233,7 +223,7 @@ class ShardShell(Shell):
         if self._phase in (ShardPhase.CLAIMING, ShardPhase.OPEN):
             self._unpublish()
             self._phase = ShardPhase.DRAINING
-            if not self._in_flight and not claiming:
+            if not claiming and not self._context.round.has(self):
                 self._release_claim()
 
     def _release_claim(self) -> None:
@@ -268,8 +258,9 @@ class ShardShell(Shell):
         self._unpublish()
         self._phase = ShardPhase.OVER
         self._in_flight = None
-        self._after_frame = []
+        self._held, self._after_frame = [], []
         self.core = None
+        self._context.round.ended(self, text)
         self._report_trouble(text)
         self._context.region.report_problem(f"{self.name}-rows", "")
         self._status.left(self.shard)
@@ -283,6 +274,7 @@ class ShardShell(Shell):
 
     def _unpublish(self) -> None:
         """From now on no other thread reads our states: the next owner may change them."""
+        self._context.round.leave(self)
         reads = self._context.region.routes.reads
         if self.core is not None and reads.get(self.shard) is self.core.reads:
             del reads[self.shard]
@@ -294,7 +286,7 @@ class ShardShell(Shell):
     def _report_trouble(self, trouble: str) -> None:
         self._context.region.report_problem(self.name, trouble)
 
-    # ---- bundles ----
+    # ---- rounds ----
 
     def _pump(self) -> None:
         core = self.core
@@ -305,17 +297,27 @@ class ShardShell(Shell):
             if wake_s is not None:
                 self.wake(wake_s)
             return
-        ready = core.ready(self.now, may_hold=self._context.region.routes.current)
-        self._wake_core_s = ready.wake_at
-        if ready.load:
-            send(self._context.reader_of(self.shard), Load(self.shard, ready.load, self.ref))
-        work = self._work(ready)
-        if work is None:
-            self._release(ready, more_to_cut=False)
+        self._wake_core_s = None
+        context = self._context
+        turned = core.run(self.now)
+        is_full = core.frame_is_full()
+        context.round.join(self, is_full=is_full)
+        if turned.load:
+            send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
+        stamp = Stamp(self.shard, core.epoch)
+        self._held += context.round.hand_over(
+            self, turned.mail, stamp=stamp, held=self._held_routes
+        )
+        if core.has_mail and not is_full:
             self.wake_soon()
-            return
+
+    def close_frame(self) -> Work | None:
+        """See `RoundShard`."""
+        assert self.core is not None
+        ready = self.core.close(may_hold=self._context.region.routes.current)
+        self._wake_core_s = ready.wake_at
         self._in_flight = ready
-        send(self._context.journal, Commit(work, self.ref))
+        return self._work(ready)
 
     def _work(self, ready: Ready) -> Work | None:
         if not (ready.frame or ready.ended or ready.parts or ready.floor or ready.cut):
@@ -331,22 +333,27 @@ class ShardShell(Shell):
             cut=ready.cut,
         )
 
-    def _done(self, message: WorkDone) -> None:
-        ready, answer = self._in_flight, message.answer
+    def done(self, answer: Answer) -> None:
+        """See `RoundShard`."""
+        ready = self._in_flight
         if ready is None:
             return
-        if isinstance(answer, Committed):
-            self._in_flight = None
+        if not isinstance(answer, Committed):
+            fenced = isinstance(answer, Fenced)
+            self._lose(f"fenced: {answer.text}" if fenced else answer.text)
+            return
+        self._in_flight = None
+        if self._work(ready) is not None:
             self._status.answered(self._context.store, self.shard)
-            self._unclear_since_s, self._settle_after_s = None, SETTLE_FIRST_S
+            self._unclear_before = False
             self._report_trouble("")
-            self._release(ready, more_to_cut=answer.more_to_cut)
-            if self._phase is ShardPhase.DRAINING:
-                self._release_claim()
-        elif isinstance(answer, Fenced):
-            self._lose(f"fenced: {answer.text}")
-        else:
-            self._unclear(answer.text)
+        self._release(ready, more_to_cut=answer.more_to_cut)
+        if self._phase is ShardPhase.DRAINING:
+            self._release_claim()
+        elif self.core is not None and self.core.busy:
+            self.wake_soon()
+        elif self._wake_core_s is not None:
+            self.wake(self._wake_core_s)
 
     def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
         assert self.core is not None
@@ -354,8 +361,9 @@ class ShardShell(Shell):
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
-        if ready.release and sure:
-            self._context.region.tell(ready.release, Stamp(self.shard, self.core.epoch))
+        held, self._held, self._held_routes = self._held, [], {}
+        if held and sure:
+            self._context.region.tell(held, Stamp(self.shard, self.core.epoch))
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)
             resolve(reply.reply_to, reply.value if sure else Unavailable(IN_DOUBT))
@@ -363,29 +371,17 @@ class ShardShell(Shell):
             waiting, self._after_frame = self._after_frame, []
             self.core.take([each for each in waiting if not self._answered(each)])
 
-    def _unclear(self, text: str) -> None:
-        now = self.now
-        if self._unclear_since_s is not None:
+    def unclear(self, text: str) -> None:
+        """See `RoundShard`."""
+        if self._unclear_before:
             # Reported from the second lost answer in a row: one alone is too common to log.
             self._status.away(self._context.store, text, shard=self.shard)
-        since = self._unclear_since_s = self._unclear_since_s or now
-        if now - since >= UNCLEAR_S_MAX:
-            self._lose(f"unclear for {now - since:.0f} s: {text}", gave_up=True)
-            return
+        self._unclear_before = True
         self._report_trouble(f"the journal's answer is unclear: {text}")
-        self._settle_at_s = now + self._settle_after_s
-        self.wake(self._settle_at_s)
-        self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
 
-    def _settle(self) -> None:
-        # Once per unclear answer: a second one would find nothing pending, which reads as a loss.
-        if self._settle_at_s is None:
-            return
-        if self.now < self._settle_at_s:
-            self.wake(self._settle_at_s)  # woken by another timer, or the clock was set back
-        else:
-            self._settle_at_s = None
-            send(self._context.journal, Settle(self.shard, self.ref))
+    def give_up(self, text: str, *, unclear: bool = False) -> None:
+        """See `RoundShard`."""
+        self._lose(text, gave_up=unclear)
 
 
 def shard_shell_name(shard: ShardId) -> str:

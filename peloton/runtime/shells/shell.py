@@ -32,6 +32,10 @@ class Driver(Protocol):
     def clock(self) -> Clock:
         """The clock of its shells."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether any of its shells has mail, besides the one that runs."""
+
     def attach(self, shell: Shell) -> None:
         """The shell starts."""
 

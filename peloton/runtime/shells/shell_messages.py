@@ -39,16 +39,17 @@ WAKE = Wake()
 
 
 class Commit(NamedTuple):
-    """To the journal: commit this work in the next round."""
+    """To the journal: commit these works as one round. Whose they are only names the answers: an
+    answer to a shell that has ended must not reach its successor."""
 
-    work: Work
+    works: dict[Ref, Work]
     sender: Ref
 
 
 class Settle(NamedTuple):
-    """To the journal: repeat the pending write of the shard, whose outcome is unclear."""
+    """To the journal: repeat the pending writes of these shards, whose outcome is unclear."""
 
-    shard: ShardId
+    shards: dict[Ref, ShardId]
     sender: Ref
 
 
@@ -72,9 +73,9 @@ class Released(NamedTuple):
 
 
 class WorkDone(NamedTuple):
-    """From the journal: the outcome of the work."""
+    """From the journal: the outcome of works, or of repeated writes, by whose they are."""
 
-    answer: Answer
+    answers: dict[Ref, Answer]
 
 
 class Claim(NamedTuple):

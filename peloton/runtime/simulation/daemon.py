@@ -9,7 +9,7 @@ repair anything.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -30,7 +30,7 @@ from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.shells.shell_messages import Drop, send
+from peloton.runtime.shells.shell_messages import Drop, Ref, send
 from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.process import SimulatedProcess
@@ -101,6 +101,8 @@ class SimulatedDaemon:
         self.dying = False
         self.sends_last = False  # the statement at which it dies is still sent
         self.outlet: Outlet = lambda envelopes, stamp: envelopes
+        self.hands_over: Callable[[], bool] = lambda: True
+        """Whether messages of an open frame may leave their shard for one of the same round."""
         self.leaving: Future[Any] | None = None
 
     @property
@@ -201,6 +203,14 @@ class SimulatedDaemon:
                 tell(left, stamp)
 
         region.tell = through  # type: ignore[method-assign]
+        part = region.part
+
+        def maybe(
+            envelopes: Iterable[Envelope], *, company: Container[Any], held: dict[Any, None]
+        ) -> tuple[list[Envelope], list[Envelope], dict[Ref, None]]:
+            return part(envelopes, company=company if self.hands_over() else (), held=held)
+
+        region.part = maybe  # type: ignore[method-assign]
 
     def call(self, port: str, name: str, *, do: Callable[[], Any]) -> Any:
         """One call of a port, unless the process dies at it."""

@@ -41,6 +41,11 @@ class SimulatedProcess:
         """The same driver for all shells."""
         return self
 
+    @property
+    def busy(self) -> bool:
+        """As a dispatcher says."""
+        return any(shell.queued for shell in self.shells)
+
     def attach(self, shell: Shell) -> None:
         """The shell begins."""
         self.shells.append(shell)

@@ -32,6 +32,8 @@ class SendFaults(msgspec.Struct, frozen=True, gc=False):
 
 
 CALM_SENDS = SendFaults()
+HANDED_OVER = 0.5
+"""Share of the hand-overs within a round that take place while faults are on."""
 
 
 class FaultySends:
@@ -53,6 +55,7 @@ class FaultySends:
     def attach(self, daemon: SimulatedDaemon) -> None:
         """From now on all that this daemon sends passes here, in all its lives."""
         daemon.outlet = lambda envelopes, stamp: self._passed(daemon, envelopes, stamp=stamp)
+        daemon.hands_over = self._hands_over
 
     def _passed(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
@@ -72,6 +75,13 @@ class FaultySends:
                 if not self._is_late(daemon, envelope, stamp=stamp):
                     sent.append(envelope)
         return sent
+
+    def _hands_over(self) -> bool:
+        """A message of an open frame that came late could outlive its round. With any fault on
+        some wait for the commit, so that messages are struck on both ways."""
+        if self.faults.delay_s or self._under_way:
+            return False
+        return self.faults == CALM_SENDS or self._chance.random() < HANDED_OVER
 
     def _is_spared(self, envelope: Envelope, stamp: Stamp | None) -> bool:
         sender = envelope.sender

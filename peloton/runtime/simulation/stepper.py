@@ -57,6 +57,11 @@ class Stepper:
         """The same driver for all shells."""
         return self
 
+    @property
+    def busy(self) -> bool:
+        """As a dispatcher says."""
+        return bool(self._ready)
+
     def attach(self, shell: Shell) -> None:
         """The shell begins."""
         self.shells.append(shell)

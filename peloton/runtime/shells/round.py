@@ -1,0 +1,307 @@
+"""The rounds of a daemon: the frames of its shards that are committed together.
+
+Turns "these shards have taken turns" into one round for the journal, which commits all frames of it
+or none. So a message from one shard of the daemon to another need not wait for a commit: it is
+handed over at once, and what follows from it is in the same round. A job, its pool and its host
+take all their steps towards a start in one round, where each step would be a commit of its own.
+
+A round is open while any shell of the daemon has mail, within bounds, and no longer than the round
+before it is at the store. Then all its frames are closed and committed. What leaves the daemon
+(mail to others, orders to backends, replies) waits until the round is durable; so does a shard that
+took turns without a frame, because its memory may follow from the frames of others.
+
+What one shard hands over cannot be taken back. So if a shard ends in the middle of an open round,
+or the journal refuses one frame of it, all shards of the round are given up and recover from the
+journal. The shell and its shards run on one thread, and call each other.
+
+1. a lot admits a task and hands `Admitted` over; its frame is still open
+2. the task launches, in a frame of the same round
+3. the lot's shard is fenced, and its frame refused; its next owner knows of no admission
+4. were the task's frame committed, it would hold resources that nobody counts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.ports import (
+    ROUND_SHARDS_MAX,
+    Answer,
+    Committed,
+    RoundRefused,
+    ShardId,
+    Unclear,
+    Work,
+)
+from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell_messages import (
+    Commit,
+    Ref,
+    Settle,
+    ShellFailed,
+    WorkDone,
+    send,
+)
+
+ROUND_S_MAX = 0.01
+"""A round that lasts longer is closed: what it has gathered must not wait for what goes on
+arriving."""
+UNCLEAR_S_MAX = 15.0
+SETTLE_FIRST_S = 0.1
+SETTLE_S_MAX = 2.0
+
+
+class RoundShard(Protocol):
+    """What a round needs of the shell of a shard."""
+
+    shard: ShardId
+
+    @property
+    def ref(self) -> Ref:
+        """Its address, under which the journal's answers find it and no successor."""
+
+    def close_frame(self) -> Work | None:
+        """Take no more turns; what the journal has to write, if anything."""
+
+    def done(self, answer: Answer) -> None:
+        """The outcome of its work, or, without work, of the round; it is not Unclear."""
+
+    def failed(self, error: BaseException) -> None:
+        """Closing the frame raised."""
+
+    def unclear(self, text: str) -> None:
+        """The outcome is not known yet; it will be settled."""
+
+    def give_up(self, text: str, *, unclear: bool = False) -> None:
+        """End: what is in memory is not, or not surely, what is in the journal."""
+
+
+class _Flight:
+    """A round at the store."""
+
+    def __init__(self, shards: Mapping[Ref, RoundShard], works: Mapping[Ref, Work]) -> None:
+        self.works = works
+        self.shards = dict(shards)  # that do not know their outcome
+        self._frames = [ref for ref, work in works.items() if work.frame is not None]
+        self._outcome: Answer | None = None if self._frames else Committed()  # of the frames
+        self._final: dict[Ref, Answer] = {}
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is known that its frames are committed, or that they never will be."""
+        return self._outcome is not None
+
+    def answered(self, answers: Mapping[Ref, Answer]) -> None:
+        """Tell the shards what is final by these answers and those before."""
+        for ref in self.works:
+            answer = answers.get(ref)
+            if answer is not None and not isinstance(answer, Unclear):
+                self._final[ref] = answer
+        if self._outcome is None:
+            known = [self._final[ref] for ref in self._frames if ref in self._final]
+            committed = (each for each in known if isinstance(each, Committed))
+            self._outcome = next(committed, known[0] if known else None)
+        if self._outcome is None:
+            return
+        for ref in [*self.shards]:
+            answer = self._answer_to(ref, self._outcome)
+            shard = self.shards.pop(ref, None) if answer is not None else None
+            if shard is not None and answer is not None:
+                shard.done(answer)
+
+    def _answer_to(self, ref: Ref, outcome: Answer) -> Answer | None:
+        """The outcome of one. Without a frame its memory may follow from the frames of others."""
+        if ref not in self._frames and not isinstance(outcome, Committed):
+            return RoundRefused(outcome.text)
+        return self._final.get(ref) if ref in self.works else outcome
+
+
+class RoundShell(Shell):
+    """The open round of a daemon, and those at the store."""
+
+    def __init__(
+        self, driver: Driver, *, region: Region, journal: Ref, root: Ref, passes_max: int
+    ) -> None:
+        super().__init__("round", driver)
+        self._region = region
+        self._journal = journal
+        self._root = root
+        self._passes_max = passes_max
+        self._shards: dict[Ref, RoundShard] = {}
+        """Those that commit together. Others, beyond the size of a round, commit alone, and hand
+        nothing over."""
+        self._company: dict[Ref, RoundShard | None] = {}
+        """Who may be handed messages of open frames: shards, and services (None)."""
+        self._open: dict[Ref, RoundShard] = {}
+        self._giving: dict[Ref, None] = {}  # those of the open round that have handed over mail
+        self._opened_s = 0.0
+        self._passes = 0
+        self._is_full = False
+        self._flights: list[_Flight] = []
+        self._unclear: dict[Ref, float] = {}  # since when, in seconds
+        self._asked: dict[Ref, None] = {}
+        """Of these the journal was told to settle: once per unclear answer, as a second one would
+        find nothing pending, which reads as a loss."""
+        self._settle_after_s = SETTLE_FIRST_S
+        self._settle_at_s: float | None = None
+
+    # ---- what shards call ----
+
+    def enter(self, shard: RoundShard) -> None:
+        """The shard is open from now on."""
+        if len(self._shards) < ROUND_SHARDS_MAX:
+            self._shards[shard.ref] = self._company[shard.ref] = shard
+
+    def enter_service(self, ref: Ref) -> None:
+        """A service that does nothing outside of the daemon may get messages of open frames."""
+        self._company[ref] = None
+
+    def leave(self, shard: RoundShard) -> None:
+        """The shard takes no more turns; a frame of it that is open is still committed."""
+        self._company.pop(shard.ref, None)
+
+    def has(self, shard: RoundShard) -> bool:
+        """Whether the shard is in a round whose outcome it does not know."""
+        ref = shard.ref
+        return ref in self._open or any(ref in flight.shards for flight in self._flights)
+
+    def join(self, shard: RoundShard, *, is_full: bool = False) -> None:
+        """The shard has taken turns."""
+        if not self._open:
+            self._opened_s, self._passes = self.now, 0
+            self.wake_soon()
+        self._open[shard.ref] = shard
+        self._is_full = self._is_full or is_full
+
+    def hand_over(
+        self, shard: RoundShard, envelopes: list[Envelope], *, stamp: Stamp, held: dict[Any, None]
+    ) -> list[Envelope]:
+        """Send what may be sent before the round is durable; returns the rest, in order.
+
+        `held`: the routes for which the shard has held back mail since its frame was opened.
+        """
+        # While our session is in doubt another owner may have newer state, and only a commit
+        # proves that there is none.
+        if not envelopes or shard.ref not in self._company or not self._region.routes.current:
+            return envelopes
+        now, left, receivers = self._region.part(envelopes, company=self._company, held=held)
+        for ref in receivers:
+            self._giving[shard.ref] = None
+            receiver = self._company[ref]
+            if receiver is not None:
+                self.join(receiver)
+        if now:
+            self._region.tell(now, stamp)
+        return left
+
+    def ended(self, shard: RoundShard, text: str) -> None:
+        """The shard has ended, and with it what it did in the open round."""
+        ref = shard.ref
+        for known in (self._shards, self._company, self._open, self._unclear):
+            known.pop(ref, None)
+        for flight in self._flights:
+            flight.shards.pop(ref, None)
+        if ref in self._giving:
+            for other in self._closed().values():
+                other.give_up(f"its round was lost with {shard.shard}: {text}")
+
+    # ---- messages ----
+
+    def handle(self, message: Any) -> None:
+        """Take the journal's answers, or look whether the round is to be closed."""
+        if isinstance(message, WorkDone):
+            self._answered(message.answers)
+        if self._settle_at_s is not None:
+            self._settle()
+        if self._open and all(flight.is_decided for flight in self._flights):
+            self._passes += 1
+            if self._goes_on():
+                self.wake_soon()
+            else:
+                self._close()
+
+    def failed(self, error: BaseException) -> None:
+        """End the daemon: what was handed over and what is committed may not agree."""
+        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
+
+    # ---- closing ----
+
+    def _goes_on(self) -> bool:
+        if self._is_full or self._passes >= self._passes_max or not self.driver.busy:
+            return False
+        return self.now < self._opened_s + ROUND_S_MAX
+
+    def _close(self) -> None:
+        works: dict[Ref, Work] = {}
+        for ref, shard in [*self._open.items()]:
+            try:
+                work = shard.close_frame()
+            except Exception as error:
+                # As when a turn of it raises: the shard ends, and its round with it.
+                shard.failed(error)
+                if self._open:
+                    continue
+                return
+            if work is not None:
+                works[ref] = work
+        shards = self._closed()
+        rounds = [[ref for ref in shards if ref in self._shards]]
+        rounds += [[ref] for ref in shards if ref not in self._shards]
+        for refs in filter(None, rounds):
+            own = {ref: works[ref] for ref in refs if ref in works}
+            self._flights.append(_Flight({ref: shards[ref] for ref in refs}, own))
+            if own:
+                send(self._journal, Commit(own, self.ref))
+        self._answered({})
+
+    def _closed(self) -> dict[Ref, RoundShard]:
+        """No round is open any more; who was in it."""
+        shards, self._open, self._giving, self._is_full = self._open, {}, {}, False
+        return shards
+
+    # ---- answers ----
+
+    def _answered(self, answers: Mapping[Ref, Answer]) -> None:
+        for ref in answers:
+            self._asked.pop(ref, None)
+        for flight in self._flights:
+            flight.answered(answers)
+            for ref, shard in [*flight.shards.items()]:
+                answer = answers.get(ref)
+                if isinstance(answer, Unclear):
+                    self._wait(shard, answer.text)
+        self._flights = [flight for flight in self._flights if flight.shards]
+        waiting = {ref: None for flight in self._flights for ref in flight.shards}
+        self._unclear = {ref: since for ref, since in self._unclear.items() if ref in waiting}
+        if not self._unclear:
+            self._settle_after_s = SETTLE_FIRST_S
+        elif self._settle_at_s is None and any(ref not in self._asked for ref in self._unclear):
+            self._settle_at_s = self.now + self._settle_after_s
+            self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
+            self.wake(self._settle_at_s)
+
+    def _wait(self, shard: RoundShard, text: str) -> None:
+        since_s = self._unclear.setdefault(shard.ref, self.now)
+        if self.now - since_s < UNCLEAR_S_MAX:
+            shard.unclear(text)
+        else:
+            shard.give_up(f"unclear for {self.now - since_s:.0f} s: {text}", unclear=True)
+
+    def _settle(self) -> None:
+        assert self._settle_at_s is not None
+        if self.now < self._settle_at_s:
+            self.wake(self._settle_at_s)  # woken for something else, or the clock was set back
+            return
+        self._settle_at_s = None
+        shards = {
+            ref: shard.shard
+            for flight in self._flights
+            for ref, shard in flight.shards.items()
+            if ref in self._unclear and ref not in self._asked
+        }
+        self._asked.update(dict.fromkeys(shards))
+        if shards:
+            send(self._journal, Settle(shards, self.ref))
