@@ -13,12 +13,22 @@ from typing import Any
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.ports import Claimed, EndedRow, ShardId
+from peloton.runtime.ports import Answer, Claimed, EndedRow, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext, DaemonLimits
 from peloton.runtime.shells.region import Region
+from peloton.runtime.shells.round import RoundShell
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.shells.shell_messages import WAKE, ClaimTaken, Load, Loaded, Mail, send
+from peloton.runtime.shells.shell_messages import (
+    WAKE,
+    ClaimTaken,
+    Commit,
+    Load,
+    Loaded,
+    Mail,
+    WorkDone,
+    send,
+)
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import VirtualClock
@@ -36,7 +46,14 @@ class HandDriver:
         self.clock = VirtualClock()
         self.wakes: dict[Shell, float] = {}
         self.broke: list[str] = []
+        self.paused: tuple[Shell, ...] = ()
+        """They get no turns."""
         self._ready: list[Shell] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether another shell has mail."""
+        return bool(self._ready)
 
     def attach(self, shell: Shell) -> None:
         """The shell begins."""
@@ -59,9 +76,11 @@ class HandDriver:
 
     def run(self) -> None:
         """At this very moment; time does not pass."""
-        while self._ready:
+        while any(shell not in self.paused for shell in self._ready):
             shell = self._ready.pop(0)
-            if not shell.actor_stopped.is_set():
+            if shell in self.paused:
+                self._ready.append(shell)
+            elif not shell.actor_stopped.is_set():
                 shell.grant(LETTERS_MAX)
 
     def after(self, seconds: float) -> None:
@@ -106,6 +125,13 @@ class Stage:
         self.root, self.committer, self.reader = (
             begun(Desk(name, self.driver)) for name in ("root", "journal", "reader")
         )
+        self.round = RoundShell(
+            self.driver,
+            region=self.region,
+            journal=self.committer.ref,
+            root=self.root.ref,
+            passes_max=limits.round_passes_max,
+        )
         self.context = DaemonContext(
             kinds=KINDS,
             codec=Codec(KINDS),
@@ -114,6 +140,7 @@ class Stage:
             driver=self.driver,
             root=self.root.ref,
             journal=self.committer.ref,
+            round=begun(self.round),
             readers=(self.reader.ref,),
             store="store",
             limits=limits,
@@ -156,6 +183,17 @@ class Stage:
 
     def _ended(self, shard: ShardId, name: Key) -> EndedRow | None:
         return self.journal.read_ended(shard, kind=kind_of(name), key=name)
+
+    def works(self) -> list[Work]:
+        """What the journal was given to write since the last call."""
+        letters = self.committer.taken()
+        return [
+            work for each in letters if isinstance(each, Commit) for work in each.works.values()
+        ]
+
+    def answer(self, *answers: tuple[Shell, Answer]) -> None:
+        """What the journal says, and all that follows at once."""
+        self.give(self.round, WorkDone({shell.ref: answer for shell, answer in answers}))
 
     def ask(self, shell: Shell, message: Message, to: Key = NOTE) -> Future[Any]:
         """A command; its answer."""

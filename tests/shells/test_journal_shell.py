@@ -1,4 +1,4 @@
-"""The shells that wait for the store: works of many shards share a round; a reader asks again."""
+"""The shells that wait for the store: each round is one call of it; a reader asks again."""
 
 from __future__ import annotations
 
@@ -75,46 +75,49 @@ class Office:
         self.journal = Rounds(self.stage.store)
         root = self.stage.root
         self.shell = begun(JournalShell(self.driver, journal=self.journal, root=root.ref))
+        self.asker = begun(Desk("round", self.driver))
         self.desks = {shard: begun(Desk(str(shard), self.driver)) for shard in SHARDS}
         self.epochs = {
             shard: self.stage.claim(shard, self.journal).claimed.epoch for shard in SHARDS
         }
 
-    def send_work(self, shard: ShardId, position: int = 1) -> None:
+    def work(self, shard: ShardId, position: int = 1) -> Work:
         codec = self.stage.context.codec
         body = codec.encode_frame(1.0, [codec.encode_entry(Entry(NOTE, (w.Added(1),)))])
-        work = Work(shard=shard, epoch=self.epochs[shard], frame=Frame(position, body))
-        send(self.shell.ref, Commit(work, self.desks[shard].ref))
+        return Work(shard=shard, epoch=self.epochs[shard], frame=Frame(position, body))
 
-    def answers(self) -> list[list[type]]:
-        """What the shells were answered, in the order of `SHARDS`."""
-        return [[type(done.answer) for done in self.desks[shard].taken()] for shard in SHARDS]
+    def send_works(self, *shards: ShardId, position: int = 1) -> None:
+        """As the round shell does."""
+        works = {self.desks[shard].ref: self.work(shard, position) for shard in shards}
+        send(self.shell.ref, Commit(works, self.asker.ref))
+
+    def answers(self) -> list[dict[ShardId, type]]:
+        """What the round shell was answered, each time."""
+        names = {desk.ref: shard for shard, desk in self.desks.items()}
+        return [
+            {names[ref]: type(answer) for ref, answer in done.answers.items()}
+            for done in self.asker.taken()
+        ]
 
 
-def test_works_of_several_shards_make_one_round_and_each_is_answered():
+def test_a_round_is_one_call_of_the_journal_and_each_work_is_answered():
     office = Office()
-    for shard in SHARDS:
-        office.send_work(shard)
+    office.send_works(*SHARDS)
     office.driver.run()
     assert office.journal.rounds == [("commit", SHARDS)]
-    assert office.answers() == [[Committed], [Committed], [Committed]]
+    assert office.answers() == [dict.fromkeys(SHARDS, Committed)]
 
 
-def test_what_comes_while_a_round_is_under_way_makes_the_next():
+def test_rounds_are_never_made_one_as_their_frames_stand_for_themselves():
     office = Office()
-    office.send_work(SHARDS[0])
-
-    def more() -> None:
-        office.send_work(SHARDS[1])
-        office.send_work(SHARDS[2])
-
-    office.journal.meanwhile = more
+    office.send_works(SHARDS[0])
+    office.send_works(*SHARDS[1:])
     office.driver.run()
     assert office.journal.rounds == [("commit", SHARDS[:1]), ("commit", SHARDS[1:])]
-    assert office.answers() == [[Committed], [Committed], [Committed]]
+    assert office.answers() == [{SHARDS[0]: Committed}, dict.fromkeys(SHARDS[1:], Committed)]
 
 
-def test_an_unclear_answer_goes_to_its_shard_alone_and_settling_is_a_round_too():
+def test_what_is_unclear_is_settled_by_one_call_too():
     office = Office()
     lost = iter([True])
 
@@ -124,16 +127,14 @@ def test_an_unclear_answer_goes_to_its_shard_alone_and_settling_is_a_round_too()
             raise AnswerLost("no answer")
 
     office.journal.hook = lose
-    for shard in SHARDS[:2]:
-        office.send_work(shard)
+    office.send_works(SHARDS[0])
     office.driver.run()
-    assert office.answers() == [[Unclear], [Committed], []]
+    assert office.answers() == [{SHARDS[0]: Unclear}]
 
-    send(office.shell.ref, Settle(SHARDS[0], office.desks[SHARDS[0]].ref))
-    office.send_work(SHARDS[1], position=2)
+    send(office.shell.ref, Settle({office.desks[SHARDS[0]].ref: SHARDS[0]}, office.asker.ref))
     office.driver.run()
-    assert office.journal.rounds[1:] == [("commit", SHARDS[1:2]), ("settle", SHARDS[:1])]
-    assert office.answers() == [[Committed], [Committed], []]
+    assert office.journal.rounds[1:] == [("settle", SHARDS[:1])]
+    assert office.answers() == [{SHARDS[0]: Committed}]
 
 
 def test_a_release_is_answered_and_the_claim_is_not_held_any_more():
@@ -142,10 +143,10 @@ def test_a_release_is_answered_and_the_claim_is_not_held_any_more():
     send(office.shell.ref, Release(shard, office.epochs[shard], desk.ref))
     office.driver.run()
     assert desk.taken() == [Released()]
-    office.send_work(shard)
+    office.send_works(shard)
     office.driver.run()
-    [done] = desk.taken()
-    assert isinstance(done, WorkDone) and "is not held here" in done.answer.text
+    [done] = office.asker.taken()
+    assert isinstance(done, WorkDone) and "is not held here" in done.answers[desk.ref].text
 
 
 def test_a_claim_that_is_forgotten_is_let_go_of_but_not_a_younger_one():
@@ -153,14 +154,14 @@ def test_a_claim_that_is_forgotten_is_let_go_of_but_not_a_younger_one():
     shard = SHARDS[0]
     epoch = office.epochs[shard] = office.stage.claim(shard, office.journal).claimed.epoch
     send(office.shell.ref, DropClaim(shard, epoch - 1))
-    office.send_work(shard)
+    office.send_works(shard)
     office.driver.run()
-    assert office.answers()[0] == [Committed], "an older shell was late"
+    assert office.answers() == [{shard: Committed}], "an older shell was late"
     send(office.shell.ref, DropClaim(shard, epoch))
     office.driver.run()
-    office.send_work(shard, position=2)
+    office.send_works(shard, position=2)
     office.driver.run()
-    assert office.answers()[0] != [Committed]
+    assert office.answers() != [{shard: Committed}]
 
 
 def test_a_journal_that_raises_ends_the_daemon_and_answers_nobody():
@@ -170,12 +171,12 @@ def test_a_journal_that_raises_ends_the_daemon_and_answers_nobody():
         raise OSError("no space left")
 
     office.journal.meanwhile = break_down
-    office.send_work(SHARDS[0])
+    office.send_works(SHARDS[0])
     office.driver.run()
     assert office.stage.root.taken() == [
         ShellFailed("journal", "OSError: no space left", fatal=True)
     ]
-    assert office.answers() == [[], [], []], "the work may have been written"
+    assert office.answers() == [], "the work may have been written"
 
 
 # ---- the reader ----

@@ -12,10 +12,10 @@ from peloton.runtime.core.inspection import shard_key
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.passivation import COLD_AFTER_S, COLD_CHECK_S
 from peloton.runtime.core.views import Views
-from peloton.runtime.ports import Fenced, Work
+from peloton.runtime.ports import Fenced
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.shard import ShardShell
-from peloton.runtime.shells.shell_messages import Commit, Drain, Mail, WorkDone
+from peloton.runtime.shells.shell_messages import Drain, Mail
 from peloton.runtime.vocabulary import Key, Unavailable
 from tests.shells.stage import NOTE, Stage
 from tests.toy import messages as w
@@ -24,17 +24,10 @@ from tests.toy.kinds import panel
 PANEL = panel("x")
 
 
-def work(stage: Stage) -> Work:
-    """The one that the journal was given since the last call."""
-    [letter] = stage.committer.taken()
-    assert isinstance(letter, Commit)
-    return letter.work
-
-
 def commit(stage: Stage, shell: ShardShell) -> None:
     """What the shard wants written is written."""
-    [answer] = stage.journal.commit([work(stage)])
-    stage.give(shell, WorkDone(answer))
+    [answer] = stage.journal.commit(stage.works())
+    stage.answer((shell, answer))
 
 
 def done(stage: Stage, shell: ShardShell, message: Any, to: Key = NOTE) -> Any:
@@ -75,7 +68,7 @@ def test_a_read_shows_what_is_safe_and_all_that_was_acknowledged(stage: Stage, s
 
 def test_a_frame_that_is_fenced_is_never_read(stage: Stage, shell: ShardShell):
     answer = stage.ask(shell, w.Add(2))
-    stage.give(shell, WorkDone(Fenced("a younger owner")))
+    stage.answer((shell, Fenced("a younger owner")))
     assert isinstance(answer.result(0), Unavailable)
     assert isinstance(total(stage), Unavailable)
     assert stage.region.read(NOTE, w.Show()) is None
@@ -87,7 +80,7 @@ def test_a_shard_that_drains_is_read_no_more(stage: Stage, shell: ShardShell):
 
 
 def test_a_shard_is_read_again_where_it_recovered(stage: Stage, shell: ShardShell):
-    stage.give(shell, WorkDone(Fenced("")))  # of no work: nothing
+    stage.answer((shell, Fenced("")))  # of no work: nothing
     stage.give(shell, Drain())
     stage.committer.taken()
     stage.opened()
@@ -151,7 +144,7 @@ def test_a_query_of_what_is_in_flight_waits_for_that_frame_and_for_no_other(
     assert not shown.done(), "it would show what is not safe"
     commit(stage, lamps)
     assert shown.result(0) == 0, "no bulb has power yet, and the next frame is not waited for"
-    work(stage)  # that next frame
+    assert len(stage.works()) == 1
 
 
 def test_a_query_of_anything_else_does_not_wait(stage: Stage, lamps: ShardShell):
@@ -172,7 +165,7 @@ def test_a_query_that_waits_for_a_frame_is_answered_when_the_shard_is_lost(
 ):
     stage.give(lamps, Mail([Envelope(PANEL, w.Switch(True))]))
     shown = ask(stage, PANEL)
-    stage.give(lamps, WorkDone(Fenced("a younger owner")))
+    stage.answer((lamps, Fenced("a younger owner")))
     assert isinstance(shown.result(0), Unavailable)
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.envelope import Envelope, Stamp
-from peloton.runtime.ports import Committed, Fenced, Frame, ShardId, Unclear, Work
+from peloton.runtime.ports import Answer, Committed, Fenced, Frame, ShardId, Unclear, Work
 from peloton.runtime.shells.daemon_context import DaemonLimits
-from peloton.runtime.shells.shard import SETTLE_S_MAX, UNCLEAR_S_MAX
+from peloton.runtime.shells.round import SETTLE_S_MAX, UNCLEAR_S_MAX
 from peloton.runtime.shells.shell_messages import (
     Claim,
     ClaimRefused,
     Closed,
-    Commit,
     Drain,
     Drop,
     DropClaim,
@@ -25,7 +24,6 @@ from peloton.runtime.shells.shell_messages import (
     Released,
     Settle,
     ShardLost,
-    WorkDone,
 )
 from peloton.runtime.simulation.memory_journal import AnswerLost, MemoryJournal, StoreCall
 from peloton.runtime.simulation.scheduled import begun
@@ -35,15 +33,10 @@ from tests.toy import messages as w
 from tests.toy.kinds import panel
 
 
-def works(stage: Stage) -> list[Work]:
-    """What the journal was given to write since the last call."""
-    return [letter.work for letter in stage.committer.taken() if isinstance(letter, Commit)]
-
-
-def commit(stage: Stage, *some: Work) -> WorkDone:
+def commit(stage: Stage, *some: Work) -> Answer:
     """What the real journal says to it."""
     [answer] = stage.journal.commit(some)
-    return WorkDone(answer)
+    return answer
 
 
 def test_a_shard_from_its_claim_to_its_release():
@@ -52,19 +45,19 @@ def test_a_shard_from_its_claim_to_its_release():
     assert stage.reader.taken() == [Claim(stage.shard, shell.ref)]
 
     first = stage.ask(shell, w.Add(1))
-    assert works(stage) == [], "nothing is decided before the state is known"
+    assert stage.works() == [], "nothing is decided before the state is known"
     stage.give(shell, stage.claim(stage.shard))
     assert stage.root.taken() == [Opened(stage.shard)]
 
-    [work] = works(stage)
+    [work] = stage.works()
     assert work.frame is not None and work.frame.position == 1
     second, third = stage.ask(shell, w.Add(2)), stage.ask(shell, w.Add(3))
-    assert works(stage) == [], "one frame is in flight, and the next gathers"
+    assert stage.works() == [], "one frame is in flight, and the next gathers"
     assert not first.done() and not second.done()
 
-    stage.give(shell, commit(stage, work))
+    stage.answer((shell, commit(stage, work)))
     assert first.result(0) == w.Total(1)
-    [work] = works(stage)
+    [work] = stage.works()
     assert work.frame is not None and work.frame.position == 2
     assert not second.done() and not third.done()
 
@@ -73,7 +66,7 @@ def test_a_shard_from_its_claim_to_its_release():
     assert isinstance(late.result(0), Unavailable), "from now on nothing is begun"
     assert stage.committer.taken() == [], "what is in flight is finished first"
 
-    stage.give(shell, commit(stage, work))
+    stage.answer((shell, commit(stage, work)))
     assert (second.result(0), third.result(0)) == (w.Total(3), w.Total(6))
     assert stage.committer.taken() == [Release(stage.shard, work.epoch, shell.ref)]
     assert stage.root.taken() == [], "the shard is ours until the store was told"
@@ -92,9 +85,9 @@ def test_what_is_sent_to_another_shard_waits_until_its_frame_is_safe():
     stage.region.routes.set_shard(ShardId("city", 0), city.ref)
 
     stage.give(shell, Mail([Envelope(lamps, w.Install(2)), Envelope(lamps, w.Switch(True))]))
-    [work] = works(stage)
+    [work] = stage.works()
     assert city.taken() == []
-    stage.give(shell, commit(stage, work))
+    stage.answer((shell, commit(stage, work)))
     [mail] = city.taken()
     assert [type(envelope.message) for envelope in mail.envelopes] == [w.Draw]
     assert mail.stamp == Stamp(shell.shard, work.epoch)
@@ -132,28 +125,28 @@ def test_an_unclear_commit_is_settled_and_only_then_answered():
     stage.journal.hook = lose
     shell = stage.opened()
     answer = stage.ask(shell, w.Add(1))
-    [work] = works(stage)
+    [work] = stage.works()
     done = commit(stage, work)
-    assert isinstance(done.answer, Unclear), "it was written, and nobody here knows"
-    stage.give(shell, done)
-    assert not answer.done() and works(stage) == []
+    assert isinstance(done, Unclear), "it was written, and nobody here knows"
+    stage.answer((shell, done))
+    assert not answer.done() and stage.works() == []
     assert any("unclear" in reason for reason in stage.region.health()[1])
 
     stage.driver.after(0.05)
     assert stage.committer.taken() == [], "not at once"
     stage.driver.after(0.06)
-    assert stage.committer.taken() == [Settle(stage.shard, shell.ref)]
+    assert stage.committer.taken() == [Settle({shell.ref: stage.shard}, stage.round.ref)]
     [again] = stage.journal.settle([stage.shard])
     assert isinstance(again, Unclear)
-    stage.give(shell, WorkDone(again))
+    stage.answer((shell, again))
     stage.driver.after(0.1)
     assert stage.committer.taken() == [], "slower every time"
     stage.driver.after(0.11)
-    assert stage.committer.taken() == [Settle(stage.shard, shell.ref)]
+    assert stage.committer.taken() == [Settle({shell.ref: stage.shard}, stage.round.ref)]
 
     [settled] = stage.journal.settle([stage.shard])
     assert isinstance(settled, Committed)
-    stage.give(shell, WorkDone(settled))
+    stage.answer((shell, settled))
     assert answer.result(0) == w.Total(1)
     assert not any("unclear" in reason for reason in stage.region.health()[1])
     assert len(stage.claim(stage.shard).frames) == 1, "the same frame, once"
@@ -163,13 +156,13 @@ def test_a_commit_that_stays_unclear_gives_the_shard_up_and_answers_nothing_as_d
     stage = Stage()
     shell = stage.opened()
     answer = stage.ask(shell, w.Add(1))
-    stage.give(shell, WorkDone(Unclear("no answer")))
+    stage.answer((shell, Unclear("no answer")))
     began_s = stage.driver.clock.now()
     while not shell.actor_stopped.is_set():
         stage.driver.after(0.5)
         for letter in stage.committer.taken():
             if isinstance(letter, Settle):
-                stage.give(shell, WorkDone(Unclear("no answer")))
+                stage.answer((shell, Unclear("no answer")))
     took_s = stage.driver.clock.now() - began_s
     assert UNCLEAR_S_MAX <= took_s <= UNCLEAR_S_MAX + SETTLE_S_MAX
     [lost] = stage.root.taken()
@@ -184,16 +177,16 @@ def test_a_fenced_shard_is_dropped_and_releases_nothing():
     rival = MemoryJournal(stage.store, process=b"r" * 16)
     first = stage.ask(shell, w.Add(1))
     second = stage.ask(shell, w.Add(2))
-    [work] = works(stage)
+    [work] = stage.works()
     rival.claim(stage.shard, "")
     done = commit(stage, work)
-    assert isinstance(done.answer, Fenced)
-    stage.give(shell, done)
+    assert isinstance(done, Fenced)
+    stage.answer((shell, done))
     [lost] = stage.root.taken()
     assert isinstance(lost, ShardLost) and lost.text.startswith("fenced: ")
     assert not lost.damaged and not lost.gave_up and not lost.broken
     assert isinstance(first.result(0), Unavailable) and isinstance(second.result(0), Unavailable)
-    assert works(stage) == [] and shell.core is None
+    assert stage.works() == [] and shell.core is None
     assert stage.claim(stage.shard, rival).frames == [], "the younger owner finds nothing of it"
 
 
@@ -202,7 +195,7 @@ def test_a_shard_that_is_fenced_while_it_drains_is_reported_closed_once():
     shell = stage.opened()
     stage.ask(shell, w.Add(1))
     stage.give(shell, Drain())
-    stage.give(shell, WorkDone(Fenced("overtaken")))
+    stage.answer((shell, Fenced("overtaken")))
     assert stage.root.taken() == [Closed(stage.shard)]
 
 
@@ -210,13 +203,13 @@ def test_a_drop_ends_the_shard_at_once_and_a_late_answer_changes_nothing():
     stage = Stage()
     shell = stage.opened()
     answer = stage.ask(shell, w.Add(1))
-    [work] = works(stage)
+    [work] = stage.works()
     stage.give(shell, Drop((stage.shard,)))
     assert stage.committer.taken() == [DropClaim(stage.shard, work.epoch)]
     assert stage.root.taken() == [Closed(stage.shard)]
     told = answer.result(0)
     assert isinstance(told, Unavailable)
-    stage.give(shell, commit(stage, work))
+    stage.answer((shell, commit(stage, work)))
     assert answer.result(0) is told and stage.root.taken() == []
 
 
@@ -270,6 +263,6 @@ def test_mail_that_waits_for_the_recovery_is_limited():
     assert [answer.done() for answer in some] == [False, False, True]
     assert isinstance(some[2].result(0), Unavailable) and shell.refused == 1
     stage.give(shell, stage.claim(stage.shard))
-    [work] = works(stage)
-    stage.give(shell, commit(stage, work))
+    [work] = stage.works()
+    stage.answer((shell, commit(stage, work)))
     assert [answer.result(0) for answer in some[:2]] == [w.Total(1), w.Total(2)]

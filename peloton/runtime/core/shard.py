@@ -173,7 +173,7 @@ class Shard:
         self._undurable = Undurable(self.population)
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick, self._tick_due = 0, 0.0  # of the resends
-        self._open = False  # a frame has begun, and takes further turns
+        self.is_open = False  # a frame has begun, and takes further turns
 
     # ---- what the shell calls ----
 
@@ -217,8 +217,8 @@ class Shard:
 
         `now` is in seconds since the epoch, and counts at the first call for a frame.
         """
-        if not self._open:
-            self._open = True
+        if not self.is_open:
+            self.is_open = True
             self._begin_frame(now)
         self.pump.run()
         self.reports.send_due(self._tick)
@@ -233,7 +233,7 @@ class Shard:
         With `may_hold` lazy facts may wait for a later frame: then messages leave without one,
         which proves that we own the shard.
         """
-        self._open = False
+        self.is_open = False
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)
@@ -289,7 +289,7 @@ class Shard:
         if self._undurable.shown_by(envelope.to):
             return IN_ROUND if self.holding else AFTER_FRAME
         self.delivered += 1
-        if self._clock_lag_s is not None and not self._open:
+        if self._clock_lag_s is not None and not self.is_open:
             self.turns.now = max(now + self._clock_lag_s, self.turns.now)
         answer, state = self._replies.answer(kind, envelope)
         self.reads.keep(kind, envelope.to, query=message, state=state, answer=answer)

@@ -69,7 +69,8 @@ class ShardShell(Shell):
         self._waiting_mail_count = 0
         self.refused = 0  # batches over the limit of waiting mail, for metrics
         self._reply_addresses: dict[Any, None] = {}
-        self._in_flight: Ready | None = None
+        self._waits = False  # for the outcome of a round, and takes no turns
+        self._in_flight: Ready | None = None  # what it has done in that round, if anything
         self._held: list[Envelope] = []  # of the open frame or the one in flight: not sent yet
         self._held_routes: dict[Any, None] = {}
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
@@ -257,7 +258,7 @@ class ShardShell(Shell):
     def _end(self, text: str, *, damaged: bool = False) -> None:
         self._unpublish()
         self._phase = ShardPhase.OVER
-        self._in_flight = None
+        self._in_flight, self._waits = None, False
         self._held, self._after_frame = [], []
         self.core = None
         self._context.round.ended(self, text)
@@ -290,7 +291,7 @@ class ShardShell(Shell):
 
     def _pump(self) -> None:
         core = self.core
-        if self._in_flight is not None or core is None:
+        if self._waits or core is None:
             return
         wake_s = self._wake_core_s
         if not core.busy and (wake_s is None or wake_s > self.now):
@@ -314,6 +315,9 @@ class ShardShell(Shell):
     def close_frame(self) -> Work | None:
         """See `RoundShard`."""
         assert self.core is not None
+        self._waits = True
+        if not self.core.is_open:
+            return None  # it has got messages of the round, and had no turn yet
         ready = self.core.close(may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
@@ -335,22 +339,22 @@ class ShardShell(Shell):
 
     def done(self, answer: Answer) -> None:
         """See `RoundShard`."""
-        ready = self._in_flight
-        if ready is None:
+        if self.core is None or not self._waits:
             return
         if not isinstance(answer, Committed):
             fenced = isinstance(answer, Fenced)
             self._lose(f"fenced: {answer.text}" if fenced else answer.text)
             return
-        self._in_flight = None
-        if self._work(ready) is not None:
+        ready, self._in_flight, self._waits = self._in_flight, None, False
+        if ready is not None and self._work(ready) is not None:
             self._status.answered(self._context.store, self.shard)
             self._unclear_before = False
             self._report_trouble("")
-        self._release(ready, more_to_cut=answer.more_to_cut)
+        if ready is not None:
+            self._release(ready, more_to_cut=answer.more_to_cut)
         if self._phase is ShardPhase.DRAINING:
             self._release_claim()
-        elif self.core is not None and self.core.busy:
+        elif self.core.busy:
             self.wake_soon()
         elif self._wake_core_s is not None:
             self.wake(self._wake_core_s)

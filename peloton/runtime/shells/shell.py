@@ -146,7 +146,8 @@ class Shell(pykka.Actor):
         self.driver.wake(self, at_s)
 
     def wake_soon(self) -> None:
-        """Receive `WAKE` at the next grant, after other shells had theirs."""
+        """Receive `WAKE` at the next grant, after other shells had theirs; this one ends."""
+        self.actor_inbox.granted = 0
         send(self.ref, WAKE)
 
     def grant(self, messages: int) -> None:
