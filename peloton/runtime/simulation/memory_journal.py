@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from peloton.runtime.core import chain, register
+from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, RoundPlan
+from peloton.runtime.core.rounds import Refusals
 from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
@@ -36,14 +37,17 @@ from peloton.runtime.ports import (
     Work,
 )
 
+Moment = Literal["before", "after"]
+
 
 class StoreCall(NamedTuple):
     """A step of a port call. Names: claim, append, ended, parts, floor, cut, release,
-    read_checkpoint, read_tail, read_ended."""
+    read_checkpoint, read_tail, read_ended. The frames of a round are appended in one step: its
+    shards' calls before come first, their calls after last."""
 
     name: str
     shard: ShardId
-    moment: Literal["before", "after"]
+    moment: Moment
 
 
 class AnswerLost(Exception):
@@ -76,6 +80,41 @@ T = TypeVar("T")
 StoreStep = tuple[str, Callable[[], None]]
 
 
+class FrameRound:
+    """The frames of one round. The store takes all of them in one step, or none."""
+
+    def __init__(self, members: Sequence[tuple[ShardFiles, Hold, RoundPlan]]) -> None:
+        self.members = members
+        self.refusals: Refusals | None = None
+        """Whose frames are refused, once that was answered."""
+        self._taken = False
+
+    def append(self) -> Refusals:
+        """May be done again, and then changes nothing."""
+        superseded = [hold for files, hold, _ in self.members if files.register.epoch != hold.epoch]
+        if not superseded and not self._taken:
+            for files, _, plan in self.members:
+                _append(files, plan)
+            self._taken = True
+        fenced = {
+            hold.shard: Fenced(f"{hold.shard}: overtaken at append", definite=not self._taken)
+            for hold in superseded
+        }
+        if not self._taken:
+            return rounds.with_the_others(fenced, [hold.shard for _, hold, _ in self.members])
+        for _, hold, plan in self.members:
+            if hold.shard not in fenced:
+                register.frame_done(hold, plan)
+        return {**fenced}
+
+
+class PendingWork(NamedTuple):
+    """What is left to do of one shard's work, once its frame is decided."""
+
+    frames: FrameRound | None
+    steps: deque[StoreStep]
+
+
 class MemoryJournal:
     """One process's journal on a store; `process` is 16 bytes and never used twice."""
 
@@ -90,7 +129,7 @@ class MemoryJournal:
         self.hook = hook
         self._ops = register.OpNames(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._pending: dict[ShardId, deque[StoreStep]] = {}
+        self._pending: dict[ShardId, PendingWork] = {}
 
     # ---- life of a shard ----
 
@@ -159,39 +198,63 @@ class MemoryJournal:
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        begun: dict[ShardId, Answer | deque[StoreStep]] = {}
+        rounds.check_size(works)
+        plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
+        fenced: dict[ShardId, Fenced] = {}
         for work in works:
-            if work.shard in begun:
+            if work.shard in plans or work.shard in fenced:
                 raise JournalRefused(f"{work.shard} is duplicate in one round")
-            begun[work.shard] = self._begin(work)
-        return [
-            self._run(shard, steps, repeated=False) if isinstance(steps, deque) else steps
-            for shard, steps in begun.items()
-        ]
+            if work.shard in self._pending:
+                raise JournalRefused(f"{work.shard}: settle what is pending first")
+            hold = self._holds.get(work.shard)
+            if hold is None or hold.epoch != work.epoch:
+                text = f"{work.shard}: epoch {work.epoch} is not held here"
+                fenced[work.shard] = Fenced(text, definite=True)
+            else:
+                plans[work.shard] = hold, register.plan(hold, work, ops=self._ops)
+        framed = [work.shard for work in works if work.frame is not None]
+        held = [(self._files(one), *plans[one]) for one in framed if one in plans]
+        frames = FrameRound(held)
+        lost = {shard: fenced[shard] for shard in framed if shard in fenced}
+        if lost:
+            frames.refusals = rounds.with_the_others(lost, framed)
+        for shard, (hold, plan) in plans.items():
+            steps = deque(self._steps(hold, plan))
+            self._pending[shard] = PendingWork(frames if shard in framed else None, steps)
+        answers = {**fenced, **self._run(list(plans))}
+        return [answers[work.shard] for work in works]
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
-        return [self._settle(shard) for shard in shards]
+        answers = self._run([shard for shard in shards if shard in self._pending])
+        none = Fenced("nothing is pending, the shard is not ours")
+        return [answers.get(shard, none) for shard in shards]
 
-    def _settle(self, shard: ShardId) -> Answer:
-        steps = self._pending.pop(shard, None)
-        if steps is None:
-            return Fenced(f"{shard}: nothing is pending, the shard is not ours")
-        return self._run(shard, steps, repeated=True)
+    def _run(self, shards: Sequence[ShardId]) -> dict[ShardId, Answer]:
+        """Decide the frames of each round that these shards are in, then finish their works."""
+        doubts: dict[FrameRound, Unclear] = {}
+        for frames in dict.fromkeys(self._pending[shard].frames for shard in shards):
+            if frames is not None and frames.refusals is None:
+                try:
+                    frames.refusals = self._append(frames)
+                except AnswerLost as lost:
+                    doubts[frames] = Unclear(str(lost))
+        answers: dict[ShardId, Answer] = {}
+        for shard in shards:
+            frames = self._pending[shard].frames
+            doubt = doubts.get(frames) if frames is not None else None
+            answers[shard] = doubt or self._finish(shard)
+        return answers
 
-    def _begin(self, work: Work) -> Answer | deque[StoreStep]:
-        """The steps of one work; nothing is written before all works of a round have theirs."""
-        hold = self._holds.get(work.shard)
-        if work.shard in self._pending:
-            raise JournalRefused(f"{work.shard}: settle what is pending first")
-        if hold is None or hold.epoch != work.epoch:
-            return Fenced(f"{work.shard}: epoch {work.epoch} is not held here", definite=True)
-        plan = register.plan(hold, work, ops=self._ops)
-        return deque(self._steps(hold, plan))
+    def _append(self, frames: FrameRound) -> Refusals:
+        for _, hold, _ in frames.members:
+            self._call("append", hold.shard, "before")
+        refusals = frames.append()
+        for _, hold, _ in frames.members:
+            self._call("append", hold.shard, "after")
+        return refusals
 
     def _steps(self, hold: Hold, plan: RoundPlan) -> Iterator[StoreStep]:
         files, work = self._files(hold.shard), plan.work
-        if work.frame is not None:
-            yield "append", lambda: _append(files, hold, plan=plan)
         if work.ended:
             yield "ended", lambda: _end(files, hold, plan=plan)
         if work.parts:
@@ -201,28 +264,33 @@ class MemoryJournal:
         if work.cut is not None:
             yield "cut", lambda: _cut(files, hold)
 
-    def _run(self, shard: ShardId, steps: deque[StoreStep], *, repeated: bool) -> Answer:
+    def _finish(self, shard: ShardId) -> Answer:
+        frames, steps = self._pending[shard]
+        refusals = frames.refusals if frames is not None else None
+        if refusals and shard in refusals:
+            self.drop(shard)
+            return refusals[shard]
         while steps:
-            name = steps[0][0]
             try:
                 self._step(shard, steps[0])
             except _Superseded:
                 self.drop(shard)
-                definite = name == "append" and not repeated
-                return Fenced(f"{shard}: overtaken at {name}", definite=definite)
+                return Fenced(f"{shard}: overtaken at {steps[0][0]}")
             except AnswerLost as lost:
-                self._pending[shard] = steps
                 return Unclear(str(lost))
             steps.popleft()
+        del self._pending[shard]
         return Committed()
 
     def _step(self, shard: ShardId, step: StoreStep) -> None:
         name, do = step
-        if self.hook is not None:
-            self.hook(StoreCall(name, shard, "before"))
+        self._call(name, shard, "before")
         do()
+        self._call(name, shard, "after")
+
+    def _call(self, name: str, shard: ShardId, moment: Moment) -> None:
         if self.hook is not None:
-            self.hook(StoreCall(name, shard, "after"))
+            self.hook(StoreCall(name, shard, moment))
 
     # ---- reading ----
 
@@ -276,11 +344,9 @@ class MemoryJournal:
 
     def _read(self, shard: ShardId, name: str, *, read: Callable[[], T]) -> T:
         try:
-            if self.hook is not None:
-                self.hook(StoreCall(name, shard, "before"))
+            self._call(name, shard, "before")
             found = read()
-            if self.hook is not None:
-                self.hook(StoreCall(name, shard, "after"))
+            self._call(name, shard, "after")
         except AnswerLost as lost:
             raise Unreachable(str(lost)) from lost
         return found
@@ -310,15 +376,12 @@ def _fence(files: ShardFiles, hold: Hold) -> None:
         raise _Superseded
 
 
-def _append(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
+def _append(files: ShardFiles, plan: RoundPlan) -> None:
     position = plan.frame_rows[0].position
-    if files.register.op != plan.op:
-        files.frames[position] = plan.frame_rows
-        files.register = msgspec.structs.replace(
-            files.register, last_position=position, last_chain=plan.chain, op=plan.op
-        )
-    register.frame_done(hold, plan)
+    files.frames[position] = plan.frame_rows
+    files.register = msgspec.structs.replace(
+        files.register, last_position=position, last_chain=plan.chain, op=plan.op
+    )
 
 
 def _end(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
