@@ -220,6 +220,9 @@ class Shard:
         if not self.is_open:
             self.is_open = True
             self._begin_frame(now)
+        epochs = self.epoch_filter.raised()
+        if epochs is not None:
+            self.turns.write(epochs)
         self.pump.run()
         self.reports.send_due(self._tick)
         self.pump.run()
@@ -326,9 +329,6 @@ class Shard:
             self._clock_lag_s = max(0.0, turns.now - now)
         now = max(now + self._clock_lag_s, turns.now)
         turns.begin(now, self.position + 1, held=bool(self.holding))
-        epochs = self.epoch_filter.raised()
-        if epochs is not None:
-            turns.write(epochs)
         self.redrives.begin_frame()
         self.redrives.run(self)
         # In front of the inbox: these were sent before all that has arrived since.

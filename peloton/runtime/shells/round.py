@@ -141,6 +141,9 @@ class RoundShell(Shell):
         self._passes = 0
         self._is_full = False
         self._flights: list[_Flight] = []
+        self._stragglers: dict[Ref, None] = {}
+        """Their frames are decided, and what they write besides is not. Nothing is handed over to
+        them: the round would have to wait for it."""
         self._unclear: dict[Ref, float] = {}  # since when, in seconds
         self._asked: dict[Ref, None] = {}
         """Of these the journal was told to settle: once per unclear answer, as a second one would
@@ -187,6 +190,7 @@ class RoundShell(Shell):
         # proves that there is none.
         if not envelopes or shard.ref not in self._company or not self._region.routes.current:
             return envelopes
+        held.update(self._stragglers)
         now, left, receivers = self._region.part(envelopes, company=self._company, held=held)
         for ref in receivers:
             self._giving[shard.ref] = None
@@ -216,7 +220,7 @@ class RoundShell(Shell):
             self._answered(message.answers)
         if self._settle_at_s is not None:
             self._settle()
-        if self._open and all(flight.is_decided for flight in self._flights):
+        if self._open and self._may_close():
             self._passes += 1
             if self._goes_on():
                 self.wake_soon()
@@ -228,6 +232,12 @@ class RoundShell(Shell):
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
     # ---- closing ----
+
+    def _may_close(self) -> bool:
+        return all(
+            flight.is_decided and not any(ref in flight.shards for ref in self._open)
+            for flight in self._flights
+        )
 
     def _goes_on(self) -> bool:
         if self._is_full or self._passes >= self._passes_max or not self.driver.busy:
@@ -274,6 +284,8 @@ class RoundShell(Shell):
                 if isinstance(answer, Unclear):
                     self._wait(shard, answer.text)
         self._flights = [flight for flight in self._flights if flight.shards]
+        decided = [flight.shards for flight in self._flights if flight.is_decided]
+        self._stragglers = {ref: None for shards in decided for ref in shards}
         waiting = {ref: None for flight in self._flights for ref in flight.shards}
         self._unclear = {ref: since for ref, since in self._unclear.items() if ref in waiting}
         if not self._unclear:
