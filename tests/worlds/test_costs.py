@@ -113,12 +113,13 @@ def costs(jobs: int, instances: int, pause_s: float = 0.0) -> Costs:
 
 
 class Counter:
-    """Calls within those rounds of a shard (`Shard.ready`) in which there was a turn: between two
-    of them the simulation asks every shard, and what that takes is nobody's cost."""
+    """Calls within those runs of a shard in which there was a turn, and in the closing of their
+    frames: between them the simulation asks every shard, and what that takes is nobody's cost."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.turns = 0
+        self._framed: dict[int, None] = {}  # shards with turns in their open frame
         self._round: FrameType | None = None
         self._before = (0, 0)
 
@@ -133,15 +134,20 @@ class Counter:
 
     def _note(self, frame: FrameType, event: str, of: object) -> None:
         if self._round is None:
-            if event == "call" and frame.f_code is Shard.ready.__code__:
+            if event == "call" and frame.f_code in (Shard.run.__code__, Shard.close.__code__):
                 self._round, self._before = frame, (self.calls, self.turns)
         elif event == "call" or event == "c_call":
             self.calls += 1
             if frame.f_code is Shard._turn.__code__ and event == "call":
                 self.turns += 1
         elif event == "return" and frame is self._round:
-            if self.turns == self._before[1]:
+            shard = id(frame.f_locals["self"])
+            if self.turns > self._before[1]:
+                self._framed[shard] = None
+            elif frame.f_code is Shard.run.__code__ or shard not in self._framed:
                 self.calls = self._before[0]
+            if frame.f_code is Shard.close.__code__:
+                self._framed.pop(shard, None)
             self._round = None
 
 
