@@ -139,6 +139,7 @@ def told(entries: list[Entry]) -> ShadowLedger:
     ledger, position = ShadowLedger(machines), itertools.count(1)
     for each in entries:
         ledger.apply(DecodedFrame(ShardId("a", 0), next(position), 0.0, [each]))
+        ledger.settle()
     return ledger
 
 

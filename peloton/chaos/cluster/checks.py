@@ -49,6 +49,7 @@ class ClusterChecks:
         self.ledger = ShadowLedger(cluster.machines)
         self._cluster = cluster
         self.core.on_frame.append(self.ledger.apply)
+        self.core.on_settled.append(self.ledger.settle)
         self.processes = ProcessCheck(cluster.machines)
         self.core.on_frame.append(self.processes.apply)
         self.core.on_closer.append(_hosts_of_a_shard)

@@ -5,6 +5,10 @@ contradicts this into a `Contradiction`. The ledger knows less than the actors o
 goals, no owed sends and no deadlines, so a mistake there is not repeated here. It must not ask an
 actor for anything.
 
+The frames of one round are committed in one moment, and in the round a task may be admitted, start
+and be released by turns. So what concerns two shards is checked once all of them were applied
+(`settle`), and what concerns one of them with each fact.
+
     R1   a request key has one effect
     R8a  one intended run per instance, from its launch to its end
     R8b  the outcome of an instance is how its current run really ended
@@ -49,6 +53,10 @@ class SliceHoldings:
         self.stopping = 0
         self.runs: dict[int, int] = {}
         self.charged: dict[Key, int] = {}  # by lot
+        # Since the ledger was last settled:
+        self.launched = 0
+        self.vanished = 0
+        self.charged_some_time = 0
 
     @property
     def charges(self) -> int:
@@ -89,6 +97,27 @@ class ShadowLedger:
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
+        self._unsettled: dict[Key, None] = {}  # slices
+
+    def settle(self) -> None:
+        """All frames of a round were applied. Raises `Contradiction`."""
+        unsettled, self._unsettled = self._unsettled, {}
+        for crowd in unsettled:
+            tasks = self.tasks[crowd]
+            charges = tasks.charges
+            for rule, members, text in (
+                ("R10", tasks.launched & ~tasks.charged_some_time, "are launched without a charge"),
+                ("R10", tasks.intended & ~charges, "are released while they run"),
+                (
+                    "R11",
+                    tasks.vanished & ~tasks.existing & charges,
+                    "are deleted while their pool is charged",
+                ),
+            ):
+                if members:
+                    raise Contradiction(f"{rule} {crowd}: {[*Bits(members)][:5]} {text}")
+            tasks.launched = tasks.vanished = 0
+            tasks.charged_some_time = charges
 
     def apply(self, frame: DecodedFrame) -> None:
         """A frame was committed. Raises `Contradiction`."""
@@ -131,8 +160,9 @@ class ShadowLedger:
         tasks = self.tasks[entry.key]
         _none(entry, tasks.intended, rule="R8a", text="run already")
         _all(entry, tasks.existing, rule="R8a", text="do not exist")
-        _all(entry, tasks.charges, rule="R10", text="are launched without a charge")
         tasks.intended |= entry.members
+        tasks.launched |= entry.members
+        self._unsettled[entry.key] = None
 
     def in_progress(self, entry: Entry, fact: Any) -> None:
         """A transition of a run that has not ended."""
@@ -174,8 +204,9 @@ class ShadowLedger:
         """Instances are deleted: they may not hold anything any more."""
         self.withdrawn(entry, fact)
         tasks = self.tasks[entry.key]
-        _none(entry, tasks.charges, rule="R11", text="are deleted while their pool is charged")
         tasks.existing &= ~entry.members
+        tasks.vanished |= entry.members
+        self._unsettled[entry.key] = None
         for member in Bits(entry.members):
             # A new job of the same id will use the same run ids.
             for run in range(1, tasks.runs.pop(member) + 1):
@@ -247,6 +278,7 @@ class ShadowLedger:
         if tasks.charges & fact.members.raw:
             raise Contradiction(f"R10 {entry.key} is charged twice for some of {fact.members}")
         tasks.charged[entry.key] = tasks.charged.get(entry.key, 0) | fact.members.raw
+        tasks.charged_some_time |= fact.members.raw
         self._charge(shape, len(fact.members))
         for above in self._up(shape.pool):
             used, limit = self._total(above), self._limit(above)
@@ -259,9 +291,7 @@ class ShadowLedger:
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
         before = tasks.charged.get(entry.key, 0)
         gone = before & fact.members.raw
-        if gone & tasks.intended:
-            text = f"{entry.key} releases {Bits(gone & tasks.intended)} while they run"
-            raise Contradiction(f"R10 {text}")
+        self._unsettled[crowd] = None
         tasks.charged[entry.key] = before & ~gone
         self._charge(shape, -gone.bit_count())
 

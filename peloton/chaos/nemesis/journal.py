@@ -115,10 +115,11 @@ class JournalWatch:
     # ---- what follows from the frames ----
 
     def frames(self) -> list[DecodedFrame]:
-        """The frames of all shards, in the order in which they were made.
+        """The frames of all shards, in about the order in which they were made.
 
-        All daemons of one machine have one clock, and sends leave only when their frame is
-        committed: so a frame that was caused by another one has a later time.
+        All daemons of one machine have one clock. A frame has the time at which its first turn was
+        taken, and takes more for `ROUND_S_MAX` at most: so of two of which one was caused by the
+        other the later one may come first, but not by more.
         """
         codec = Codec(self.kinds)
         found = []

@@ -37,6 +37,8 @@ from peloton.runtime.vocabulary import Absent
 DOES_NOT_FOLD = (UnknownFact, AttributeError, LookupError, TypeError, ValueError)
 """What a fact raises that does not fit the state it is applied to: a finding, no crash here."""
 CONTRADICTIONS_MAX = 5
+UNORDERED_S = 0.1
+"""Frames that are closer in time may be in a wrong order: see `JournalWatch.frames`."""
 """A ledger that was wrong once is wrong about all that follows."""
 
 
@@ -128,8 +130,11 @@ def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLed
     frames = watch.frames()
     for frame in frames:
         _note_ends(machines, frame)
+    for frame, after in zip(frames, [*frames[1:], None], strict=True):
         try:
             ledger.apply(frame)
+            if after is None or after.at > frame.at + UNORDERED_S:
+                ledger.settle()
         except Contradiction as contradiction:
             find(f"{contradiction} ({frame.shard} at {frame.position})")
             wrong += 1

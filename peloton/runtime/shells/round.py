@@ -47,8 +47,8 @@ from peloton.runtime.shells.shell_messages import (
 )
 
 ROUND_S_MAX = 0.01
-"""A round that lasts longer is closed: what it has gathered must not wait for what goes on
-arriving."""
+"""A round that lasts longer takes no more turns, and is closed: what it has gathered must not wait
+for what goes on arriving, and a frame has the time of its first turn."""
 UNCLEAR_S_MAX = 15.0
 SETTLE_FIRST_S = 0.1
 SETTLE_S_MAX = 2.0
@@ -68,6 +68,9 @@ class RoundShard(Protocol):
 
     def done(self, answer: Answer) -> None:
         """The outcome of its work, or, without work, of the round; it is not Unclear."""
+
+    def wake_soon(self) -> None:
+        """Take turns at the next grant."""
 
     def failed(self, error: BaseException) -> None:
         """Closing the frame raised."""
@@ -137,6 +140,7 @@ class RoundShell(Shell):
         """Who may be handed messages of open frames: shards, and services (None)."""
         self._open: dict[Ref, RoundShard] = {}
         self._giving: dict[Ref, None] = {}  # those of the open round that have handed over mail
+        self._later: dict[Ref, RoundShard] = {}  # who has mail for the next round
         self._opened_s = 0.0
         self._passes = 0
         self._is_full = False
@@ -171,6 +175,13 @@ class RoundShell(Shell):
         ref = shard.ref
         return ref in self._open or any(ref in flight.shards for flight in self._flights)
 
+    def takes_turns(self, shard: RoundShard) -> bool:
+        """Whether the shard may take turns now; else it is woken when it may."""
+        if not self._open or self.now < self._opened_s + ROUND_S_MAX:
+            return True
+        self._later[shard.ref] = shard
+        return False
+
     def join(self, shard: RoundShard, *, is_full: bool = False) -> None:
         """The shard has taken turns."""
         if not self._open:
@@ -204,7 +215,7 @@ class RoundShell(Shell):
     def ended(self, shard: RoundShard, text: str) -> None:
         """The shard has ended, and with it what it did in the open round."""
         ref = shard.ref
-        for known in (self._shards, self._company, self._open, self._unclear):
+        for known in (self._shards, self._company, self._open, self._later, self._unclear):
             known.pop(ref, None)
         for flight in self._flights:
             flight.shards.pop(ref, None)
@@ -270,6 +281,9 @@ class RoundShell(Shell):
     def _closed(self) -> dict[Ref, RoundShard]:
         """No round is open any more; who was in it."""
         shards, self._open, self._giving, self._is_full = self._open, {}, {}, False
+        later, self._later = self._later, {}
+        for shard in later.values():
+            shard.wake_soon()
         return shards
 
     # ---- answers ----

@@ -298,8 +298,10 @@ class ShardShell(Shell):
             if wake_s is not None:
                 self.wake(wake_s)
             return
-        self._wake_core_s = None
         context = self._context
+        if not context.round.takes_turns(self):
+            return
+        self._wake_core_s = None
         turned = core.run(self.now)
         is_full = core.frame_is_full()
         context.round.join(self, is_full=is_full)

@@ -7,6 +7,7 @@ the store can answer.
 
     checkers = Checkers(world)            before the first step
     checkers.on_frame.append(...)         called with every frame, once, when it is committed
+    checkers.on_settled.append(...)       called after those of one round
     checkers.quiet()                      when no fault strikes any more
 
     always   R3 one committer, R4 frozen prefix, R5 replay identity when an owner first rests,
@@ -89,6 +90,8 @@ class Checkers:
     ) -> None:
         self.scan = Scan(world.store)
         self.on_frame: list[Callable[[DecodedFrame], None]] = []
+        self.on_settled: list[Callable[[], None]] = []
+        """Called when all frames that were committed in one moment were passed to `on_frame`."""
         self.on_closer: list[Callable[[ShardId, Shard], None]] = []
         """Called with a shard whenever the expensive checks of it are made."""
         self.checked: Counter[str] = Counter()
@@ -145,6 +148,8 @@ class Checkers:
         self._store_uses = self._world.store.uses
         for shard, committed in self.scan.poll():
             self._committed(shard, committed)
+        for call in self.on_settled:
+            call()
         return self.scan.moved
 
     def _committed(self, shard: ShardId, committed: CommittedFrame) -> None:
@@ -272,7 +277,7 @@ class Checkers:
 
         A claim whose daemon has lost the shard again may have overtaken it: see `World.whole`.
         """
-        waits = core.busy or core.holding
+        waits = core.busy or core.is_open or core.holding
         return core.position == self._register(shard).last_position and not waits
 
     def _register(self, shard: ShardId) -> RegisterRow:
