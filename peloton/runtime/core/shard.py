@@ -174,6 +174,7 @@ class Shard:
         self._clock_lag_s: float | None = None  # of our clock behind a previous owner's
         self._tick, self._tick_due = 0, 0.0  # of the resends
         self.is_open = False  # a frame has begun, and takes further turns
+        self.is_full = False  # it takes no more: there was mail left
 
     # ---- what the shell calls ----
 
@@ -226,6 +227,7 @@ class Shard:
         self.pump.run()
         self.reports.send_due(self._tick)
         self.pump.run()
+        self.is_full = self.has_mail
         self._undurable.framed(self.turns.touched)
         load, self._to_load = tuple(self._to_load), {}
         return Turned(load, self.turns.outbox.drain())
@@ -236,7 +238,7 @@ class Shard:
         With `may_hold` lazy facts may wait for a later frame: then messages leave without one,
         which proves that we own the shard.
         """
-        self.is_open = False
+        self.is_open = self.is_full = False
         self.pump.closed()
         self.endings.known_absent = {}
         ended = self.endings.rows(self.position, self.reports)

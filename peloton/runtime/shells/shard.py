@@ -291,7 +291,7 @@ class ShardShell(Shell):
 
     def _pump(self) -> None:
         core = self.core
-        if self._waits or core is None:
+        if self._waits or core is None or (core.is_open and core.is_full):
             return
         wake_s = self._wake_core_s
         if not core.busy and (wake_s is None or wake_s > self.now):
@@ -303,16 +303,13 @@ class ShardShell(Shell):
             return
         self._wake_core_s = None
         turned = core.run(self.now)
-        is_full = core.frame_is_full()
-        context.round.join(self, is_full=is_full)
+        context.round.join(self, is_full=core.has_mail)  # what is left is more than a frame takes
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
         stamp = Stamp(self.shard, core.epoch)
         self._held += context.round.hand_over(
             self, turned.mail, stamp=stamp, held=self._held_routes
         )
-        if core.has_mail and not is_full:
-            self.wake_soon()
 
     def close_frame(self) -> Work | None:
         """See `RoundShard`."""
