@@ -22,7 +22,7 @@ BOUNDS = {
     "overtaken": (Bounds(epochs=3, checkpoints=1, cuts=1, leaves=1, troubles=0), 55_000),
     "sweeps": (Bounds(checkpoints=1, sweeps=1), 50_000),
     "three": (Bounds(owners=3, epochs=3, frames=1, troubles=0), 45_000),
-    "together": (Bounds(checkpoints=1, refusals=1), 80_000),
+    "together": (Bounds(checkpoints=1, refusals=1), 50_000),
 }
 # A few times as many states each: for --slow.
 WIDER = {
@@ -32,7 +32,7 @@ WIDER = {
     "overtaken": (Bounds(epochs=3, checkpoints=2, cuts=1, leaves=1, troubles=0), 50_000),
     "sweeps": (Bounds(checkpoints=2, sweeps=1), 80_000),
     "three": (Bounds(owners=3, epochs=3, troubles=0), 100_000),
-    "together": (Bounds(epochs=3, troubles=0, refusals=2), 20_000),
+    "together": (Bounds(epochs=3, checkpoints=1, troubles=0, refusals=2), 20_000),
 }
 """All with the fewest states that they must have: a search that shrinks has lost something."""
 

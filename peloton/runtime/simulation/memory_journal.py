@@ -17,7 +17,6 @@ import msgspec
 from peloton.runtime.core import chain, register, rounds
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.rounds import Refusals
-from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
     Answer,
@@ -36,8 +35,8 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
-
-Moment = Literal["before", "after"]
+from peloton.runtime.simulation import shard_files
+from peloton.runtime.simulation.shard_files import MemoryRound, ShardFiles, StepSuperseded
 
 
 class StoreCall(NamedTuple):
@@ -47,25 +46,11 @@ class StoreCall(NamedTuple):
 
     name: str
     shard: ShardId
-    moment: Moment
+    moment: Literal["before", "after"]
 
 
 class AnswerLost(Exception):
     """Raised by a hook: the reply of the step was lost, before it was done or after."""
-
-
-class _Superseded(Exception):
-    """The register has a newer epoch."""
-
-
-class ShardFiles:
-    """What the store keeps of one shard."""
-
-    def __init__(self) -> None:
-        self.register = RegisterRow(0, b"", "", 0, chain.GENESIS, 0, 0)
-        self.frames: dict[int, tuple[FrameRow, ...]] = {}
-        self.checkpoints: dict[tuple[int, int], list[PartRow]] = {}
-        self.ended: dict[tuple[str, str], dict[int, EndedRow]] = {}
 
 
 class MemoryStore:
@@ -80,38 +65,10 @@ T = TypeVar("T")
 StoreStep = tuple[str, Callable[[], None]]
 
 
-class FrameRound:
-    """The frames of one round. The store takes all of them in one step, or none."""
+class UnfinishedWork(NamedTuple):
+    """The round of a shard's frame, and the steps that follow it."""
 
-    def __init__(self, members: Sequence[tuple[ShardFiles, Hold, RoundPlan]]) -> None:
-        self.members = members
-        self.refusals: Refusals | None = None
-        """Whose frames are refused, once that was answered."""
-        self._taken = False
-
-    def append(self) -> Refusals:
-        """May be done again, and then changes nothing."""
-        superseded = [hold for files, hold, _ in self.members if files.register.epoch != hold.epoch]
-        if not superseded and not self._taken:
-            for files, _, plan in self.members:
-                _append(files, plan)
-            self._taken = True
-        fenced = {
-            hold.shard: Fenced(f"{hold.shard}: overtaken at append", definite=not self._taken)
-            for hold in superseded
-        }
-        if not self._taken:
-            return rounds.with_the_others(fenced, [hold.shard for _, hold, _ in self.members])
-        for _, hold, plan in self.members:
-            if hold.shard not in fenced:
-                register.frame_done(hold, plan)
-        return {**fenced}
-
-
-class PendingWork(NamedTuple):
-    """What is left to do of one shard's work, once its frame is decided."""
-
-    frames: FrameRound | None
+    frames: MemoryRound | None
     steps: deque[StoreStep]
 
 
@@ -129,7 +86,7 @@ class MemoryJournal:
         self.hook = hook
         self._ops = register.OpNames(process)
         self._holds: dict[ShardId, Hold] = {}
-        self._pending: dict[ShardId, PendingWork] = {}
+        self._pending: dict[ShardId, UnfinishedWork] = {}
 
     # ---- life of a shard ----
 
@@ -160,7 +117,7 @@ class MemoryJournal:
         files = self._files(shard)
         op = self._ops.next()
         try:
-            self._step(shard, ("claim", lambda: _bump(files, op, owner=owner)))
+            self._step(shard, ("claim", lambda: shard_files.bump(files, op, owner=owner)))
         except AnswerLost as lost:
             return Unclear(str(lost))
         hold = self._holds[shard] = Hold(shard, files.register)
@@ -214,13 +171,13 @@ class MemoryJournal:
                 plans[work.shard] = hold, register.plan(hold, work, ops=self._ops)
         framed = [work.shard for work in works if work.frame is not None]
         held = [(self._files(one), *plans[one]) for one in framed if one in plans]
-        frames = FrameRound(held)
+        frames = MemoryRound(held)
         lost = {shard: fenced[shard] for shard in framed if shard in fenced}
         if lost:
             frames.refusals = rounds.with_the_others(lost, framed)
         for shard, (hold, plan) in plans.items():
             steps = deque(self._steps(hold, plan))
-            self._pending[shard] = PendingWork(frames if shard in framed else None, steps)
+            self._pending[shard] = UnfinishedWork(frames if shard in framed else None, steps)
         answers = {**fenced, **self._run(list(plans))}
         return [answers[work.shard] for work in works]
 
@@ -231,7 +188,7 @@ class MemoryJournal:
 
     def _run(self, shards: Sequence[ShardId]) -> dict[ShardId, Answer]:
         """Decide the frames of each round that these shards are in, then finish their works."""
-        doubts: dict[FrameRound, Unclear] = {}
+        doubts: dict[MemoryRound, Unclear] = {}
         for frames in dict.fromkeys(self._pending[shard].frames for shard in shards):
             if frames is not None and frames.refusals is None:
                 try:
@@ -245,24 +202,24 @@ class MemoryJournal:
             answers[shard] = doubt or self._finish(shard)
         return answers
 
-    def _append(self, frames: FrameRound) -> Refusals:
+    def _append(self, frames: MemoryRound) -> Refusals:
         for _, hold, _ in frames.members:
-            self._call("append", hold.shard, "before")
+            self._call(StoreCall("append", hold.shard, "before"))
         refusals = frames.append()
         for _, hold, _ in frames.members:
-            self._call("append", hold.shard, "after")
+            self._call(StoreCall("append", hold.shard, "after"))
         return refusals
 
     def _steps(self, hold: Hold, plan: RoundPlan) -> Iterator[StoreStep]:
         files, work = self._files(hold.shard), plan.work
         if work.ended:
-            yield "ended", lambda: _end(files, hold, plan=plan)
+            yield "ended", lambda: shard_files.end(files, hold, plan=plan)
         if work.parts:
-            yield "parts", lambda: _write_parts(files, hold, plan=plan)
+            yield "parts", lambda: shard_files.write_parts(files, hold, plan=plan)
         if work.floor is not None:
-            yield "floor", lambda: _move_floor(files, hold, plan=plan)
+            yield "floor", lambda: shard_files.move_floor(files, hold, plan=plan)
         if work.cut is not None:
-            yield "cut", lambda: _cut(files, hold)
+            yield "cut", lambda: shard_files.cut(files, hold)
 
     def _finish(self, shard: ShardId) -> Answer:
         frames, steps = self._pending[shard]
@@ -273,7 +230,7 @@ class MemoryJournal:
         while steps:
             try:
                 self._step(shard, steps[0])
-            except _Superseded:
+            except StepSuperseded:
                 self.drop(shard)
                 return Fenced(f"{shard}: overtaken at {steps[0][0]}")
             except AnswerLost as lost:
@@ -284,13 +241,13 @@ class MemoryJournal:
 
     def _step(self, shard: ShardId, step: StoreStep) -> None:
         name, do = step
-        self._call(name, shard, "before")
+        self._call(StoreCall(name, shard, "before"))
         do()
-        self._call(name, shard, "after")
+        self._call(StoreCall(name, shard, "after"))
 
-    def _call(self, name: str, shard: ShardId, moment: Moment) -> None:
+    def _call(self, call: StoreCall) -> None:
         if self.hook is not None:
-            self.hook(StoreCall(name, shard, moment))
+            self.hook(call)
 
     # ---- reading ----
 
@@ -344,9 +301,9 @@ class MemoryJournal:
 
     def _read(self, shard: ShardId, name: str, *, read: Callable[[], T]) -> T:
         try:
-            self._call(name, shard, "before")
+            self._call(StoreCall(name, shard, "before"))
             found = read()
-            self._call(name, shard, "after")
+            self._call(StoreCall(name, shard, "after"))
         except AnswerLost as lost:
             raise Unreachable(str(lost)) from lost
         return found
@@ -361,59 +318,3 @@ class MemoryJournal:
         if self._files(hold.shard).register.epoch != hold.epoch:
             raise Overtaken(text)
         raise Damaged(text)
-
-
-# ---- steps: each may be done twice, and the second time changes nothing ----------------------
-
-
-def _bump(files: ShardFiles, op: bytes, *, owner: str) -> None:
-    row = files.register
-    files.register = msgspec.structs.replace(row, epoch=row.epoch + 1, op=op, owner=owner)
-
-
-def _fence(files: ShardFiles, hold: Hold) -> None:
-    if files.register.epoch != hold.epoch:
-        raise _Superseded
-
-
-def _append(files: ShardFiles, plan: RoundPlan) -> None:
-    position = plan.frame_rows[0].position
-    files.frames[position] = plan.frame_rows
-    files.register = msgspec.structs.replace(
-        files.register, last_position=position, last_chain=plan.chain, op=plan.op
-    )
-
-
-def _end(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    for row in plan.work.ended:
-        files.ended.setdefault((row.kind, row.key), {})[row.position] = row
-
-
-def _write_parts(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    for row in plan.part_rows:
-        rows = files.checkpoints.setdefault((row.position, row.epoch), [])
-        rows[row.number :] = [row]
-    register.parts_done(hold, plan)
-
-
-def _move_floor(files: ShardFiles, hold: Hold, *, plan: RoundPlan) -> None:
-    _fence(files, hold)
-    assert plan.written is not None
-    files.register = msgspec.structs.replace(
-        files.register, floor=plan.written.position, floor_epoch=hold.epoch, op=plan.floor_op
-    )
-    register.floor_done(hold, plan)
-
-
-def _cut(files: ShardFiles, hold: Hold) -> None:
-    """Frames up to the previous floor go, and every checkpoint but three: the named one, the
-    previous one, and the one being written."""
-    _fence(files, hold)
-    assert hold.manifest is not None
-    previous = hold.manifest.previous
-    writing = (hold.writing.position, hold.epoch) if hold.writing is not None else None
-    kept = (hold.floor[:2], previous[:2], writing)
-    files.frames = {at: rows for at, rows in files.frames.items() if at > previous[0]}
-    files.checkpoints = {at: rows for at, rows in files.checkpoints.items() if at in kept}
