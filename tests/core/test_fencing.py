@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core import chain, fencing, register
+from peloton.runtime.core import chain, fencing, register, segments
 from peloton.runtime.core.register import Hold, RoundPlan
 from peloton.runtime.core.statements import (
     Advance,
@@ -52,7 +52,6 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
-from peloton.runtime.simulation import memory_rows
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.core.outside import Story, Wrong
 
@@ -239,8 +238,7 @@ PAUSES = (
 
 @pytest.fixture(autouse=True)
 def tiny_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (fencing, memory_rows):
-        monkeypatch.setattr(module, "SEGMENT_FRAMES", 3)
+    monkeypatch.setattr(segments, "SEGMENT_FRAMES", 3)
 
 
 def every_single_fault() -> Iterator[None]:
@@ -313,8 +311,8 @@ def trouble_is_damage(hold: Hold, text: str) -> fencing.ProtocolCoroutine[None]:
 def cut_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
-        for segment in range(plan.work.floor.position // 3):
-            yield from fencing._write([DeleteSegment(hold.shard, segment)])
+        for one in segments.ended(hold.segments, after=0, upto=plan.work.floor.position):
+            yield from fencing._write([DeleteSegment(hold.shard, one.segment, one.last)])
     return (yield from REAL_COMMIT(hold, plan))
 
 
@@ -368,7 +366,7 @@ REAL_CONDITIONAL = MemoryRows._conditional
 def keyed_without_epoch(rows: MemoryRows, ask: PlainWrite) -> None:
     """An old owner's late row overwrites the committed one."""
     if isinstance(ask, InsertRow) and isinstance(ask.row, FrameRow):
-        segment = rows.journal.get((ask.shard, (ask.row.position - 1) // 3), {})
+        segment = rows.journal.get((ask.shard, ask.row.segment), {})
         for key in [key for key in segment if key[0] == ask.row.position]:
             del segment[key]
     REAL_PLAIN(rows, ask)

@@ -23,6 +23,7 @@ from peloton.runtime.core import fencing, register
 from peloton.runtime.core.fencing import FoundItems, ProtocolCoroutine, ReadCoroutine
 from peloton.runtime.core.joint import JointStep
 from peloton.runtime.core.register import Hold, OpNames
+from peloton.runtime.core.segments import Segments
 from peloton.runtime.core.statements import (
     FEATURES,
     Bump,
@@ -87,6 +88,7 @@ class FencedRows:
     def __init__(self, rows: Rows, *, process: bytes) -> None:
         self.rows = rows
         self._ops = OpNames(process)
+        self._segments = Segments(process)
         self._holds: dict[ShardId, Hold] = {}
         self._pending: dict[ShardId, PendingWork] = {}
         self._lock = threading.Lock()  # guards the two dicts; never held during a statement
@@ -157,7 +159,7 @@ class FencedRows:
                 text = f"{work.shard}: epoch {work.epoch} is not held here"
                 answers[work.shard] = Fenced(text, definite=True)
             else:
-                plan = register.plan(hold, work, ops=self._ops)
+                plan = register.plan(hold, work, ops=self._ops, names=self._segments)
                 started[work.shard] = PendingWork(hold, fencing.commit(hold, plan))
         answers.update(self._drive(started))
         return [answers[work.shard] for work in works]

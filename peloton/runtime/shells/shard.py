@@ -311,7 +311,7 @@ class ShardShell(Shell):
             send(self._context.reader_of(self.shard), Load(self.shard, ready.load, self.ref))
         work = self._work(ready)
         if work is None:
-            self._release(ready, more_to_cut=False)
+            self._release(ready, Committed())
             self.wake_soon()
             return
         self._in_flight = ready
@@ -340,7 +340,7 @@ class ShardShell(Shell):
             self._status.answered(self._context.store, self.shard)
             self._unclear_since_s, self._settle_after_s = None, SETTLE_FIRST_S
             self._report_trouble("")
-            self._release(ready, more_to_cut=answer.more_to_cut)
+            self._release(ready, answer)
             if self._phase is ShardPhase.DRAINING:
                 self._release_claim()
         elif isinstance(answer, Fenced):
@@ -348,9 +348,9 @@ class ShardShell(Shell):
         else:
             self._unclear(answer.text)
 
-    def _release(self, ready: Ready, *, more_to_cut: bool) -> None:
+    def _release(self, ready: Ready, answer: Committed) -> None:
         assert self.core is not None
-        followed = self.core.committed(more_to_cut)
+        followed = self.core.committed(answer.more_to_cut, scattered=answer.scattered)
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
