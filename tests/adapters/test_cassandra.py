@@ -327,9 +327,12 @@ def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
     where, session = of_format(old, server, keyspace), server.session
     never_made = f"{old.part}{OF_SHARD_0.replace('0', '2')}"
     session.execute(f"DELETE FROM {old.table} WHERE {never_made} IF EXISTS")
-    with contextlib.closing(FencedRows(CassandraRows.open(where), process=b"n" * 16)) as early:
-        with pytest.raises(JournalRefused, match=f"has format {old.format}.*peloton schema apply"):
-            early.bootstrap({"g": 3}, name="west")
+    early = FencedRows(CassandraRows.open(where), process=b"n" * 16)
+    with (
+        contextlib.closing(early),
+        pytest.raises(JournalRefused, match="run `peloton schema apply"),
+    ):
+        early.bootstrap({"g": 3}, name="west")
     applied = cassandra_schema.apply(server, keyspace, replication=COPIES)
     assert applied.moved == 4, "three shards', and the feature level's"
     # Whoever held a shard is fenced for good: no claim of that version can follow.
@@ -386,7 +389,7 @@ def test_a_move_may_die_anywhere_and_goes_on(server: Connected, old: OldTables) 
             with pytest.raises(JournalRefused, match=r"has format (-1|0|1|2),.*schema apply"):
                 early.bootstrap({"g": 3}, name="west")
             refused += 1
-    assert deaths == refused > 50
+    assert deaths == refused > 40
     segments_made = {segment for (segment,) in session.execute("SELECT segment FROM frames")}
     assert len(segments_made) == 2, "a copy that is made again is the same"
     recover_all(where, b"n" * 16)
@@ -397,18 +400,14 @@ def test_two_commands_that_move_one_journal_do_not_mix(server: Connected) -> Non
     where, session = of_format(OLD[2], server, "twice"), server.session
     with pytest.raises(Killed):
         cassandra_upgrade.upgrade(Mortal(session, 20), session.execute)
-    held = [*session.execute("SELECT op FROM registers WHERE part = 0")]
     assert cassandra_upgrade.upgrade(session, session.execute) == 4
     recover_all(where, b"n" * 16)
-    (before,) = session.execute(
-        f"SELECT segments FROM shard_registers WHERE part = 0 AND {OF_SHARD_0}"
-    )
+    read = f"SELECT epoch, segments FROM shard_registers WHERE part = 0 AND {OF_SHARD_0}"
+    (before,) = session.execute(read)
     move = cassandra_upgrade.MOVES[1]
     assert cassandra_upgrade._move_all(session, move, groups={"g": 3}) == 4
-    (after,) = session.execute(
-        f"SELECT segments FROM shard_registers WHERE part = 0 AND {OF_SHARD_0}"
-    )
-    assert after == before and len(held) == 4, "what has moved on is not moved back"
+    (after,) = session.execute(read)
+    assert after == before, "what has moved on is not moved back"
 
 
 def test_of_commands_at_the_same_time_one_makes_the_tables(server: Connected) -> None:
