@@ -16,12 +16,12 @@ from peloton.runtime.core.segments import (
     ROW_BYTES,
     SEGMENT_BYTES_MAX,
     SWEEP_SEGMENTS,
+    SegmentPart,
     Segments,
-    Slice,
     ended,
     extended,
     pack,
-    slices,
+    parts,
     unpack,
 )
 from peloton.runtime.core.statements import (
@@ -74,18 +74,22 @@ def test_a_segment_is_full_by_frames_or_by_bytes(monkeypatch: pytest.MonkeyPatch
     assert [names.index(name) for name in names] == [0, 0, 0, 3, 3, 3, 6]
 
 
-def test_slices_are_what_of_the_tail_lies_where() -> None:
-    assert [*slices(LISTED, range(1, 9))] == [Slice(A, 1, 3), Slice(B, 4, 5), Slice(C, 6, 8)]
-    assert [*slices(LISTED, range(5, 7))] == [Slice(B, 5, 5), Slice(C, 6, 6)]
-    assert [*slices(LISTED, range(3, 4))] == [Slice(A, 3, 3)]
-    assert [*slices(LISTED, range(9, 9))] == [*slices((), range(1, 1))] == []
+def test_parts_are_what_of_the_tail_lies_where() -> None:
+    assert [*parts(LISTED, range(1, 9))] == [
+        SegmentPart(A, 1, 3),
+        SegmentPart(B, 4, 5),
+        SegmentPart(C, 6, 8),
+    ]
+    assert [*parts(LISTED, range(5, 7))] == [SegmentPart(B, 5, 5), SegmentPart(C, 6, 6)]
+    assert [*parts(LISTED, range(3, 4))] == [SegmentPart(A, 3, 3)]
+    assert [*parts(LISTED, range(9, 9))] == [*parts((), range(1, 1))] == []
 
 
 def test_a_cut_takes_whole_segments_and_the_position_that_is_anothers() -> None:
     assert ended(LISTED, after=0, upto=2) == []
-    assert ended(LISTED, after=0, upto=3) == [Slice(A, 1, 4)], "4 is in the next one"
-    assert ended(LISTED, after=0, upto=9) == [Slice(A, 1, 4), Slice(B, 4, 6)]
-    assert ended(LISTED, after=3, upto=9) == [Slice(B, 4, 6)], "and never the last"
+    assert ended(LISTED, after=0, upto=3) == [SegmentPart(A, 1, 4)], "4 is in the next one"
+    assert ended(LISTED, after=0, upto=9) == [SegmentPart(A, 1, 4), SegmentPart(B, 4, 6)]
+    assert ended(LISTED, after=3, upto=9) == [SegmentPart(B, 4, 6)], "and never the last"
 
 
 def test_a_list_forgets_what_was_cut_but_for_some() -> None:

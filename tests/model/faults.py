@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from peloton.runtime.core import chain, fencing, register, segments
 from peloton.runtime.core.fencing import ProtocolCoroutine
 from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.segments import Listed, Slice
+from peloton.runtime.core.segments import SegmentList, SegmentPart
 from peloton.runtime.core.statements import (
     Advance,
     Applied,
@@ -268,33 +268,35 @@ def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> ProtocolCo
 # ---- segments ------------------------------------------------------------------------------
 
 
-def cuts_the_whole(listed: Listed, *, after: int, upto: int) -> list[Slice]:
+def cuts_the_whole(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
     """Deletes all of the shard in a segment, to which its process may write again."""
     return [one._replace(last=2**62) for one in ENDED(listed, after=after, upto=upto)]
 
 
-def cuts_what_began_below(listed: Listed, *, after: int, upto: int) -> list[Slice]:
+def cuts_what_began_below(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
     """Deletes a segment that begins below the floor, and holds frames above it."""
-    return [Slice(one.segment, one.first, 2**62) for one in listed if after < one.first <= upto]
+    return [
+        SegmentPart(one.segment, one.first, 2**62) for one in listed if after < one.first <= upto
+    ]
 
 
-def segment_not_listed(hold: Hold, rows: tuple[FrameRow, ...]) -> Listed | None:
+def segment_not_listed(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
     """Moves to another segment, and does not tell the register."""
     return BEGUN(hold, rows) if not hold.segments else None
 
 
-def segment_listed_late(hold: Hold, rows: tuple[FrameRow, ...]) -> Listed | None:
+def segment_listed_late(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
     """Lists a segment from the position after its first frame."""
     begun = BEGUN(hold, rows)
     return begun and (*begun[:-1], begun[-1]._replace(first=begun[-1].first + 1))
 
 
-def lists_the_last_only(listed: Listed, start: SegmentStart, *, cut_to: int) -> Listed:
+def lists_the_last_only(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
     """Forgets the segments of the tail."""
     return (start,)
 
 
-def lists_by_the_floor(listed: Listed, start: SegmentStart, *, cut_to: int) -> Listed:
+def lists_by_the_floor(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
     """Forgets one segment more than were cut."""
     cut = sum(1 for one in listed if one.first <= cut_to + 1)
     return (*listed[cut:], start)

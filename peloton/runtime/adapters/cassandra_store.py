@@ -74,7 +74,7 @@ LARGE_PAGE_ROWS = 16
 APPLY = "peloton schema apply"
 
 
-class Request(Struct, gc=False):
+class RowsRequest(Struct, gc=False):
     """Statements that are sent as one, by their places in the round."""
 
     statement: Statement
@@ -83,10 +83,10 @@ class Request(Struct, gc=False):
     size_bytes: int
 
 
-def requests(statements: Sequence[Statement]) -> list[Request]:
+def requests(statements: Sequence[Statement]) -> list[RowsRequest]:
     """The statements, with those frames in one request that lie in one segment."""
-    made: list[Request] = []
-    open_batches: dict[bytes, Request] = {}
+    made: list[RowsRequest] = []
+    open_batches: dict[bytes, RowsRequest] = {}
     for place, statement in enumerate(statements):
         size = size_bytes(statement)
         row = statement.row if isinstance(statement, InsertRow) else None
@@ -95,17 +95,17 @@ def requests(statements: Sequence[Statement]) -> list[Request]:
             batch.places.append(place)
             batch.size_bytes += size
             continue
-        request = Request(statement, [place], size)
+        request = RowsRequest(statement, [place], size)
         made.append(request)
         if isinstance(row, FrameRow):
             open_batches[row.segment] = request
     return made
 
 
-class PendingRequest:
+class RequestInFlight:
     """One request in flight: collects its pages, on the driver's thread, until it has ended."""
 
-    def __init__(self, request: Request, future: Any) -> None:
+    def __init__(self, request: RowsRequest, future: Any) -> None:
         self.request = request
         self.statement = request.statement
         self._future = future
@@ -194,10 +194,10 @@ class CassandraRows:
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """All of them, as many at once as the limits allow; replies in order."""
         replies: list[StatementReply | None] = [None] * len(statements)
-        in_flight: deque[PendingRequest] = deque()
+        in_flight: deque[RequestInFlight] = deque()
         in_flight_bytes = 0
 
-        def finish(pending: PendingRequest) -> None:
+        def finish(pending: RequestInFlight) -> None:
             reply = pending.reply()
             for place in pending.request.places:
                 replies[place] = reply
@@ -213,14 +213,14 @@ class CassandraRows:
             finish(pending)
         return [reply for reply in replies if reply is not None]
 
-    def _send(self, request: Request, statements: Sequence[Statement]) -> PendingRequest:
+    def _send(self, request: RowsRequest, statements: Sequence[Statement]) -> RequestInFlight:
         single = [each for place in request.places for each in single_writes(statements[place])]
         bound = self._bound(single)
         if isinstance(request.statement, ConditionalWrite):
             future = self._connected.session.execute_async(bound, execution_profile=CONDITIONAL)
         else:
             future = self._connected.session.execute_async(bound)
-        return PendingRequest(request, future)
+        return RequestInFlight(request, future)
 
     def _bound(self, single: Sequence[Statement]) -> Any:
         if len(single) == 1:
@@ -240,7 +240,7 @@ class CassandraRows:
         if not isinstance(register, RegisterRow):
             return Sizes()
         frames = frame_bytes = 0
-        for part in segments.slices(register.segments, range(1, register.last_position + 1)):
+        for part in segments.parts(register.segments, range(1, register.last_position + 1)):
             rows = self._read(ReadSegment(shard, *part))
             frames += len(rows)
             frame_bytes += sum(len(row.body) for row in rows if isinstance(row, FrameRow))

@@ -33,7 +33,7 @@ from peloton.runtime.adapters.cassandra_statements import CQL, REGISTERS_PART, v
 from peloton.runtime.core import segments
 from peloton.runtime.core.chain import GENESIS
 from peloton.runtime.core.fencing import pick_frames
-from peloton.runtime.core.segments import Listed, Segments
+from peloton.runtime.core.segments import SegmentList, Segments
 from peloton.runtime.core.statements import FrameRow, InsertRow, RegisterRow, SegmentStart
 from peloton.runtime.ports import ShardId, Unreachable
 
@@ -53,7 +53,7 @@ READ_FRAMES = (
 )
 
 
-class Move(Struct, frozen=True):
+class FormatMove(Struct, frozen=True):
     """From a format to the next."""
 
     before: int
@@ -66,8 +66,8 @@ class Move(Struct, frozen=True):
 
 
 MOVES = (
-    Move(1, under_way=0, after=2, old="register", new="registers"),
-    Move(2, under_way=-1, after=3, old="registers", new="shard_registers"),
+    FormatMove(1, under_way=0, after=2, old="register", new="registers"),
+    FormatMove(2, under_way=-1, after=3, old="registers", new="shard_registers"),
 )
 OLD_TABLES = tuple(move.old for move in MOVES)
 
@@ -94,7 +94,7 @@ def _change_format(session: Any, before: int, *, after: int) -> None:
     _conditional(session, text, bound=[after, before])
 
 
-def _move_all(session: Any, move: Move, *, groups: dict[str, int]) -> int:
+def _move_all(session: Any, move: FormatMove, *, groups: dict[str, int]) -> int:
     # A daemon that has read the format just before may still make registers that are missing, and
     # claim them: with a fence in each place there is none to make.
     fence = RegisterRow(NEVER, os.urandom(24), "0", 0, GENESIS, 0, 0)
@@ -110,7 +110,7 @@ def _move_all(session: Any, move: Move, *, groups: dict[str, int]) -> int:
     return len(shards)
 
 
-def _fenced(session: Any, move: Move, *, shard: tuple[str, int]) -> RegisterRow:
+def _fenced(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> RegisterRow:
     """The register as it was when it was fenced, which it is from now on."""
     where = _where(move.old)
     row = _read(session, move, shard=shard)
@@ -137,7 +137,7 @@ def _insert(
     *,
     shard: tuple[str, int],
     row: RegisterRow,
-    listed: Listed | None = None,
+    listed: SegmentList | None = None,
 ) -> None:
     """Insert a register, if there is none."""
     columns, bound = f"shard_group, shard_number, {COLUMNS}", [*shard, *astuple(row)[:-1]]
@@ -150,7 +150,7 @@ def _insert(
     _conditional(session, text, bound=bound)
 
 
-def _read(session: Any, move: Move, *, shard: tuple[str, int]) -> RegisterRow:
+def _read(session: Any, move: FormatMove, *, shard: tuple[str, int]) -> RegisterRow:
     text = f"SELECT {COLUMNS} FROM {move.old} {_where(move.old)}"
     row = session.execute(_serial(text), shard).one()
     if row is None:
@@ -167,14 +167,14 @@ class _Copier:
         self._read.fetch_size = OLD_PAGE_ROWS
         self._insert = session.prepare(CQL[FrameRow])
 
-    def copy(self, shard: ShardId, row: RegisterRow) -> Listed:
+    def copy(self, shard: ShardId, row: RegisterRow) -> SegmentList:
         """Copy what a recovery would read; returns the segments.
 
         They have the name of the fence: unique, and the same for a command that copies again. The
         frames are copied unread: who recovers the shard verifies their chain.
         """
         names = Segments(row.op[:16])
-        listed: Listed = ()
+        listed: SegmentList = ()
         tail = range(row.floor + 1, row.last_position + 1)
         first, last = row.floor // OLD_SEGMENT_FRAMES, (row.last_position - 1) // OLD_SEGMENT_FRAMES
         for segment in range(first, last + 1 if tail else first):
@@ -192,7 +192,7 @@ class _Copier:
             future.result()
 
 
-def _listed(listed: Listed, start: SegmentStart) -> Listed:
+def _listed(listed: SegmentList, start: SegmentStart) -> SegmentList:
     known = listed and listed[-1].segment == start.segment
     return listed if known else (*listed, start)
 

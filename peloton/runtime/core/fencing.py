@@ -331,7 +331,7 @@ def load_tail(hold: Hold) -> ReadCoroutine:
     floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
     walk = chain.Walk(hold.shard, floor=floor, note=hold.manifest.chain)
     try:
-        for part in segments.slices(hold.segments, range(floor + 1, last_position + 1)):
+        for part in segments.parts(hold.segments, range(floor + 1, last_position + 1)):
             found = yield from _read(ReadSegment(hold.shard, *part))
             tail = range(part.first, part.last + 1)
             picked = pick_frames(found, epoch=hold.epoch, tail=tail)

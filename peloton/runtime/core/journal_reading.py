@@ -186,7 +186,7 @@ def _frames(
 ) -> ProtocolCoroutine[list[StoredFrame]]:
     """Committed frames, ascending: the tail, and those below it without a gap."""
     rows = []
-    for part in reversed([*segments.slices(row.segments, range(1, row.last_position + 1))]):
+    for part in reversed([*segments.parts(row.segments, range(1, row.last_position + 1))]):
         some = yield from _ask(ReadSegment(shard, *part))
         if not some and part.last <= row.floor:
             break  # segments that are listed may be cut all the same

@@ -112,7 +112,7 @@ class Hold:
         tail = range(self.floor[0] + 1, self.last_position + 1)
         return (
             len(self.segments) > TAIL_SEGMENTS_MAX
-            and sum(1 for _ in segments.slices(self.segments, tail)) > TAIL_SEGMENTS_MAX
+            and sum(1 for _ in segments.parts(self.segments, tail)) > TAIL_SEGMENTS_MAX
         )
 
     def floored(self, op: bytes, written: Writing) -> None:

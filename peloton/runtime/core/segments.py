@@ -35,7 +35,7 @@ TAIL_SEGMENTS_MAX = 32
 """With a tail in more segments, a shard is told to make a checkpoint: each is a read of recovery.
 A busy shard never gets there, and a quiet one beside busy ones would have a segment per frame."""
 
-Listed = tuple[SegmentStart, ...]
+SegmentList = tuple[SegmentStart, ...]
 
 
 class Segments:
@@ -58,14 +58,14 @@ class Segments:
         return chain.op_name(self.process, self._number)
 
 
-def extended(listed: Listed, start: SegmentStart, *, cut_to: int) -> Listed:
+def extended(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
     """The list with a segment that begins at this position, without the oldest of those that were
     cut: positions up to `cut_to`."""
     cut = sum(1 for one in listed[1:] if one.first <= cut_to + 1)
     return (*listed[max(0, cut - SWEEP_SEGMENTS) :], start)
 
 
-class Slice(NamedTuple):
+class SegmentPart(NamedTuple):
     """Positions of one shard in one segment."""
 
     segment: bytes
@@ -73,16 +73,16 @@ class Slice(NamedTuple):
     last: int
 
 
-def slices(listed: Listed, tail: range) -> Iterator[Slice]:
-    """Where these positions lie, in order."""
+def parts(listed: SegmentList, tail: range) -> Iterator[SegmentPart]:
+    """Where these positions are, in order."""
     ends = [*(one.first for one in listed[1:]), tail.stop]
     for start, end in zip(listed, ends, strict=False):
         first, last = max(start.first, tail.start), min(end, tail.stop) - 1
         if first <= last:
-            yield Slice(start.segment, first, last)
+            yield SegmentPart(start.segment, first, last)
 
 
-def ended(listed: Listed, *, after: int, upto: int) -> list[Slice]:
+def ended(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
     """Of the segments whose last position is above `after` and at most `upto`: what to delete.
 
     That is one position more than was committed there, which is that of the next segment's first
@@ -92,7 +92,7 @@ def ended(listed: Listed, *, after: int, upto: int) -> list[Slice]:
     """
     pairs = zip(listed, listed[1:], strict=False)
     return [
-        Slice(start.segment, start.first, end.first)
+        SegmentPart(start.segment, start.first, end.first)
         for start, end in pairs
         if after < end.first - 1 <= upto
     ]
@@ -106,7 +106,7 @@ class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """First position and number, of each."""
 
 
-def pack(listed: Listed) -> bytes:
+def pack(listed: SegmentList) -> bytes:
     """The list as it is stored: the name of a process once for all its segments in a row."""
     runs: list[_Run] = []
     for first, name in listed:
@@ -117,7 +117,7 @@ def pack(listed: Listed) -> bytes:
     return msgspec.msgpack.encode(runs)
 
 
-def unpack(stored: bytes | None) -> Listed:
+def unpack(stored: bytes | None) -> SegmentList:
     """The list of a register; one without frames has none."""
     runs = msgspec.msgpack.decode(stored, type=list[_Run]) if stored else []
     return tuple(

@@ -115,7 +115,7 @@ class Scan:
         if not tail:
             return
         rows: list[object] = []
-        for part in segments.slices(row.segments, tail):
+        for part in segments.parts(row.segments, tail):
             rows += self._store.cells.read(ReadSegment(walk.shard, *part))
         for parts in fencing.pick_frames(tuple(rows), epoch=row.epoch, tail=tail):
             body, first = _body(parts), parts[0]
@@ -131,7 +131,7 @@ class Scan:
         """Check that the committed rows still there are unchanged; returns how many frames."""
         row, frames = self._store.registers.registers[shard], self.frames.get(shard, [])
         found: dict[int, list[FrameRow]] = {}
-        for part in segments.slices(row.segments, range(1, row.last_position + 1)):
+        for part in segments.parts(row.segments, range(1, row.last_position + 1)):
             for each in self._store.cells.read(ReadSegment(shard, *part)):
                 if not isinstance(each, FrameRow) or each.position > len(frames):
                     continue
